@@ -1,0 +1,105 @@
+"""The arrows of import point downwards. The table below is the architecture; the tests hold src to it."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from tests.house.source import imports, modules
+
+DATA = ("model", "who", "errors", "events")
+PORTS = (*DATA, "ports")
+CORE = (*PORTS, "_core")
+RULES = (*PORTS, "_core.admission", "_core.timing")  # the pure part of the core, which stores agree with
+FACES = (*CORE, "_runtime", "connect", "blocking", "aio")
+ANYTHING = ("",)
+
+# A module may import what stands in its row: each entry admits that module and all below it.
+# The longest matching row counts. A module without a row is an error: decide where it belongs.
+ARROWS: dict[str, tuple[str, ...]] = {
+    "model": (),
+    "who": (),
+    "errors": ("model", "who"),
+    "events": ("model", "errors", "who"),
+    "ports": DATA,
+    "_core": CORE,
+    "_runtime": (*CORE, "_runtime"),
+    "backends": RULES,
+    "backends.memory": RULES,
+    "backends.sqlite": (*RULES, "backends.sqlite"),
+    "connect": (*CORE, "_runtime", "backends"),
+    "blocking": FACES,
+    "aio": FACES,
+    "": FACES,  # interlock/__init__.py
+    "cli": ANYTHING,
+    "lab": ANYTHING,
+    "testing": ANYTHING,
+}
+
+# The core has no clock, no thread, no loop, no random: it asks the runtime, so that a simulator can answer.
+CHANCE = ("datetime", "random", "secrets", "time", "uuid")
+BESIDE = ("asyncio", "concurrent", "multiprocessing", "queue", "signal", "subprocess", "threading")
+OUTSIDE = ("os", "select", "selectors", "socket", "sqlite3")
+WORLD = (*CHANCE, *BESIDE, *OUTSIDE)
+APART: dict[str, tuple[str, ...]] = {
+    "model": WORLD,
+    "who": WORLD,
+    "errors": WORLD,
+    "events": WORLD,
+    "ports": WORLD,
+    "_core": WORLD,
+    "_runtime.threads": ("asyncio",),  # 83 ms of import, for programs that never await
+    "blocking": ("asyncio",),
+}
+
+MODULES = modules()
+
+
+def within(name: str, entry: str) -> bool:
+    return entry == "" or name == entry or name.startswith(entry + ".")
+
+
+def row(name: str) -> str | None:
+    """The row for a module: the longest entry it is within; "" is the row of the package alone."""
+    rows = [entry for entry in ARROWS if (entry and within(name, entry)) or name == entry]
+    return max(rows, key=len, default=None)
+
+
+@pytest.mark.parametrize("name", MODULES, ids=lambda name: name or "interlock")
+def test_a_module_imports_only_what_stands_below_it(name: str) -> None:
+    entry = row(name)
+    assert entry is not None, f"interlock.{name} has no row in ARROWS: decide what it may import"
+    upward = [
+        f"{MODULES[name]}:{line}: imports {target}, which does not stand below {entry or 'the faces'}"
+        for line, target in imports(name, MODULES[name], MODULES)
+        if target.split(".")[0] == "interlock"
+        and not any(within(target.removeprefix("interlock").lstrip("."), below) for below in ARROWS[entry])
+    ]
+    assert not upward, "\n" + "\n".join(upward)
+
+
+@pytest.mark.parametrize("name", MODULES, ids=lambda name: name or "interlock")
+def test_a_module_keeps_apart_from_what_its_runtime_decides(name: str) -> None:
+    forbidden = {module for entry, banned in APART.items() if within(name, entry) for module in banned}
+    met = [
+        f"{MODULES[name]}:{line}: imports {target}"
+        for line, target in imports(name, MODULES[name], MODULES)
+        if target.split(".")[0] in forbidden
+    ]
+    assert not met, "\n" + "\n".join(met)
+
+
+def test_nothing_in_the_package_needs_more_than_the_standard_library() -> None:
+    foreign = [
+        f"{path}:{line}: imports {target}"
+        for name, path in MODULES.items()
+        for line, target in imports(name, path, MODULES)
+        if target.split(".")[0] not in {*sys.stdlib_module_names, "interlock", "__future__"}
+    ]
+    assert not foreign, "\n" + "\n".join(foreign)
+
+
+def test_every_row_of_the_table_is_about_something() -> None:
+    idle = [entry for entry in ARROWS if not any(row(name) == entry for name in MODULES)]
+    assert not idle, f"rows without a module: {idle}"

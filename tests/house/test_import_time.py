@@ -1,0 +1,55 @@
+"""`import interlock` is light: programs that never wait on a loop or a server do not pay for one."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.house.source import SRC
+
+BUDGET = 0.025
+TRIES = 7
+
+PROGRAM = f"""
+import sys, time
+sys.path.insert(0, {str(SRC)!r})
+began = time.perf_counter()
+import interlock
+took = time.perf_counter() - began
+print(took, *sys.modules)
+"""
+
+
+def import_once() -> tuple[float, set[str]]:
+    """Seconds and modules of one import in an interpreter that has loaded nothing, not even site."""
+    text = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", PROGRAM], capture_output=True, text=True, check=True, timeout=60
+    ).stdout
+    took, *loaded = text.split()
+    return float(took), set(loaded)
+
+
+@pytest.mark.skipif(not (SRC / "interlock" / "__init__.py").exists(), reason="the package has no face yet")
+class TestImport:
+    def test_it_takes_at_most_25_ms(self) -> None:
+        import_once()  # writes the bytecode, which an installed package has
+        best = min(import_once()[0] for _ in range(TRIES))
+        assert best <= BUDGET, f"import interlock took {best * 1000:.1f} ms at best of {TRIES}"
+
+    def test_it_loads_no_loop_no_server_and_no_backend(self) -> None:
+        _, loaded = import_once()
+        heavy = {
+            "asyncio",
+            "sqlite3",
+            "json",
+            "logging",
+            "socket",
+            "ssl",
+            "selectors",
+            "multiprocessing",
+            "subprocess",
+        }
+        backends = {name for name in loaded if name.startswith("interlock.backends")}
+        assert not (heavy & loaded) | backends

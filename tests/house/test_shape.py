@@ -1,0 +1,55 @@
+"""Modules and functions are small and named after what they are about, or they explain themselves."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.house.source import ROOT, modules, parse
+
+SAYS_NOTHING = {"utils", "util", "helpers", "helper", "base", "manager", "managers", "common", "impl", "misc"}
+LONGEST_MODULE = 300
+LONGEST_FUNCTION = 40
+EXCUSE = "Long because"
+
+MODULES = {name or "interlock": path for name, path in modules().items()}
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def own_lines(function: Function) -> int:
+    """Lines of a function without its docstring: a promise told at length is no complexity."""
+    said = ast.get_docstring(function, clean=False) is not None
+    docstring = function.body[0]
+    told = (docstring.end_lineno or 0) - docstring.lineno + 1 if said else 0
+    return (function.end_lineno or 0) - function.lineno + 1 - told
+
+
+def long_functions(path: Path) -> Iterator[str]:
+    for node in ast.walk(parse(path)):
+        if isinstance(node, Function) and own_lines(node) > LONGEST_FUNCTION:
+            if EXCUSE not in (ast.get_docstring(node) or ""):
+                yield f"{path}:{node.lineno}: {node.name} has {own_lines(node)} lines"
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_a_module_is_named_after_its_noun(name: str) -> None:
+    empty = SAYS_NOTHING & {part.strip("_") for part in name.split(".")}
+    assert not empty, f"{name}: {empty} says nothing; name it after what it is about"
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_a_long_module_explains_itself(name: str) -> None:
+    lines = len(MODULES[name].read_text(encoding="utf-8").splitlines())
+    assert lines <= LONGEST_MODULE or EXCUSE in (ast.get_docstring(parse(MODULES[name])) or ""), (
+        f"{MODULES[name]} has {lines} lines, more than {LONGEST_MODULE}: cut it in two, or say in its docstring, "
+        f'in a sentence that starts with "{EXCUSE}", why it is one thing'
+    )
+
+
+@pytest.mark.parametrize("path", [*MODULES.values(), ROOT / "dev.py"], ids=lambda path: path.stem)
+def test_a_long_function_explains_itself(path: Path) -> None:
+    long = list(long_functions(path))
+    assert not long, "\n".join(["", *long, f'cut it, or say why it is one thing: "{EXCUSE} ..."'])
