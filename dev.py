@@ -172,8 +172,10 @@ def make_environment() -> None:
         if importlib.util.find_spec("ensurepip") is None:
             debian_package("python3-venv", "this python3 cannot make virtual environments")
         quietly([sys.executable, "-m", "venv", "--clear", str(VENV)])
-        needs = asked["dependency-groups"]["dev"]
-        quietly([str(PYTHON), "-m", "pip", "install", "--disable-pip-version-check", *needs, "-e", str(ROOT)])
+        install = [str(PYTHON), "-m", "pip", "install", "--disable-pip-version-check"]
+        quietly([*install, *asked["dependency-groups"]["dev"]])
+        # Without isolation: the backend is there already, and the one that is pinned.
+        quietly([*install, "--no-build-isolation", "--no-deps", "--editable", str(ROOT)])
         stamp.write_text(wanted)  # last: a broken installation must not pass for a finished one
         say(f"made in {time.monotonic() - began:.0f} s")
 
