@@ -1,0 +1,166 @@
+"""The one acquire loop. Every synchronizer, on every store, in both colours, runs it.
+
+    claim -> Granted                                  one round trip when nobody is in the way
+    claim -> Busy -> wait -> claim -> ... -> Granted    a place in the queue, kept alive by the keeper
+
+What interrupts it, at any await, leaves nothing behind: the claim is taken back, to the end.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from interlock import events
+from interlock.errors import Evicted, StoreUnavailable
+from interlock.model import Busy, Claim, ClaimAnswer, Gone, Granted, Renewal, RenewAnswer
+from interlock.ports import Runtime, Store
+
+if TYPE_CHECKING:
+    from interlock._core.client import Client
+
+TRIES = 3  # a first claim is asked for this often before the store counts as unavailable
+
+
+class Place:
+    """A waiter's place in a queue, as the keeper sees it. It has no deadline: losing it costs a turn."""
+
+    def __init__(self, claim: Claim, now: float) -> None:
+        self.deadline = float("inf")
+        self.when = now + claim.place_ttl / 3
+        self._renewal = Renewal(claim.resource, claim.id, claim.place_ttl)
+
+    def renewal(self, now: float) -> Renewal | None:
+        self.when = now + self._renewal.ttl / 3
+        return self._renewal
+
+    def answered(self, asked: float, answer: RenewAnswer) -> None:
+        """Nothing to do: a lapsed place is entered anew by the waiter's own next claim."""
+
+    def unanswered(self) -> None:
+        """Nothing to do: the waiter asks for itself before its place can lapse twice."""
+
+    def look(self, now: float) -> None:
+        """Nothing to do: a place has no deadline."""
+
+
+class Acquiring:
+    """One attempt to have one claim granted."""
+
+    def __init__(self, client: Client, claim: Claim, wait: float | None) -> None:
+        self._client = client
+        self._store: Store = client.store
+        self._runtime: Runtime = client.runtime
+        self.claim = claim
+        self.began = self._runtime.now()
+        self._until = None if wait is None else self.began + wait
+        self.asked = self.began
+        self.ahead = 0
+        self._place: Place | None = None
+        self._stands = False  # a claim of ours may stand in the store
+        self._answered = self.began  # when the store last said something
+
+    async def run(self) -> Granted | None:
+        """The grant, or None when the time was up; then, and on any error, nothing is left in the store."""
+        try:
+            answer = await self._ask()
+            while isinstance(answer, Busy):
+                self.ahead = answer.ahead
+                left = self._left()
+                if left <= 0:
+                    await self.take_back()
+                    return None
+                granted = await self._pause(answer, left)
+                answer = granted if granted is not None else await self._ask()
+            if isinstance(answer, Gone):
+                self._stands = False
+                raise Evicted(self.claim.resource, answer.reason)
+            return answer
+        except BaseException:
+            # Cancelled, interrupted or cut off: the store may have granted what we never heard of.
+            # The claim's id makes taking it back safe whether or not it did.
+            await self._take_back_quietly()
+            raise
+        finally:
+            if self._place is not None:
+                self._client.keeper.drop(self._place)
+
+    def _left(self) -> float:
+        return float("inf") if self._until is None else self._until - self._runtime.now()
+
+    async def _pause(self, busy: Busy, left: float) -> Granted | None:
+        """Wait for our turn, at most until something ahead lapses by itself, and never past the end."""
+        claim = self.claim
+        if not claim.queued:
+            await self._runtime.sleep(min(left, 0.002 + 0.03 * self._runtime.random()))
+            return None
+        if self._place is None:
+            self._place = Place(claim, self._runtime.now())
+            self._client.keeper.keep(self._place)
+        limit = min(left, max(0.001, busy.retry_after), claim.place_ttl)
+        self.asked = self._runtime.now()  # a store may grant the whole ttl at any instant from here
+        try:
+            return await self._store.wait(claim, busy, limit)
+        except StoreUnavailable:
+            return None  # asking again will tell
+
+    async def _ask(self) -> ClaimAnswer:
+        """Claim; ask again when there is no answer: the store knows us by the claim's id.
+
+        A newcomer gives up after a few tries; a waiter keeps asking for as long as its place may live.
+        """
+        tries = 0
+        while True:
+            self.asked = self._runtime.now()  # before the question: see Lease
+            self._stands = True
+            try:
+                answer = await self._store.claim(self.claim)
+            except StoreUnavailable:
+                tries += 1
+                now = self._runtime.now()
+                patient = self._place is not None and now - self._answered < self.claim.place_ttl
+                if (tries >= TRIES and not patient) or self._left() <= 0:
+                    raise
+                pause = min(1.0, 0.02 * 2**tries) * (0.5 + self._runtime.random())
+                await self._runtime.sleep(max(0.0, min(self._left(), pause)))
+            else:
+                self._answered = self._runtime.now()
+                return answer
+
+    async def take_back(self) -> None:
+        """Remove the claim from the store, to the end, whatever interrupts; a failure is reported."""
+        if self._stands:
+            await self._runtime.finish(self._remove)
+
+    async def _take_back_quietly(self) -> None:
+        try:
+            await self.take_back()
+        except Exception as error:  # never over the first error
+            self._client.emit(events.CleanupFailed(self.claim.resource, self.claim.ttl, repr(error)))
+
+    async def _remove(self) -> None:
+        claim = self.claim
+        await removed(self._client, claim.resource, claim.id, claim.ttl)
+        self._stands = False
+
+
+async def removed(
+    client: Client, resource: str, id: str, ttl: float, linger: float = 0.0, *, strict: bool = False
+) -> bool | None:
+    """Release a claim, asking again when there is no answer; None when nobody knows the outcome.
+
+    False only when the store's *first* answer was that no such claim stands: after a lost reply that
+    would be our own doing. `strict` raises where otherwise the failure is reported as an event.
+    """
+    for tries in range(TRIES):
+        try:
+            stood = await client.store.release(resource, id, linger)
+        except StoreUnavailable as error:
+            failure = error
+            if tries < TRIES - 1:
+                await client.runtime.sleep(0.02 * 4**tries)
+        else:
+            return True if tries else stood
+    if strict:
+        raise failure
+    client.emit(events.CleanupFailed(resource, ttl, str(failure)))
+    return None

@@ -1,0 +1,45 @@
+"""Who may enter, and whom the others watch. Pure; every store agrees with it.
+
+    a claim is admitted  <=>  its permits, and those of all live claims ahead of it,
+                              fit into the capacity
+
+That is the whole rule. With capacity 1 it is a mutex; with n, a semaphore; with EVERYTHING, where
+a reader takes 1 and a writer takes EVERYTHING, a read-write lock in which no writer starves. The
+sum only grows along the queue, so grants happen in queue order: no herd, nobody starves, and the
+place in the queue can serve as the fencing token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def admitted(permits: Sequence[int], capacity: int) -> int:
+    """How many claims, counted from the front, are in."""
+    total = 0
+    for place, wanted in enumerate(permits):
+        total += wanted
+        if total > capacity:
+            return place
+    return len(permits)
+
+
+def to_watch(permits: Sequence[int], place: int, capacity: int) -> range:
+    """The places a waiter at `place` must watch: no herd, and no wake-up missed.
+
+    A claim ahead that cannot share with us must leave before anything can change for us, so the
+    nearest such claim is enough: the one just ahead for a mutex or a writer, the nearest writer for
+    a reader. When all could share and it is the count that is full, the first waiter watches every
+    holder, and those behind it watch the claim just ahead, for leaving and for being let in:
+    either may make them the first.
+    """
+    for ahead in range(place - 1, -1, -1):
+        if permits[ahead] + permits[place] > capacity:
+            return range(ahead, ahead + 1)
+    holders = admitted(permits, capacity)
+    return range(holders) if place == holders else range(place - 1, place)
+
+
+def retry_after(permits: Sequence[int], lapses_in: Sequence[float], place: int, capacity: int) -> float:
+    """Seconds until something a waiter at `place` watches lapses by itself."""
+    return min((lapses_in[i] for i in to_watch(permits, place, capacity)), default=0.0)

@@ -1,0 +1,91 @@
+"""What all synchronizers of one client share: its store, runtime, keeper, leases and listeners."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+from interlock import events
+from interlock._core import timing
+from interlock._core.keeper import Keeper
+from interlock.errors import ClientClosed
+from interlock.ports import Owner, Runtime, Store
+
+if TYPE_CHECKING:
+    from interlock._core.lease import Lease
+    from interlock._core.reentry import Entry
+
+CLOSING = 5.0  # seconds that closing may take
+
+
+class Client:
+    """The core of `interlock.Client` and `interlock.aio.Client`."""
+
+    def __init__(
+        self,
+        store: Store,
+        runtime: Runtime,
+        keeper_runtime: Runtime,
+        *,
+        ttl: float,
+        listener: Callable[[events.Event], object] | None,
+        lease_type: type[Lease],
+    ) -> None:
+        self.store = store
+        self.runtime = runtime
+        self.ttl = timing.checked_ttl(ttl, store.traits)
+        self.lease_type = lease_type
+        self.guard = runtime.guard()
+        self.leases: dict[Lease, None] = {}
+        self.entries: WeakKeyDictionary[Owner, dict[str, Entry]] = WeakKeyDictionary()
+        self._listener = listener
+        self._closed = False
+        keeper_store = store if keeper_runtime is runtime else store.blocking()
+        self.keeper = Keeper(keeper_store, keeper_runtime, self.emit, runtime.stalled)
+
+    def emit(self, event: events.Event) -> None:
+        if self._listener is not None:
+            try:
+                self._listener(event)
+            except Exception:
+                pass  # a listener must not decide whether locks work
+
+    def open(self) -> None:
+        """Raise unless the client may be used."""
+        if self._closed:
+            raise ClientClosed("this client was closed")
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    async def release_all(self, timeout: float = CLOSING) -> None:
+        """Give back everything that is held, within a bound; what fails lapses by itself."""
+        until = self.runtime.now() + timeout
+        for lease in list(self.leases):
+            if self.runtime.now() >= until:
+                break
+            try:
+                await lease._holding.give_back(lease)
+            except Exception as error:
+                self.emit(events.CleanupFailed(lease.resource, lease.ttl, repr(error)))
+
+    async def close(self) -> None:
+        """Give back what is held, end the keeper, give up connections. Closing twice is harmless."""
+        if self._closed:
+            return
+        self._closed = True
+        await self.release_all()
+        await self.keeper.stop(1.0)
+        await self.store.close()
+
+    def after_fork(self) -> None:
+        """In a forked child: hold nothing, touch nothing of the parent's."""
+        self.guard = self.runtime.guard()
+        for lease in self.leases:
+            lease.forget()
+        self.leases.clear()
+        self.keeper.after_fork()
+        self.store.after_fork()
+        self.store.blocking().after_fork()

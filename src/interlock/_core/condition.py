@@ -1,0 +1,153 @@
+"""Conditions: waiters stand on a resource of their own, and to notify one is to remove it from there.
+
+The resource `name` + WAITERS has room for everybody, so a waiter is admitted at once and stands in the
+order it came, alive on the store's clock: one that died is not counted by `notify`. Removing a claim
+happens once, so two who notify at the same time wake two waiters, never one twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from inspect import isawaitable
+from typing import Any, Protocol, TypeVar
+
+from interlock._core import timing
+from interlock._core.acquire import Acquiring, Place
+from interlock._core.client import Client
+from interlock._core.holding import Holding
+from interlock._core.names import checked_name
+from interlock.errors import NotHeld, StoreUnavailable
+from interlock.model import EVERYTHING, Claim, Gone, Renewal
+from interlock.ports import WAITERS
+
+R = TypeVar("R")
+
+
+class Mutex(Protocol):
+    """The lock of a condition: interlock's own, or any with acquire and release."""
+
+    def owned(self) -> bool: ...
+    async def release_save(self) -> Any: ...
+    async def acquire_restore(self, saved: Any) -> None: ...
+
+
+class HoldingMutex:
+    """A plain lock as the lock of a condition."""
+
+    def __init__(self, holding: Holding) -> None:
+        self._holding = holding
+
+    def owned(self) -> bool:
+        return self._holding.owned()
+
+    async def release_save(self) -> None:
+        await self._holding.give_back(self._holding.current())
+
+    async def acquire_restore(self, saved: None) -> None:
+        lease = await self._holding.attempt().demand()
+        self._holding.replace_entered(lease)
+
+
+class Waiting:
+    """The waiting side and the waking side of one condition."""
+
+    def __init__(self, client: Client, name: str, mutex: Mutex) -> None:
+        client.open()
+        self.client = client
+        self.name = checked_name(name)
+        self._resource = self.name + WAITERS
+        self._mutex = mutex
+
+    async def wait(self, timeout: float | None) -> bool:
+        """Give the lock up, wait to be notified, take it again; False when the time was up."""
+        timeout = timing.checked_timeout(timeout)
+        if not self._mutex.owned():
+            raise NotHeld(f"{self.name}: cannot wait on un-acquired lock")
+        claim = await self._stand()
+        place = Place(claim, self.client.runtime.now())
+        self.client.keeper.keep(place)
+        try:
+            # Standing before letting go: who notifies in between must meet us.
+            saved = await self._mutex.release_save()
+            try:
+                return await self._until_removed(claim, timeout)
+            finally:
+                await self._take_again(saved)
+        finally:
+            self.client.keeper.drop(place)
+
+    async def _take_again(self, saved: Any) -> None:
+        """The caller holds the lock when wait ends, also when it is interrupted: its `with` will release."""
+        interrupted: BaseException | None = None
+        while True:
+            try:
+                await self._mutex.acquire_restore(saved)
+                break
+            except Exception:
+                raise
+            except BaseException as error:
+                interrupted = error
+        if interrupted is not None:
+            raise interrupted
+
+    async def _stand(self) -> Claim:
+        runtime = self.client.runtime
+        ttl = max(timing.PLACE_TTL, self.client.store.traits.min_ttl)
+        claim = Claim(self._resource, runtime.fresh_id(), ttl, 1, EVERYTHING, False, ttl, "", runtime.who())
+        await Acquiring(self.client, claim, 0.0).run()
+        return claim
+
+    async def _until_removed(self, claim: Claim, timeout: float | None) -> bool:
+        runtime, store = self.client.runtime, self.client.store
+        until = float("inf") if timeout is None else runtime.now() + timeout
+        try:
+            while (left := until - runtime.now()) > 0:
+                try:
+                    await store.wait(claim, None, min(left, claim.ttl / 2))
+                    ask = Renewal(claim.resource, claim.id, claim.ttl)
+                    (answer,) = await store.renew([ask], timing.IO_TIMEOUT)
+                except StoreUnavailable:
+                    await runtime.sleep(min(0.2, max(0.0, until - runtime.now())))
+                    continue
+                if isinstance(answer, Gone):
+                    return True  # notified; or lapsed while the store was away: look at your predicate
+            # Whoever removes the claim decides: if it is gone, we were notified at the last moment.
+            return not await store.release(claim.resource, claim.id)
+        except BaseException:
+            await runtime.finish(lambda: self._pass_on(claim))
+            raise
+
+    async def _pass_on(self, claim: Claim) -> None:
+        """Interrupted: stand no longer; if we had been notified already, someone else gets it."""
+        try:
+            if not await self.client.store.release(claim.resource, claim.id):
+                await self._wake(1)
+        except StoreUnavailable:
+            pass  # it lapses by itself
+
+    async def wait_for(self, predicate: Callable[[], R | Awaitable[R]], timeout: float | None) -> R:
+        timeout = timing.checked_timeout(timeout)
+        runtime = self.client.runtime
+        until = None if timeout is None else runtime.now() + timeout
+        while True:
+            found = predicate()
+            result: R = await found if isawaitable(found) else found
+            left = None if until is None else until - runtime.now()
+            if result or (left is not None and left <= 0):
+                return result
+            await self.wait(left)
+
+    async def notify(self, count: int) -> None:
+        """Wake up to `count` of those who wait, the first come first."""
+        if not self._mutex.owned():
+            raise NotHeld(f"{self.name}: cannot notify on un-acquired lock")
+        await self._wake(count)
+
+    async def _wake(self, count: int) -> None:
+        for standing in (await self.client.store.inspect(self._resource)).standings:
+            if count <= 0:
+                return
+            count -= await self.client.store.release(self._resource, standing.id)
+
+    async def notify_all(self) -> None:
+        await self.notify(EVERYTHING)

@@ -1,0 +1,95 @@
+"""Elections: a lock whose claim carries the candidate's words, for everyone to read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from interlock._core import timing, watching
+from interlock._core.holding import Attempt, Holding
+from interlock._core.lease import FINAL, Lease
+from interlock.errors import InvalidSetting, NotHeld
+from interlock.model import Queue, Renewal, Standing
+from interlock.who import Who
+
+LONGEST_NOTE = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Leader:
+    """Who leads: the value it proclaimed, its token, and where it runs."""
+
+    value: str
+    token: int
+    age: float
+    who: Who
+
+    @classmethod
+    def of(cls, queue: Queue) -> Leader | None:
+        holders: tuple[Standing, ...] = queue.holders
+        if not holders:
+            return None
+        head = holders[0]
+        return cls(head.note, head.token, head.age, Who.parse(head.who))
+
+
+def checked_value(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"a candidate's value is a str, not {type(value).__name__}")
+    if len(value.encode(errors="surrogatepass")) > LONGEST_NOTE or "\x00" in value:
+        raise InvalidSetting(f"a candidate's value has at most {LONGEST_NOTE} bytes and no NUL")
+    return value
+
+
+class Candidacy:
+    """One candidate's side of an election, and any observer's."""
+
+    def __init__(self, holding: Holding) -> None:
+        self.holding = holding
+        self.client = holding.client
+
+    def attempt(self, value: str, blocking: bool, timeout: float | None) -> Attempt:
+        return self.holding.attempt(blocking, timeout, note=checked_value(value))
+
+    def leading(self) -> bool:
+        return any(lease.state not in FINAL for lease in list(self.holding.leases))
+
+    async def leader(self) -> Leader | None:
+        return Leader.of(await self.client.store.inspect(self.holding.resource))
+
+    async def next(
+        self, seen: Queue | None, known: Leader | None, timeout: float | None
+    ) -> tuple[Queue, Leader | None] | None:
+        """The next leader that differs from `known`, with the queue it was read from."""
+        runtime = self.client.runtime
+        until = None if timeout is None else runtime.now() + timeout
+        while True:
+            left = None if until is None else max(0.0, until - runtime.now())
+            queue = await watching.changed(self.client, self.holding.resource, seen, left)
+            if queue is None:
+                return None
+            leader = Leader.of(queue)
+            if seen is None or _key(leader) != _key(known):
+                return queue, leader
+            seen = queue
+
+    async def proclaim(self, value: str) -> None:
+        """Change the value of a won election; `NotHeld` or `LeaseLost` for who does not lead."""
+        lease = self._leading()
+        ask = Renewal(self.holding.resource, lease._claim.id, lease.ttl, checked_value(value))
+        asked = self.client.runtime.now()
+        (answer,) = await self.client.store.renew([ask], timing.IO_TIMEOUT)
+        lease.answered(asked, answer)
+        lease.check()
+
+    async def resign(self) -> None:
+        await self.holding.give_back(self._leading(), strict=True)
+
+    def _leading(self) -> Lease:
+        lease = next(iter(reversed(list(self.holding.leases))), None)
+        if lease is None:
+            raise NotHeld(f"{self.holding.resource}: this candidate does not lead")
+        return lease
+
+
+def _key(leader: Leader | None) -> tuple[int, str] | None:
+    return None if leader is None else (leader.token, leader.value)

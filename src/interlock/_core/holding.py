@@ -1,0 +1,317 @@
+"""What one lock object asks for, and the leases taken through it.
+
+The lease carries the state, not the lock: any number of threads or tasks may use one object. `release`
+gives back the lease the calling owner took; only if it took none, the one the object holds now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from interlock import events
+from interlock._core import timing
+from interlock._core.acquire import Acquiring, removed
+from interlock._core.client import Client
+from interlock._core.lease import FINAL, Lease, State
+from interlock._core.names import checked_name
+from interlock.errors import AcquireTimeout, InterlockError, InvalidSetting, NotHeld, Unsupported
+from interlock.model import EVERYTHING, Claim, Renewal, Renewed
+from interlock.ports import Owner
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The options of a lock object, as the faces take them."""
+
+    ttl: float | None = None
+    timeout: float | None = None
+    renew: bool = True
+    fair: bool = True
+    max_hold: float | None = None
+    min_hold: float | None = None
+    on_lost: Callable[[Any], object] | None = None
+
+
+class Holding:
+    """A resource, how it is asked for, and who holds it through this object."""
+
+    def __init__(
+        self, client: Client, resource: str, settings: Settings, *, permits: int = 1, capacity: int = 1
+    ) -> None:
+        client.open()
+        self.client = client
+        self.resource = checked_name(resource)
+        self.permits = permits
+        self.capacity = capacity
+        self.ttl = (
+            client.ttl if settings.ttl is None else timing.checked_ttl(settings.ttl, client.store.traits)
+        )
+        self.timeout = timing.checked_timeout(settings.timeout)
+        self.max_hold = timing.checked_duration(settings.max_hold, "max_hold")
+        self.min_hold = timing.checked_duration(settings.min_hold, "min_hold") or 0.0
+        self.renew = settings.renew
+        self.fair = settings.fair
+        self.on_lost = settings.on_lost
+        self.leases: dict[Lease, None] = {}  # in the order they were granted
+        self.entered: list[Lease] = []  # those a `with` body runs under
+        self._check_traits()
+
+    def _check_traits(self) -> None:
+        traits = self.client.store.traits
+        if self.on_lost is not None and not callable(self.on_lost):
+            raise TypeError("on_lost must be callable")
+        if self.max_hold is not None and self.min_hold > self.max_hold:
+            raise InvalidSetting("min_hold must not exceed max_hold")
+        exclusive_or_pairwise = self.capacity in (1, EVERYTHING)
+        if traits.shares == "none" and self.capacity != 1:
+            raise Unsupported(f"{traits.backend} keeps only exclusive locks")
+        if traits.shares == "pairwise" and not exclusive_or_pairwise:
+            raise Unsupported(
+                f"{traits.backend} keeps no semaphores: its majorities settle only pairwise conflicts"
+            )
+
+    # ---- taking ---------------------------------------------------------------
+
+    def attempt(
+        self,
+        blocking: bool = True,
+        timeout: float | None = None,
+        *,
+        permits: int | None = None,
+        note: str = "",
+    ) -> Attempt:
+        """One attempt to take a lease, to be run by a face."""
+        self.client.open()
+        wait = timing.checked_wait(blocking, timeout, self.timeout)
+        runtime = self.client.runtime
+        claim = Claim(
+            self.resource,
+            runtime.fresh_id(),
+            self.ttl,
+            self.permits if permits is None else permits,
+            self.capacity,
+            # A single try must not enter the queue: it would only leave again.
+            self.fair and wait != 0.0 and self.client.store.traits.fair,
+            timing.place_ttl(self.ttl),
+            note,
+            runtime.who(),
+        )
+        return Attempt(self, claim, wait)
+
+    def enrol(self, lease: Lease) -> None:
+        with self.client.guard:
+            self.leases[lease] = None
+            self.client.leases[lease] = None
+        self.client.keeper.keep(lease)
+
+    def discharge(self, lease: Lease) -> None:
+        self.client.keeper.drop(lease)
+        with self.client.guard:
+            self.leases.pop(lease, None)
+            self.client.leases.pop(lease, None)
+
+    # ---- asking ------------------------------------------------------------------
+
+    def of(self, owner: Owner) -> Lease | None:
+        """The lease this owner took last through this object."""
+        for lease in reversed(list(self.leases)):
+            if lease._owner is owner:
+                return lease
+        return None
+
+    def owned(self) -> bool:
+        lease = self.of(self.client.runtime.owner())
+        return lease is not None and lease.state not in FINAL
+
+    def held(self) -> bool:
+        """Whether some lease taken through this object is held, without asking the store."""
+        return any(lease._state not in FINAL for lease in list(self.leases))
+
+    async def locked(self) -> bool:
+        return bool((await self.client.store.inspect(self.resource)).holders)
+
+    # ---- giving back -----------------------------------------------------------------
+
+    def current(self) -> Lease:
+        """The lease a plain `release()` means; `NotHeld` if there is none."""
+        lease = self.of(self.client.runtime.owner())
+        if lease is None:
+            lease = next(iter(list(self.leases)), None)
+        if lease is None:
+            raise NotHeld(f"{self.resource}: release of an unlocked lock")
+        return lease
+
+    async def release(self) -> None:
+        await self.give_back(self.current(), strict=True)
+
+    async def give_back(self, lease: Lease, *, strict: bool = False) -> None:
+        """Release one lease; `NotHeld` if that was done before, `LeaseLost` if it was lost.
+
+        Never touches another's: the store removes by claim id. With `strict` an unreachable store is
+        an error; otherwise it is reported, and the claim lapses by itself.
+        """
+        before = lease.let_go()
+        if before is State.RELEASED:
+            raise NotHeld(f"{self.resource}: lease with token {lease.token} was released before")
+        if before is State.LOST and lease._cause == "forked":
+            raise lease.loss()
+        self.discharge(lease)
+        stood = await self._remove(lease, strict and before is not State.LOST)
+        if before is State.LOST:
+            raise lease.loss()
+        if stood is False:  # the store had forgotten it, and we had not noticed yet
+            lease._cause = "refused"
+            raise lease.loss()
+        self.client.emit(
+            events.Released(self.resource, lease.token, self.client.runtime.now() - lease._granted_at)
+        )
+
+    def lingering(self, lease: Lease) -> float:
+        """How long the claim must stand on after its release, for `min_hold`."""
+        return max(0.0, self.min_hold - (self.client.runtime.now() - lease._granted_at))
+
+    async def _remove(self, lease: Lease, strict: bool) -> bool | None:
+        linger = self.lingering(lease)
+        id, ttl = lease._claim.id, lease.ttl
+
+        async def again() -> None:
+            await removed(self.client, self.resource, id, ttl, linger)
+
+        try:
+            return await removed(self.client, self.resource, id, ttl, linger, strict=strict)
+        except InterlockError:
+            raise
+        except BaseException:  # interrupted: whoever waits must not pay for it
+            await self.client.runtime.finish(again)
+            raise
+
+    def enter(self, lease: Lease) -> None:
+        """A `with` body begins under this lease."""
+        self.entered.append(lease)
+
+    def exit(self) -> Lease | None:
+        """The lease whose `with` body ends here: the caller's own last, or the last of all.
+
+        The latter is for an `async with` that another task ends (test fixtures do that): left
+        unreleased, it would be in everybody's way until it lapses.
+        """
+        owner = self.client.runtime.owner()
+        with self.client.guard:
+            mine = [lease for lease in self.entered if lease._owner is owner] or self.entered
+            if not mine:
+                return None
+            self.entered.remove(mine[-1])
+            return mine[-1]
+
+    def replace_entered(self, lease: Lease) -> None:
+        """After a condition's wait the caller's `with` body goes on under a new lease."""
+        with self.client.guard:
+            for place, old in enumerate(self.entered):
+                if old._owner is lease._owner and old._state is State.RELEASED:
+                    self.entered[place] = lease
+
+    async def leave(self, lease: Lease, error: BaseException | None) -> None:
+        """The end of a `with`: release, and never mask the body's own exception."""
+        if lease._state is State.RELEASED:  # the body released it itself
+            return
+        try:
+            await self.give_back(lease)
+        except NotHeld as loss:
+            if error is None:
+                raise
+            error.add_note(f"and meanwhile: {loss}")
+
+    async def renew_now(self, lease: Lease) -> None:
+        """Ask for a whole ttl from now; raise unless the lease is held afterwards."""
+        lease.check()
+        asked = self.client.runtime.now()
+        ask = Renewal(self.resource, lease._claim.id, lease.ttl)
+        (answer,) = await self.client.store.renew([ask], timing.IO_TIMEOUT)
+        lease.answered(asked, answer)
+        lease.check()
+
+    async def shrink(self, lease: Lease, permits: int) -> None:
+        """Give back a part of a lease: keep only `permits` of it."""
+        lease.check()
+        runtime, claim = self.client.runtime, lease._claim
+        asked = runtime.now()
+        ask = Renewal(self.resource, claim.id, claim.ttl, permits=permits)
+        (answer,) = await self.client.store.renew([ask], timing.IO_TIMEOUT)
+        lease.shrunk(permits)
+        lease.answered(asked, answer)
+        if not isinstance(answer, Renewed):
+            raise lease.loss()
+
+    # ---- losing ------------------------------------------------------------------------
+
+    def lost(self, lease: Lease) -> None:
+        """Called once, when a lease is lost, on whatever thread found out."""
+        self.client.keeper.drop(lease)
+        with self.client.guard:
+            self.client.leases.pop(lease, None)
+        loss = lease.loss()
+        self.client.emit(events.Lost(self.resource, lease.token, loss.cause, loss.reason))
+        if self.on_lost is not None:
+            self.client.runtime.call(self.on_lost, lease)
+
+    def doubtful(self, lease: Lease) -> None:
+        left = lease._deadline - self.client.runtime.now()
+        self.client.emit(events.Doubtful(self.resource, lease.token, max(0.0, left)))
+
+
+class Attempt:
+    """From the call to the lease in hand. `undo` is for what interrupts the very last step."""
+
+    __slots__ = ("_acquiring", "_holding", "lease", "wait")
+
+    def __init__(self, holding: Holding, claim: Claim, wait: float | None) -> None:
+        self._holding = holding
+        self.wait = wait
+        self._acquiring = Acquiring(holding.client, claim, wait)
+        self.lease: Lease | None = None
+
+    async def run(self) -> Lease | None:
+        """The lease, or None if the time was up."""
+        acquiring, holding = self._acquiring, self._holding
+        client = holding.client
+        granted = await acquiring.run()
+        if granted is None:
+            waited = client.runtime.now() - acquiring.began
+            client.emit(events.TimedOut(holding.resource, waited, acquiring.ahead))
+            return None
+        try:
+            owner = client.runtime.owner()
+            self.lease = client.lease_type(holding, acquiring.claim, granted, acquiring.asked, owner)
+            holding.enrol(self.lease)
+            client.emit(events.Acquired(holding.resource, granted.token, acquiring.asked - acquiring.began))
+        except BaseException:
+            await self.undo()
+            raise
+        return self.lease
+
+    async def undo(self) -> None:
+        """Nobody got hold of the result: let it go again."""
+        if self.lease is not None:
+            if self.lease.let_go() is State.RELEASED:
+                return
+            self._holding.discharge(self.lease)
+        await self._acquiring._take_back_quietly()
+
+    async def timed_out(self) -> AcquireTimeout:
+        """The error for who must not go on without the lease, naming the holders if the store can."""
+        acquiring, resource = self._acquiring, self._holding.resource
+        waited = self._holding.client.runtime.now() - acquiring.began
+        try:
+            queue = await self._holding.client.store.inspect(resource)
+        except InterlockError:
+            return AcquireTimeout(resource, waited, acquiring.ahead)
+        return AcquireTimeout(resource, waited, acquiring.ahead, queue.holders)
+
+    async def demand(self) -> Lease:
+        """The lease; `AcquireTimeout` if the time was up."""
+        lease = await self.run()
+        if lease is None:
+            raise await self.timed_out()
+        return lease

@@ -1,0 +1,203 @@
+"""The keeper: renews everything a client holds or queues for, in batches, and keeps its deadlines.
+
+One keeper a client, on one thread (or one task). It knows nothing of leases but five questions
+(`Kept`). A request to the store never takes longer than the earliest deadline in its care, so a hung
+server cannot delay a verdict. Whatever is raised, it goes on: nobody else would notice that renewals
+have stopped.
+
+Not done: a timer per lease (a thousand leases would be a thousand wake-ups), and removing entries from
+the middle of the heap (a dropped entry is skipped when met, and swept out when they are too many).
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from itertools import count
+from typing import Protocol
+
+from interlock import events
+from interlock._core import timing
+from interlock.errors import StoreUnavailable
+from interlock.model import Renewal, RenewAnswer
+from interlock.ports import Job, Runtime, Signal, Store
+
+BATCH = 100  # renewals in one request: more would block the server for everyone else
+LONGEST_NAP = 1.0  # a suspended machine's sleep does not count; after waking we must look soon
+LAG = 0.5  # being this late, seconds, is worth a report
+
+
+class Kept(Protocol):
+    """Something that must be renewed in time: a lease, or a place in a queue."""
+
+    @property
+    def when(self) -> float:
+        """The next instant somebody must look."""
+        ...
+
+    @property
+    def deadline(self) -> float: ...
+    def renewal(self, now: float) -> Renewal | None: ...
+    def answered(self, asked: float, answer: RenewAnswer) -> None: ...
+    def unanswered(self) -> None: ...
+    def look(self, now: float) -> None:
+        """Draw the conclusion if the deadline has passed."""
+        ...
+
+
+class Keeper:
+    """Keeps what it is given until told to drop it, or until it has ended by itself."""
+
+    def __init__(
+        self,
+        store: Store,
+        runtime: Runtime,
+        report: Callable[[events.Event], None],
+        stalled: Callable[[], float],
+    ) -> None:
+        self._store = store
+        self._runtime = runtime
+        self._report = report
+        self._stalled = stalled  # how long the holders' event loop has been stuck
+        self._stall_reported = False
+        self._guard = runtime.guard()
+        self._order = count()
+        self._heap: list[tuple[float, int, Kept]] = []
+        self._live: dict[Kept, None] = {}
+        self._alarm: Signal = runtime.signal()
+        self._wakes_at = float("inf")
+        self._job: Job | None = None
+        self._stopping = False
+
+    def keep(self, kept: Kept) -> None:
+        """Look after `kept` from now on. Costs no system call unless it is the most urgent of all."""
+        with self._guard:
+            self._live[kept] = None
+            when = self._push(kept)
+            urgent = when < self._wakes_at
+            if urgent:
+                self._wakes_at = when
+            if self._job is None and not self._stopping:
+                self._job = self._runtime.spawn("interlock-keeper", self._run())
+        if urgent:
+            self._alarm.set()
+
+    def drop(self, kept: Kept) -> None:
+        """Leave `kept` alone from now on: no renewal is begun after this returns."""
+        with self._guard:
+            self._live.pop(kept, None)
+            if len(self._heap) > 64 + 2 * len(self._live):
+                self._heap = [entry for entry in self._heap if entry[2] in self._live]
+                heapq.heapify(self._heap)
+
+    def kept(self) -> list[Kept]:
+        with self._guard:
+            return list(self._live)
+
+    async def stop(self, timeout: float) -> None:
+        self._stopping = True
+        self._alarm.set()
+        if self._job is not None:
+            await self._runtime.join(self._job, timeout)
+
+    def stop_soon(self) -> None:
+        """End the keeper's thread without waiting for it (its client is gone)."""
+        self._stopping = True
+        self._alarm.set()
+
+    def after_fork(self) -> None:
+        """In a forked child: nothing is held, and no thread runs."""
+        self.__init__(self._store, self._runtime, self._report, self._stalled)  # type: ignore[misc]
+
+    # ---- the loop -----------------------------------------------------------
+
+    async def _run(self) -> None:
+        while not self._stopping:
+            try:
+                await self._nap()
+                await self._round()
+            except Exception as error:  # a keeper that dies loses every lock of its client
+                self._report(events.KeeperFailed(repr(error)))
+                await self._runtime.sleep(0.05)
+
+    async def _nap(self) -> None:
+        """Sleep until the next entry is due; a keeper with nothing to keep sleeps until called."""
+        with self._guard:
+            self._alarm = alarm = self._runtime.signal()
+            self._wakes_at = self._heap[0][0] if self._heap else float("inf")
+            left = self._wakes_at - self._runtime.now()
+            forever = not self._heap
+        if not self._stopping and left > 0:
+            await self._runtime.wait(alarm, None if forever else min(left, LONGEST_NAP))
+
+    async def _round(self) -> None:
+        now = self._runtime.now()
+        self._watch_loop()
+        due = self._due(now)
+        for start in range(0, len(due), BATCH):
+            await self._renew(due[start : start + BATCH])
+        with self._guard:
+            for kept in due:
+                if kept in self._live:
+                    self._push(kept)
+
+    def _watch_loop(self) -> None:
+        stalled = self._stalled()
+        if stalled > LAG and not self._stall_reported:
+            self._report(events.LoopStalled(stalled))
+        self._stall_reported = stalled > LAG
+
+    def _due(self, now: float) -> list[Kept]:
+        """Take out what is due, and what will be soon: one request for all of it."""
+        due: list[Kept] = []
+        with self._guard:
+            if self._heap and now - self._heap[0][0] > LAG and self._heap[0][2] in self._live:
+                self._report(events.KeeperLagged(now - self._heap[0][0]))
+            while self._heap and self._heap[0][0] <= now + self._slack(self._heap[0][2], now):
+                kept = heapq.heappop(self._heap)[2]
+                if kept in self._live:
+                    due.append(kept)
+        return due
+
+    @staticmethod
+    def _slack(kept: Kept, now: float) -> float:
+        """How much too early a renewal may be, so that many go in one request."""
+        return max(0.0, (kept.deadline - now) / 8)
+
+    async def _renew(self, batch: list[Kept]) -> None:
+        asked = self._runtime.now()  # before the question: see Lease
+        asking: list[tuple[Kept, Renewal]] = []
+        for kept in batch:
+            kept.look(asked)
+            if kept in self._live:
+                if renewal := kept.renewal(asked):
+                    asking.append((kept, renewal))
+        if not asking:
+            return
+        try:
+            answers = await self._store.renew([renewal for _, renewal in asking], self._patience(asked))
+        except Exception as error:
+            for kept, _ in asking:
+                kept.unanswered()
+            if not isinstance(error, StoreUnavailable):
+                self._report(events.KeeperFailed(repr(error)))
+        else:
+            for (kept, _), answer in zip(asking, answers, strict=True):
+                kept.answered(asked, answer)
+        self._look_at_all()
+
+    def _patience(self, now: float) -> float:
+        """How long a request may take: until the first deadline in our care."""
+        first = min((kept.deadline for kept in self.kept()), default=now)
+        return max(0.01, min(timing.IO_TIMEOUT, first - now))
+
+    def _look_at_all(self) -> None:
+        now = self._runtime.now()
+        for kept in self.kept():
+            if kept.deadline <= now:
+                kept.look(now)
+
+    def _push(self, kept: Kept) -> float:
+        when = kept.when
+        heapq.heappush(self._heap, (when, next(self._order), kept))
+        return when

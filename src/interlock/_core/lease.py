@@ -1,0 +1,305 @@
+"""The life of a lease, as a table, and the lease in its holder's hand.
+
+Nothing outside this file changes a lease's state. The state is never behind the clock: whoever asks
+for it compares the deadline with now first, so no hung reply, paused process or late timer can make
+a lease look alive. The keeper's timer only makes sure that somebody asks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from interlock._core import timing
+from interlock.errors import LeaseLost, NotHeld
+from interlock.model import Claim, Gone, Granted, Renewal, RenewAnswer, Renewed
+from interlock.ports import Owner, Runtime, Signal
+
+if TYPE_CHECKING:
+    from interlock._core.holding import Holding
+
+
+class State(Enum):
+    HELD = "held"  # renewed within its ttl, as far as we know
+    DOUBTFUL = "doubtful"  # the last renewal got no answer; the ttl has not run out
+    LOST = "lost"  # the store said so, or the ttl ran out on our own clock
+    RELEASED = "released"
+
+
+class Event(Enum):
+    RENEWED = "renewed"
+    REFUSED = "refused"  # the store answered: the claim is gone
+    NO_ANSWER = "no answer"  # timeout, broken connection, suspended session
+    LAPSED = "lapsed"  # our own clock passed the deadline
+    RELEASE = "release"
+
+
+TRANSITIONS: dict[State, dict[Event, State]] = {
+    State.HELD: {
+        Event.RENEWED: State.HELD,
+        Event.NO_ANSWER: State.DOUBTFUL,
+        Event.REFUSED: State.LOST,
+        Event.LAPSED: State.LOST,
+        Event.RELEASE: State.RELEASED,
+    },
+    State.DOUBTFUL: {
+        Event.RENEWED: State.HELD,
+        Event.NO_ANSWER: State.DOUBTFUL,
+        Event.REFUSED: State.LOST,
+        Event.LAPSED: State.LOST,
+        Event.RELEASE: State.RELEASED,
+    },
+    State.LOST: {event: State.LOST for event in Event},  # a lost lease stays lost
+    State.RELEASED: {event: State.RELEASED for event in Event},  # and a late answer is ignored
+}
+
+FINAL = (State.LOST, State.RELEASED)
+
+
+class Lease:
+    """What both faces' leases are made of. Deadlines are on the runtime's monotonic clock."""
+
+    __slots__ = (
+        "__weakref__",
+        "_asked",
+        "_body",
+        "_cause",
+        "_claim",
+        "_deadline",
+        "_granted_at",
+        "_holding",
+        "_interrupted",
+        "_last_try",
+        "_lost",
+        "_owner",
+        "_reason",
+        "_state",
+        "_token",
+    )
+
+    def __init__(self, holding: Holding, claim: Claim, granted: Granted, asked: float, owner: Owner) -> None:
+        self._holding = holding
+        self._claim = claim
+        self._token = granted.token
+        self._owner = owner
+        self._asked = asked  # before the question: a slow reply must shorten the lease, not lengthen it
+        self._granted_at = asked
+        self._last_try = asked
+        self._deadline = timing.deadline(asked, granted.ttl)
+        if holding.max_hold is not None:
+            self._deadline = min(self._deadline, asked + holding.max_hold)
+        self._state = State.HELD
+        self._cause = ""
+        self._reason = ""
+        self._lost: Signal | None = None
+        self._body = False  # an `async with` body runs under this lease and may be cancelled
+        self._interrupted = False
+
+    # ---- what the holder asks ----------------------------------------------
+
+    @property
+    def resource(self) -> str:
+        """The name being locked."""
+        return self._claim.resource
+
+    @property
+    def token(self) -> int:
+        """The fencing number of this lease: greater than that of every earlier grant of the resource."""
+        return self._token
+
+    @property
+    def permits(self) -> int:
+        """How much of the capacity this lease takes."""
+        return self._claim.permits
+
+    @property
+    def ttl(self) -> float:
+        """How long the lease lives unrenewed, seconds."""
+        return self._claim.ttl
+
+    @property
+    def deadline(self) -> float:
+        """The instant, on the client's monotonic clock, at which the lease ends unless renewed."""
+        return self._deadline
+
+    @property
+    def state(self) -> State:
+        """Held, doubtful, lost or released, as of now."""
+        if self._state not in FINAL and self._runtime.now() >= self._deadline:
+            self._lapse()
+        return self._state
+
+    def remaining(self) -> float:
+        """Seconds until the lease ends unless it is renewed; 0.0 once it is lost or released."""
+        if self.state in FINAL:
+            return 0.0
+        return max(0.0, self._deadline - self._runtime.now())
+
+    def check(self) -> None:
+        """Return if the lease is held; raise `LeaseLost` if it was lost, `NotHeld` if it was released.
+
+        Costs no round trip. Call it before each step that must not happen twice, and still pass the
+        token to the resource: a process can be paused between this check and the step.
+        """
+        state = self.state
+        if state is State.LOST:
+            raise self.loss()
+        if state is State.RELEASED:
+            raise NotHeld(f"{self.resource}: lease with token {self.token} was released")
+
+    def loss(self) -> LeaseLost:
+        return LeaseLost(self.resource, self._token, self._cause or "lapsed", self._reason)
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __eq__(self, other: object) -> bool:
+        # Code written for threading compares what acquire returned with True.
+        return other is True or self is other
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __lt__(self, other: object) -> bool:
+        if isinstance(other, Lease):
+            return self._token < other._token
+        if isinstance(other, bool):
+            return False  # a lease counts as True, and nothing that is True is below a bool
+        return NotImplemented
+
+    def __gt__(self, other: object) -> bool:
+        if isinstance(other, Lease):
+            return self._token > other._token
+        if isinstance(other, bool):
+            return not other
+        return NotImplemented
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.resource!r} token={self._token} {self._state.value}>"
+
+    # ---- the loss, as the holder meets it ------------------------------------
+
+    @property
+    def _runtime(self) -> Runtime:
+        return self._holding.client.runtime
+
+    def _lost_signal(self) -> Signal:
+        """The signal that is set once the lease is lost; made when first asked for."""
+        with self._holding.client.guard:
+            if self._lost is None:
+                self._lost = self._runtime.signal()
+            signal = self._lost
+        if self.state is State.LOST:
+            signal.set()
+        return signal
+
+    def _enter_body(self) -> None:
+        """An async body begins: from now on a loss cancels its task."""
+        self._body = True
+        if self.state is State.LOST:
+            self._runtime.interrupt(self._owner, self._wants_interrupt)
+
+    def _leave_body(self) -> bool:
+        """The body has ended; True if its task was cancelled for the loss of this lease."""
+        self._body = False
+        return self._interrupted
+
+    def _wants_interrupt(self) -> bool:
+        if not self._body or self._interrupted:
+            return False
+        self._interrupted = True
+        return True
+
+    # ---- what the keeper asks (see keeper.Kept) --------------------------------
+
+    @property
+    def when(self) -> float:
+        """The next instant somebody must look at this lease."""
+        if not self._holding.renew:
+            return self._deadline
+        return min(self._deadline, self._last_try + self._pause())
+
+    def _pause(self) -> float:
+        every = timing.renew_every(self._claim.ttl)
+        return every if self._state is State.HELD else min(1.0, every / 4)
+
+    def renewal(self, now: float) -> Renewal | None:
+        """What to ask the store, or None when this lease is not to be renewed any more."""
+        self._last_try = now
+        if not self._holding.renew or self._state in FINAL or not self._owner.alive():
+            return None
+        ttl = self._claim.ttl
+        if self._holding.max_hold is not None:
+            ttl = min(ttl, self._granted_at + self._holding.max_hold - now)
+            if ttl <= 0:
+                return None
+        return Renewal(self.resource, self._claim.id, ttl)
+
+    def answered(self, asked: float, answer: RenewAnswer) -> None:
+        if isinstance(answer, Renewed):
+            self._extend(asked, answer.ttl)
+        else:
+            self.refuse(answer)
+
+    def unanswered(self) -> None:
+        self._move(Event.NO_ANSWER)
+
+    def look(self, now: float) -> None:
+        if now >= self._deadline:
+            self._lapse()
+
+    # ---- transitions -------------------------------------------------------------
+
+    def _extend(self, asked: float, ttl: float) -> None:
+        until = timing.deadline(asked, ttl)
+        if self._holding.max_hold is not None:
+            until = min(until, self._granted_at + self._holding.max_hold)
+        with self._holding.client.guard:
+            if self._state in FINAL or self._runtime.now() >= self._deadline:
+                return  # too late: another may have been told already that this lease is lost
+            self._asked = asked
+            self._deadline = max(self._deadline, until)
+            self._state = TRANSITIONS[self._state][Event.RENEWED]
+
+    def refuse(self, gone: Gone) -> None:
+        """The store has answered that the claim is gone."""
+        self._move(Event.REFUSED, "evicted" if gone.evicted else "refused", gone.reason)
+
+    def _lapse(self) -> None:
+        max_hold = self._holding.max_hold
+        over = max_hold is not None and self._deadline >= self._granted_at + max_hold
+        self._move(Event.LAPSED, "max_hold" if over else "lapsed")
+
+    def shrunk(self, permits: int) -> None:
+        """Part of it was given back: a later renewal must not ask for more."""
+        self._claim = replace(self._claim, permits=permits)
+
+    def forget(self) -> None:
+        """In a forked child: the parent holds this, we do not. Nobody is called."""
+        self._state, self._cause = State.LOST, "forked"
+
+    def let_go(self) -> State:
+        """The holder releases: no renewal from here on. Returns the state before."""
+        before = self.state
+        self._move(Event.RELEASE)
+        return before
+
+    def _move(self, event: Event, cause: str = "", reason: str = "") -> None:
+        with self._holding.client.guard:
+            before = self._state
+            self._state = TRANSITIONS[before][event]
+            if self._state is before:
+                return
+            if self._state is State.LOST:
+                self._cause, self._reason = cause, reason
+                signal = self._lost
+            else:
+                signal = None
+        if self._state is State.LOST:
+            if signal is not None:
+                signal.set()
+            self._runtime.interrupt(self._owner, self._wants_interrupt)
+            self._holding.lost(self)
+        elif self._state is State.DOUBTFUL:
+            self._holding.doubtful(self)

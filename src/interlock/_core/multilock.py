@@ -1,0 +1,132 @@
+"""Several resources at once: in sorted order, under one deadline, all or none.
+
+Sorted by name, so that two callers who want the same resources in different orders cannot wait for
+each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from interlock._core import timing
+from interlock._core.client import Client
+from interlock._core.holding import Attempt, Holding, Settings
+from interlock._core.lease import Lease, State
+from interlock.errors import AcquireTimeout, InvalidSetting, NotHeld
+
+
+class Multi:
+    """The holdings of a multilock, sorted."""
+
+    def __init__(self, client: Client, resources: Iterable[str], settings: Settings) -> None:
+        if isinstance(resources, str):
+            raise TypeError("a multilock takes several names, not one str")
+        names = sorted({Holding(client, name, settings).resource for name in resources})
+        if not names:
+            raise InvalidSetting("a multilock needs at least one name")
+        self.client = client
+        self.holdings = [Holding(client, name, settings) for name in names]
+        self.timeout = self.holdings[0].timeout
+
+    @property
+    def names(self) -> list[str]:
+        return [holding.resource for holding in self.holdings]
+
+    def attempt(self, blocking: bool = True, timeout: float | None = None) -> MultiAttempt:
+        return MultiAttempt(self, timing.checked_wait(blocking, timeout, self.timeout))
+
+    def owned(self) -> bool:
+        return all(holding.owned() for holding in self.holdings)
+
+    def held(self) -> bool:
+        return all(holding.held() for holding in self.holdings)
+
+    async def locked(self) -> bool:
+        """Whether any of them is held by anyone."""
+        for holding in self.holdings:
+            if await holding.locked():
+                return True
+        return False
+
+    async def release(self) -> None:
+        await self.give_back([holding.current() for holding in self.holdings], None, strict=True)
+
+    def enter(self, leases: Sequence[Lease]) -> None:
+        for lease in leases:
+            lease._holding.enter(lease)
+
+    def exit(self) -> list[Lease]:
+        leases = [holding.exit() for holding in self.holdings]
+        return [lease for lease in leases if lease is not None and lease._state is not State.RELEASED]
+
+    async def give_back(
+        self, leases: Sequence[Lease], error: BaseException | None, *, strict: bool = False
+    ) -> None:
+        """Release all, the last taken first, whatever happens on the way; then raise the first failure."""
+        failure: BaseException | None = None
+        for lease in reversed(leases):
+            try:
+                await lease._holding.give_back(lease, strict=strict)
+            except NotHeld as loss:
+                failure = failure or loss
+            except BaseException as other:
+                failure = other
+        if failure is not None:
+            if error is not None and isinstance(failure, NotHeld):
+                error.add_note(f"and meanwhile: {failure}")
+            else:
+                raise failure
+
+
+class MultiAttempt:
+    """As `holding.Attempt`, for all of them."""
+
+    def __init__(self, multi: Multi, wait: float | None) -> None:
+        self._multi = multi
+        self._wait = wait
+        self._attempts: list[Attempt] = []
+        self._failed: Attempt | None = None
+        self._began = multi.client.runtime.now()
+
+    def _left(self) -> float | None:
+        if self._wait is None:
+            return None
+        return max(0.0, self._began + self._wait - self._multi.client.runtime.now())
+
+    async def run(self) -> list[Lease] | None:
+        leases: list[Lease] = []
+        try:
+            for holding in self._multi.holdings:
+                left = self._left()
+                attempt = (
+                    holding.attempt()
+                    if left is None
+                    else holding.attempt(left > 0, left if left > 0 else None)
+                )
+                self._attempts.append(attempt)
+                lease = await attempt.run()
+                if lease is None:
+                    self._failed = attempt
+                    await self.undo()
+                    return None
+                leases.append(lease)
+        except BaseException:
+            await self._multi.client.runtime.finish(self.undo)
+            raise
+        return leases
+
+    async def undo(self) -> None:
+        for attempt in reversed(self._attempts):
+            await attempt.undo()
+
+    async def timed_out(self) -> AcquireTimeout:
+        assert self._failed is not None
+        error = await self._failed.timed_out()
+        waited = self._multi.client.runtime.now() - self._began
+        return AcquireTimeout(error.resource, waited, error.ahead, error.holders)
+
+    async def demand(self) -> list[Lease]:
+        leases = await self.run()
+        if leases is None:
+            raise await self.timed_out()
+        return leases

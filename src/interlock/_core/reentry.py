@@ -1,0 +1,188 @@
+"""Reentry: a count per owner, kept locally; the same lease and token again, and no round trip.
+
+An rlock counts writes only. A read-write lock counts both on one lease, which makes the rules few:
+a writer may read (the lease stays a writer's until the last write is given back, then shrinks to a
+reader's: that is the downgrade), a reader may read again, and a reader may not write: two readers
+that both want to would wait for each other for ever.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from interlock._core.holding import Attempt, Holding
+from interlock._core.lease import Lease, State
+from interlock.errors import NotHeld, WouldDeadlock
+
+Mode = Literal["read", "write"]
+
+
+@dataclass(slots=True)
+class Entry:
+    """What one owner holds of one resource, however often it entered."""
+
+    lease: Lease
+    reads: int = 0
+    writes: int = 0
+
+    def count(self, mode: Mode) -> int:
+        return self.reads if mode == "read" else self.writes
+
+    def add(self, mode: Mode, step: int) -> None:
+        if mode == "read":
+            self.reads += step
+        else:
+            self.writes += step
+
+    @property
+    def total(self) -> int:
+        return self.reads + self.writes
+
+
+class Reentrant:
+    """One way into a resource, read or write, that its owner may enter again."""
+
+    def __init__(self, holding: Holding, mode: Mode = "write") -> None:
+        self.holding = holding
+        self.client = holding.client
+        self.resource = holding.resource
+        self.mode: Mode = mode
+        self._key = f"{holding.capacity}:{holding.resource}"
+
+    def entry(self) -> Entry | None:
+        """What the caller holds. A lease it released by hand is forgotten here."""
+        owner = self.client.runtime.owner()
+        entry = self.client.entries.get(owner, {}).get(self._key)
+        if entry is not None and entry.lease._state is State.RELEASED:
+            self.forget()
+            return None
+        return entry
+
+    def remember(self, entry: Entry) -> None:
+        self.client.entries.setdefault(self.client.runtime.owner(), {})[self._key] = entry
+
+    def forget(self) -> None:
+        owner = self.client.runtime.owner()
+        entries = self.client.entries.get(owner, {})
+        entries.pop(self._key, None)
+        if not entries:
+            self.client.entries.pop(owner, None)
+
+    def attempt(self, blocking: bool = True, timeout: float | None = None) -> ReentrantAttempt:
+        attempt = self.holding.attempt(blocking, timeout)  # checks the arguments on re-entry too
+        entry = self.entry()
+        if entry is not None and self.mode == "write" and not entry.writes:
+            raise WouldDeadlock(
+                f"{self.resource}: a reader cannot become a writer while it reads; "
+                "release the read lock first, or take the write lock from the start"
+            )
+        return ReentrantAttempt(self, attempt, entry)
+
+    def depth(self) -> int:
+        entry = self.entry()
+        return 0 if entry is None else entry.count(self.mode)
+
+    def owned(self) -> bool:
+        entry = self.entry()
+        return (
+            entry is not None
+            and entry.count(self.mode) > 0
+            and entry.lease.state in (State.HELD, State.DOUBTFUL)
+        )
+
+    def held(self) -> bool:
+        return self.holding.held()
+
+    async def locked(self) -> bool:
+        return await self.holding.locked()
+
+    async def release(self, *, strict: bool = True) -> None:
+        """Go out once; the outermost exit gives the lease back."""
+        entry = self.entry()
+        if entry is None or not entry.count(self.mode):
+            raise NotHeld(f"{self.resource}: cannot release a lock that the caller does not hold")
+        entry.add(self.mode, -1)
+        holding = entry.lease._holding
+        if not entry.total:
+            self.forget()
+            await holding.give_back(entry.lease, strict=strict)
+        elif self.mode == "write" and not entry.writes:
+            await holding.shrink(entry.lease, 1)
+
+    def enter(self, lease: Lease) -> None:
+        """A `with` body begins; the count has it already."""
+
+    def exit(self) -> Lease | None:
+        """What the caller's `with` body ran under."""
+        entry = self.entry()
+        return None if entry is None else entry.lease
+
+    async def leave(self, lease: Lease, error: BaseException | None) -> None:
+        """The end of a `with`: go out once, and never mask the body's own exception."""
+        if lease._state is State.RELEASED:
+            return
+        try:
+            await self.release(strict=False)
+        except NotHeld as loss:
+            if error is None:
+                raise
+            error.add_note(f"and meanwhile: {loss}")
+
+    # ---- for conditions: out altogether, and back in as deep as before ------------
+
+    def depth_of_all(self) -> Entry:
+        entry = self.entry()
+        if entry is None:
+            raise NotHeld(f"{self.resource}: cannot release a lock that the caller does not hold")
+        return entry
+
+    async def release_save(self) -> tuple[int, int]:
+        entry = self.depth_of_all()
+        self.forget()
+        await entry.lease._holding.give_back(entry.lease)
+        return entry.reads, entry.writes
+
+    async def acquire_restore(self, saved: tuple[int, int]) -> None:
+        lease = await self.holding.attempt().demand()
+        self.remember(Entry(lease, *saved))
+
+
+class ReentrantAttempt:
+    """As `holding.Attempt`; where the caller is already inside, it only counts."""
+
+    __slots__ = ("_attempt", "_counted", "_entry", "_reentrant")
+
+    def __init__(self, reentrant: Reentrant, attempt: Attempt, entry: Entry | None) -> None:
+        self._reentrant = reentrant
+        self._attempt = attempt
+        self._entry = entry
+        self._counted = False
+
+    async def run(self) -> Lease | None:
+        if self._entry is None:
+            lease = await self._attempt.run()
+            if lease is None:
+                return None
+            self._entry = Entry(lease)
+            self._reentrant.remember(self._entry)
+        else:
+            self._entry.lease.check()  # nobody enters again what was lost meanwhile
+        self._entry.add(self._reentrant.mode, 1)
+        self._counted = True
+        return self._entry.lease
+
+    async def undo(self) -> None:
+        if self._entry is not None and self._counted:
+            self._counted = False
+            self._entry.add(self._reentrant.mode, -1)
+        if self._entry is None or not self._entry.total:
+            if self._entry is not None:
+                self._reentrant.forget()
+            await self._attempt.undo()
+
+    async def demand(self) -> Lease:
+        lease = await self.run()
+        if lease is None:
+            raise await self._attempt.timed_out()
+        return lease

@@ -1,0 +1,193 @@
+"""The register: a value with a version. Everything that is not a queue of claims is built on it.
+
+Kinds of registers are kept apart by a prefix no user's name can have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from interlock._core import timing
+from interlock._core.acquire import TRIES
+from interlock._core.client import Client
+from interlock._core.names import checked_name
+from interlock.errors import InvalidSetting, SettingsMismatch, StoreUnavailable
+from interlock.model import Versioned
+
+R = TypeVar("R")
+
+LOOK_AGAIN = 5.0  # seconds: a missed wake-up costs no more than this
+LONGEST_VALUE = 2**20
+
+
+class Cell:
+    """One register of one kind, with JSON values; None means that nothing is there."""
+
+    def __init__(self, client: Client, kind: str, name: str) -> None:
+        client.open()
+        self.client = client
+        self.name = checked_name(name)
+        self._key = f"{kind}\x1f{self.name}"
+
+    async def read(self) -> tuple[Any, int]:
+        self.client.open()
+        read = await self.client.store.read(self._key)
+        return decoded(read), read.version
+
+    async def compare_and_set(self, version: int, value: Any) -> int | None:
+        """The new version, or None if the register has changed since `version` was read.
+
+        A lost reply is answered by asking again under the same id: the store knows its own writer.
+        """
+        self.client.open()
+        text = encoded(value)
+        id = self.client.runtime.fresh_id()
+        for tries in range(TRIES):
+            try:
+                written = await self.client.store.compare_and_set(self._key, version, text, id)
+            except StoreUnavailable:
+                if tries == TRIES - 1:
+                    raise
+                await self.client.runtime.sleep(0.02 * 4**tries)
+            else:
+                return None if written is None else written.version
+        raise AssertionError("unreachable")
+
+    async def change(self, decide: Callable[[Any], tuple[Any, R]]) -> tuple[R, int]:
+        """Write `decide(value)[0]` over the value it was given, however often others come between.
+
+        `decide` may be called again with a newer value; what it returns beside the value, for the
+        call that counted, is returned with the new version. Equal values are not written.
+        """
+        while True:
+            value, version = await self.read()
+            new, result = decide(value)
+            if new == value:
+                return result, version
+            written = await self.compare_and_set(version, new)
+            if written is not None:
+                return result, written
+            await self.client.runtime.sleep(0.002 * self.client.runtime.random())
+
+    async def differing(self, seen: int, timeout: float | None) -> tuple[Any, int] | None:
+        """The value and version once the version is not `seen`; None when the time was up."""
+        return await self.until(
+            lambda value, version: None if version == seen else (value, version),
+            timing.checked_timeout(timeout),
+        )
+
+    async def until(self, enough: Callable[[Any, int], R | None], timeout: float | None) -> R | None:
+        """What `enough(value, version)` returns once it is not None; None when the time was up."""
+        runtime = self.client.runtime
+        end = None if timeout is None else runtime.now() + timeout
+        while True:
+            value, version = await self.read()
+            result = enough(value, version)
+            if result is not None:
+                return result
+            left = LOOK_AGAIN if end is None else end - runtime.now()
+            if left <= 0:
+                return None
+            await self.client.store.watch_register(self._key, version, min(left, LOOK_AGAIN))
+
+
+def encoded(value: Any) -> str | None:
+    if value is None:
+        return None
+    import json  # here, not above: `import interlock` stays light
+
+    try:
+        text = json.dumps(value, separators=(",", ":"), allow_nan=False)
+    except ValueError as error:
+        raise InvalidSetting(f"a register's value must be JSON: {error}") from None
+    if len(text) > LONGEST_VALUE:
+        raise InvalidSetting(
+            f"a register's value has at most {LONGEST_VALUE} characters of JSON, not {len(text)}"
+        )
+    return text
+
+
+def decoded(read: Versioned) -> Any:
+    import json
+
+    return None if read.value is None else json.loads(read.value)
+
+
+class EventCell:
+    """A flag for everyone: set, clear, wait."""
+
+    def __init__(self, client: Client, name: str) -> None:
+        self._cell = Cell(client, "event", name)
+        self.name = self._cell.name
+        self.known = False  # for repr, which never asks the store
+
+    async def is_set(self) -> bool:
+        value, _ = await self._cell.read()
+        self.known = value is not None
+        return self.known
+
+    async def set(self) -> None:
+        await self._cell.change(lambda _: (1, None))
+        self.known = True
+
+    async def clear(self) -> None:
+        await self._cell.change(lambda _: (None, None))
+        self.known = False
+
+    async def wait(self, timeout: float | None) -> bool:
+        """True once it is set, even if it is cleared again before this waiter wakes."""
+        timeout = timing.checked_timeout(timeout)
+        first: list[int] = []
+
+        def enough(value: Any, version: int) -> bool | None:
+            if not first:
+                first.append(version)
+            # An event is written only to set or to clear it, so a later version means it was set.
+            return True if value is not None or version > first[0] else None
+
+        return bool(await self._cell.until(enough, timeout))
+
+
+class LatchCell:
+    """A count that goes down to 0 once, and whoever waits for that."""
+
+    def __init__(self, client: Client, name: str, count: int) -> None:
+        self._cell = Cell(client, "latch", name)
+        self.name = self._cell.name
+        self.start = timing.checked_count(count, "count")
+
+    def _left(self, value: Any) -> int:
+        if value is None:
+            return self.start
+        start, left = value
+        check_agreed(self.name, self.start, start)
+        return int(left)
+
+    async def count(self) -> int:
+        value, _ = await self._cell.read()
+        return self._left(value)
+
+    async def count_down(self, by: int) -> int:
+        by = timing.checked_count(by, "n")
+
+        def decide(value: Any) -> tuple[Any, int]:
+            left = max(0, self._left(value) - by)
+            return [self.start, left], left
+
+        left, _ = await self._cell.change(decide)
+        return left
+
+    async def wait(self, timeout: float | None) -> bool:
+        timeout = timing.checked_timeout(timeout)
+        return bool(
+            await self._cell.until(lambda value, _: True if self._left(value) == 0 else None, timeout)
+        )
+
+    async def reset(self) -> None:
+        await self._cell.change(lambda _: (None, None))
+
+
+def check_agreed(name: str, asked: int, standing: int) -> None:
+    if asked != standing:
+        raise SettingsMismatch(name, asked, standing)

@@ -1,0 +1,99 @@
+"""When a lease ends for its holder, when it is renewed, and which durations are accepted. Pure."""
+
+from __future__ import annotations
+
+import math
+
+from interlock.errors import InvalidSetting
+from interlock.model import Traits
+
+TIMEOUT_MAX = 9223372036.0
+"""The longest wait accepted, seconds; as `threading.TIMEOUT_MAX`: no caller lives to see it end."""
+
+PLACE_TTL = 10.0
+"""How long a waiter's place lives unrefreshed, seconds; a dead waiter delays the queue at most this."""
+
+IO_TIMEOUT = 5.0
+"""How long one request to a store may take before nobody knows its outcome."""
+
+
+def margin(ttl: float) -> float:
+    """What a holder takes off its lease for clock drift and for time to stop: it knows before the store forgets."""
+    return 0.002 + ttl * 0.02
+
+
+def deadline(asked: float, ttl: float) -> float:
+    """The instant a lease ends for its holder, counted from before it was asked for."""
+    return asked + ttl - margin(ttl)
+
+
+def renew_every(ttl: float) -> float:
+    return ttl / 3
+
+
+def place_ttl(ttl: float) -> float:
+    return min(ttl, PLACE_TTL)
+
+
+def checked_ttl(ttl: object, traits: Traits) -> float:
+    """A ttl the store can keep, as a float; `InvalidSetting` or TypeError otherwise."""
+    seconds = _seconds(ttl, "ttl")
+    if not traits.min_ttl <= seconds <= traits.max_ttl:  # also refuses nan and inf
+        raise InvalidSetting(
+            f"ttl must be between {traits.min_ttl:g} and {traits.max_ttl:g} seconds on {traits.backend}, "
+            f"not {seconds:g}"
+        )
+    return seconds
+
+
+def checked_duration(seconds: object, name: str) -> float | None:
+    """An optional duration above 0; None stays None."""
+    if seconds is None:
+        return None
+    value = _seconds(seconds, name)
+    if not (value > 0 and math.isfinite(value)):
+        raise InvalidSetting(f"{name} must be a positive number of seconds or None, not {value:g}")
+    return value
+
+
+def checked_wait(blocking: bool, timeout: float | None, otherwise: float | None) -> float | None:
+    """How long an acquire may wait: seconds, 0 for a single try, None for ever. As `threading.Lock.acquire`.
+
+    -1 and None mean the lock's own timeout, `otherwise`.
+    """
+    if timeout is None or timeout == -1:
+        return otherwise if blocking else 0.0
+    seconds = _seconds(timeout, "timeout")
+    if not blocking:
+        raise InvalidSetting("can't specify a timeout for a non-blocking call")
+    return checked_timeout(seconds)
+
+
+def checked_timeout(timeout: object) -> float | None:
+    """A timeout as `threading` takes it: None, or 0 and above."""
+    if timeout is None:
+        return None
+    seconds = _seconds(timeout, "timeout")
+    if math.isnan(seconds) or seconds < 0:
+        raise InvalidSetting("timeout value must be a non-negative number")
+    if seconds > TIMEOUT_MAX:
+        raise OverflowError("timeout value is too large")
+    return seconds
+
+
+def checked_count(count: object, name: str, least: int = 1) -> int:
+    """A whole number of at least `least` that every store can keep."""
+    if isinstance(count, bool) or not isinstance(count, int):
+        raise TypeError(f"{name} must be an integer, not {type(count).__name__}")
+    if not least <= count < 2**31 - 1:
+        raise InvalidSetting(f"{name} must be between {least} and {2**31 - 2}, not {count}")
+    return count
+
+
+def _seconds(value: object, name: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(f"{name} must be a number of seconds, not {type(value).__name__}")
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf

@@ -1,0 +1,60 @@
+"""Seeing a queue change: for elections, operators and the command line."""
+
+from __future__ import annotations
+
+from interlock._core import timing
+from interlock._core.client import Client
+from interlock._core.names import checked_name
+from interlock.errors import InvalidSetting
+from interlock.model import Queue, Standing
+from interlock.ports import WAITERS
+
+LOOK_AGAIN = 5.0  # seconds: a missed wake-up costs no more than this
+PAGE = 500
+
+
+def outline(queue: Queue) -> list[tuple[str, int, bool, str]]:
+    """What counts as a difference: who stands where, not how long they will live."""
+    return [(s.id, s.permits, s.admitted, s.note) for s in queue.standings]
+
+
+async def changed(client: Client, resource: str, seen: Queue | None, timeout: float | None) -> Queue | None:
+    """The queue once it differs from `seen` (at once for None); None when the time was up."""
+    runtime = client.runtime
+    until = None if timeout is None else runtime.now() + timeout
+    while True:
+        queue = await client.store.inspect(resource)
+        if seen is None or outline(queue) != outline(seen):
+            return queue
+        left = LOOK_AGAIN if until is None else until - runtime.now()
+        if left <= 0:
+            return None
+        await client.store.watch(resource, queue, min(left, LOOK_AGAIN))
+
+
+async def watched(client: Client, name: str, seen: Queue | None, timeout: float | None) -> Queue | None:
+    client.open()
+    return await changed(client, checked_name(name), seen, timing.checked_timeout(timeout))
+
+
+async def inspected(client: Client, name: str) -> Queue:
+    client.open()
+    return await client.store.inspect(checked_name(name))
+
+
+async def page(client: Client, prefix: str, after: str) -> list[str]:
+    """The next names after `after`; an empty list at the end."""
+    client.open()
+    return await client.store.scan(prefix, after, PAGE)
+
+
+def shown(names: list[str]) -> list[str]:
+    """Without the places where the waiters of conditions stand: those are ours, not the user's."""
+    return [name for name in names if not name.endswith(WAITERS)]
+
+
+async def evicted(client: Client, name: str, id: str | None, reason: str) -> list[Standing]:
+    client.open()
+    if not reason.strip():
+        raise InvalidSetting("an eviction needs a reason: its victim is told, and so is the next operator")
+    return await client.store.evict(checked_name(name), id, reason)

@@ -1,0 +1,1 @@
+"""Ways of waiting: threads and tasks. The third, simulated, is in `interlock.testing`."""

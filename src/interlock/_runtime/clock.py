@@ -1,0 +1,22 @@
+"""The clock leases are counted on: monotonic, and running while the machine is suspended where it can.
+
+A laptop or a paused virtual machine must not wake up believing that its leases are fresh.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+
+def _boot_clock() -> Callable[[], float]:
+    for name in ("CLOCK_BOOTTIME", "CLOCK_MONOTONIC"):  # Linux; macOS, where it counts sleep too
+        number = getattr(time, name, None)
+        if number is not None:
+            clock_gettime = time.clock_gettime
+            return lambda: clock_gettime(number)
+    return time.monotonic
+
+
+now: Callable[[], float] = _boot_clock()
+"""Seconds since some fixed instant, the same in every process of this machine since it started."""

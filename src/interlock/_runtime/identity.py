@@ -1,0 +1,120 @@
+"""Who is calling, and ids that nobody else has.
+
+An id is 80 random bits of this process and a count. A forked child draws new bits: two processes
+with the parent's would take each other's claims for their own.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import weakref
+from itertools import count
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+
+
+class _Process:
+    """What is drawn once a process."""
+
+    def __init__(self) -> None:
+        self.prefix = os.urandom(10).hex()
+        self.count = count(1)
+        self.pid = os.getpid()
+
+
+_process = _Process()
+
+
+def renew_identity() -> None:
+    """Draw new random bits; called in a forked child."""
+    global _process
+    _process = _Process()
+
+
+def fresh_id() -> str:
+    process = _process
+    return f"{process.prefix}-{next(process.count):x}"
+
+
+class ThreadOwner:
+    """One thread. It is alive as long as its thread-local mark is: foreign threads too, ids are not reused."""
+
+    __slots__ = ("__weakref__", "_mark", "name", "quoted")
+
+    def __init__(self, mark: object) -> None:
+        self._mark = weakref.ref(mark)
+        ident = threading.get_ident()
+        # Not current_thread(): it would leave a dummy Thread behind for a foreign thread.
+        names = [thread.name for thread in threading.enumerate() if thread.ident == ident]
+        self.name = names[0] if names else f"thread-{ident}"
+        self.quoted = quote(self.name)
+
+    def alive(self) -> bool:
+        return self._mark() is not None
+
+    def __repr__(self) -> str:
+        return f"<thread {self.name}>"
+
+
+class _Mark:
+    """Lives in one thread's local storage and dies with the thread."""
+
+    __slots__ = ("__weakref__",)
+
+
+class _Here(threading.local):
+    owner: ThreadOwner | None = None
+    mark: _Mark | None = None
+
+
+_here = _Here()
+
+
+def thread_owner() -> ThreadOwner:
+    owner = _here.owner
+    if owner is None:
+        _here.mark = mark = _Mark()
+        _here.owner = owner = ThreadOwner(mark)
+    return owner
+
+
+def quote(text: str) -> str:
+    import json
+
+    return json.dumps(text, ensure_ascii=False)
+
+
+_host = ""
+_sites: dict[tuple[str, int], str] = {}
+
+
+def describe(quoted_name: str) -> str:
+    """The caller as JSON, as `interlock.who.Who` reads it: host, pid, thread or task, call site."""
+    global _host
+    if not _host:
+        _host = quote(_host_name())
+    return f"[{_host},{_process.pid},{quoted_name},{_call_site()}]"
+
+
+def _host_name() -> str:
+    if hasattr(os, "uname"):
+        return os.uname().nodename
+    return os.environ.get("COMPUTERNAME", "localhost")
+
+
+def _call_site() -> str:
+    """The nearest line outside this package, `folder/file.py:88`, as JSON."""
+    frame = sys._getframe(2)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame = frame.f_back
+    key = (frame.f_code.co_filename, frame.f_lineno)
+    site = _sites.get(key)
+    if site is None:
+        if len(_sites) > 1000:
+            _sites.clear()  # code made at run time must not grow this for ever
+        folder, file = os.path.split(key[0])
+        site = quote(f"{os.path.join(os.path.basename(folder), file)}:{key[1]}")
+        _sites[key] = site
+    return site

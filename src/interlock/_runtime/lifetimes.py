@@ -1,0 +1,54 @@
+"""The ends of a process, and its forks: every client hears of them here.
+
+At exit what is still held is given back, within a bound: nobody should wait out a ttl because a program
+ended in good order. After a fork the child holds nothing and gets its own ids and connections.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import weakref
+
+from interlock._core.client import CLOSING, Client
+from interlock._core.drive import drive
+from interlock._core.lease import State
+from interlock._runtime import clock, identity
+
+_clients: weakref.WeakSet[Client] = weakref.WeakSet()
+
+
+def follow(client: Client) -> None:
+    """From now on this client hears of forks and of the end."""
+    _clients.add(client)
+
+
+def _after_fork() -> None:
+    identity.renew_identity()
+    for client in list(_clients):
+        client.after_fork()
+
+
+def give_back_everything(timeout: float = CLOSING) -> None:
+    """Give back all leases of all clients from a plain thread, within `timeout` seconds.
+
+    An event loop may be gone or stuck by now, so this goes through each store's blocking side.
+    """
+    until = clock.now() + timeout
+    for client in list(_clients):
+        store = client.store.blocking()
+        for lease in list(client.leases):
+            if clock.now() >= until:
+                return
+            if lease.let_go() in (State.HELD, State.DOUBTFUL):
+                lease._holding.discharge(lease)
+                try:
+                    linger = lease._holding.lingering(lease)
+                    drive(store.release(lease.resource, lease._claim.id, linger))
+                except Exception:
+                    return  # the store is away: what is left lapses by itself
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+atexit.register(give_back_everything)

@@ -1,0 +1,239 @@
+"""The asyncio runtime: an await suspends the calling task."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import weakref
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import AbstractContextManager
+from inspect import isawaitable
+from typing import Any
+
+from interlock._runtime import clock, identity
+from interlock.ports import Job, Owner, Signal
+
+
+class TaskOwner:
+    """One task; alive until it is done."""
+
+    __slots__ = ("__weakref__", "_task", "name", "quoted")
+
+    def __init__(self, task: asyncio.Task[Any]) -> None:
+        self._task = weakref.ref(task)
+        self.name = task.get_name()
+        self.quoted = identity.quote(self.name)
+
+    @property
+    def task(self) -> asyncio.Task[Any] | None:
+        return self._task()
+
+    def alive(self) -> bool:
+        task = self._task()
+        return task is not None and not task.done()
+
+    def __repr__(self) -> str:
+        return f"<task {self.name}>"
+
+
+_owners: weakref.WeakKeyDictionary[asyncio.Task[Any], TaskOwner] = weakref.WeakKeyDictionary()
+
+
+def task_owner() -> Owner:
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:  # no loop runs here
+        task = None
+    if task is None:  # a callback of the loop: bound to the thread that runs it
+        return identity.thread_owner()
+    owner = _owners.get(task)
+    if owner is None:
+        _owners[task] = owner = TaskOwner(task)
+    return owner
+
+
+class TaskSignal:
+    """A flag that tasks of one loop wait for and any thread may raise."""
+
+    __slots__ = ("_loop", "_set", "_waiters")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._set = False
+        self._waiters: set[asyncio.Future[None]] = set()
+
+    def is_set(self) -> bool:
+        return self._set
+
+    def set(self) -> None:
+        self._set = True
+        try:
+            running = asyncio.get_running_loop()
+        except RuntimeError:
+            running = None
+        if running is self._loop:
+            self._wake()
+        else:
+            post(self._loop, self._wake)
+
+    def _wake(self) -> None:
+        for waiter in self._waiters:
+            settle(waiter)
+
+    async def wait(self, timeout: float | None = None) -> bool:
+        """True once the flag is raised, False when `timeout` seconds passed first."""
+        if self._set:
+            return True
+        if timeout is not None and timeout <= 0:
+            return False
+        waiter: asyncio.Future[None] = self._loop.create_future()
+        self._waiters.add(waiter)
+        timer = None
+        if timeout is not None:
+            timer = self._loop.call_later(timeout, settle, waiter)
+        try:
+            if not self._set:  # raised by another thread since the first look
+                await waiter
+        finally:
+            self._waiters.discard(waiter)
+            if timer is not None:
+                timer.cancel()
+        return self._set
+
+
+class TaskJob:
+    def __init__(self, task: asyncio.Task[None]) -> None:
+        self.task = task
+
+    def alive(self) -> bool:
+        return not self.task.done()
+
+
+class Tasks:
+    """Waits by suspending. Belongs to the loop it is first used on, until that is closed."""
+
+    def __init__(self, report: Callable[[BaseException], object] | None = None) -> None:
+        self._bound: asyncio.AbstractEventLoop | None = None
+        self._report = report
+        self._pinged = 0.0  # when a sign of life was last asked of the loop; 0.0: it has been given
+        self._jobs: set[asyncio.Future[Any]] = set()
+
+    @property
+    def _loop(self) -> asyncio.AbstractEventLoop:
+        if self._bound is None or self._bound.is_closed():
+            self._bound = asyncio.get_running_loop()
+        return self._bound
+
+    def now(self) -> float:
+        return clock.now()
+
+    def random(self) -> float:
+        return int.from_bytes(os.urandom(4), "big") / 2**32
+
+    def fresh_id(self) -> str:
+        return identity.fresh_id()
+
+    def owner(self) -> Owner:
+        return task_owner()
+
+    def who(self) -> str:
+        owner = task_owner()
+        return identity.describe(getattr(owner, "quoted", '""'))
+
+    def guard(self) -> AbstractContextManager[object]:
+        return threading.Lock()  # the keeper's thread meets us there
+
+    def signal(self) -> TaskSignal:
+        return TaskSignal(self._loop)
+
+    async def wait(self, signal: Signal, timeout: float | None) -> bool:
+        assert isinstance(signal, TaskSignal)
+        return await signal.wait(timeout)
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    def spawn(self, name: str, coroutine: Coroutine[Any, Any, None]) -> Job:
+        return TaskJob(self._hold(self._loop.create_task(coroutine, name=name)))
+
+    async def join(self, job: Job, timeout: float) -> None:
+        assert isinstance(job, TaskJob)
+        await asyncio.wait([job.task], timeout=timeout)
+
+    async def finish(self, cleanup: Callable[[], Awaitable[object]]) -> None:
+        async def run() -> None:
+            await cleanup()
+
+        task = self._hold(self._loop.create_task(run()))
+        cancelled: asyncio.CancelledError | None = None
+        while not task.done():
+            try:
+                await asyncio.shield(task)
+            except asyncio.CancelledError as error:
+                if task.cancelled():
+                    raise
+                cancelled = error  # noted, and obeyed once nothing is left behind
+            except Exception:
+                break
+        if cancelled is not None:
+            task.exception()  # looked at, so that the loop does not complain; the cancellation comes first
+            raise cancelled
+        task.result()
+
+    def interrupt(self, owner: Owner, wanted: Callable[[], bool]) -> None:
+        def deliver() -> None:
+            task = owner.task if isinstance(owner, TaskOwner) else None
+            if task is not None and not task.done() and wanted():
+                task.cancel()
+
+        if self._bound is not None:
+            post(self._bound, deliver)
+
+    def call(self, callback: Callable[[Any], object], argument: object) -> None:
+        async def run() -> None:
+            try:
+                result = callback(argument)
+                if isawaitable(result):
+                    await result
+            except Exception as error:
+                if self._report is not None:
+                    self._report(error)
+
+        loop = self._bound
+        if loop is not None:
+            post(loop, lambda: self._hold(loop.create_task(run())))
+
+    def stalled(self) -> float:
+        """Ask the loop for a sign of life; say how long it has owed one."""
+        now = clock.now()
+        if self._bound is None:
+            return 0.0
+        if self._pinged:
+            return now - self._pinged
+        self._pinged = now
+        if not post(self._bound, self._pong):
+            self._pinged = 0.0
+        return 0.0
+
+    def _pong(self) -> None:
+        self._pinged = 0.0
+
+    def _hold(self, task: asyncio.Task[None]) -> asyncio.Task[None]:
+        self._jobs.add(task)  # the loop itself keeps only weak references
+        task.add_done_callback(self._jobs.discard)
+        return task
+
+
+def settle(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)
+
+
+def post(loop: asyncio.AbstractEventLoop, callback: Callable[[], object]) -> bool:
+    """Run `callback` on the loop, from any thread; False if the loop is closed and nobody is left to tell."""
+    try:
+        loop.call_soon_threadsafe(callback)
+    except RuntimeError:
+        return False
+    return True

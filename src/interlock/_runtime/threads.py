@@ -1,0 +1,95 @@
+"""The blocking runtime: an await blocks the calling thread and never suspends."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import AbstractContextManager
+from typing import Any
+
+from interlock._core.drive import drive
+from interlock._runtime import clock, identity
+from interlock.ports import Job, Owner, Signal
+
+
+class ThreadJob:
+    """A daemon thread that drives one coroutine."""
+
+    def __init__(self, name: str, coroutine: Coroutine[Any, Any, None]) -> None:
+        self.thread = threading.Thread(target=drive, args=(coroutine,), name=name, daemon=True)
+        self.thread.start()
+
+    def alive(self) -> bool:
+        return self.thread.is_alive()
+
+
+class Threads:
+    """Waits by blocking. Safe to use from any number of threads at once."""
+
+    def __init__(self, report: Callable[[BaseException], object] | None = None) -> None:
+        self._report = report
+
+    def now(self) -> float:
+        return clock.now()
+
+    def random(self) -> float:
+        return int.from_bytes(os.urandom(4), "big") / 2**32
+
+    def fresh_id(self) -> str:
+        return identity.fresh_id()
+
+    def owner(self) -> Owner:
+        return identity.thread_owner()
+
+    def who(self) -> str:
+        return identity.describe(identity.thread_owner().quoted)
+
+    def guard(self) -> AbstractContextManager[object]:
+        return threading.Lock()
+
+    def signal(self) -> threading.Event:
+        return threading.Event()
+
+    async def wait(self, signal: Signal, timeout: float | None) -> bool:
+        assert isinstance(signal, threading.Event)
+        if timeout is None:
+            return signal.wait()
+        return signal.wait(min(timeout, threading.TIMEOUT_MAX))
+
+    async def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+    def spawn(self, name: str, coroutine: Coroutine[Any, Any, None]) -> Job:
+        return ThreadJob(name, coroutine)
+
+    async def join(self, job: Job, timeout: float) -> None:
+        assert isinstance(job, ThreadJob)
+        if job.thread is not threading.current_thread():
+            job.thread.join(timeout)
+
+    async def finish(self, cleanup: Callable[[], Awaitable[object]]) -> None:
+        try:
+            await cleanup()
+        except (KeyboardInterrupt, SystemExit):
+            # Ctrl-C in the middle of giving back: whoever waits for the lock must not pay for it.
+            await cleanup()
+            raise
+
+    def interrupt(self, owner: Owner, wanted: Callable[[], bool]) -> None:
+        """A thread cannot be interrupted; sync code learns of a loss at check() and at exit."""
+
+    def call(self, callback: Callable[[Any], object], argument: object) -> None:
+        def run() -> None:
+            try:
+                callback(argument)
+            except Exception as error:
+                if self._report is not None:
+                    self._report(error)
+
+        # Its own thread: a callback that blocks must not stop the renewal of other leases.
+        threading.Thread(target=run, name="interlock-callback", daemon=True).start()
+
+    def stalled(self) -> float:
+        return 0.0

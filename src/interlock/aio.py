@@ -1,0 +1,768 @@
+"""The async face: the same names as `interlock`, awaited.
+
+    async with interlock.aio.connect() as client:
+        async with client.lock("report:daily") as lease:
+            ...
+
+If a lease is lost while an `async with` body runs under it, the body is cancelled at its next await, before
+the lease can end, and `LeaseLost` leaves the `async with`.
+
+Long because it is the list of everything public, as `interlock.blocking` is, whose docstrings it takes over;
+a test compares the two. Nothing is decided here: every algorithm stands in `_core`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from functools import wraps
+from inspect import isawaitable, iscoroutinefunction
+from types import TracebackType
+from typing import Any, Literal, ParamSpec, TypeVar, cast
+
+from interlock import blocking, events, urls
+from interlock._core import lease as lease_core
+from interlock._core import watching
+from interlock._core.barrier import BarrierCell
+from interlock._core.client import Client as CoreClient
+from interlock._core.condition import HoldingMutex, Mutex, Waiting
+from interlock._core.election import Candidacy, Leader
+from interlock._core.guarding import Mark
+from interlock._core.holding import Holding, Settings
+from interlock._core.multilock import Multi
+from interlock._core.reentry import Reentrant
+from interlock._core.register import Cell, EventCell, LatchCell
+from interlock._core.semaphore import SemaphoreHolding
+from interlock._runtime import lifetimes
+from interlock._runtime.foreign import ForeignLock
+from interlock._runtime.tasks import Tasks, TaskSignal
+from interlock._runtime.threads import Threads
+from interlock.blocking import Value
+from interlock.model import EVERYTHING, Queue, Standing, Traits
+
+P = ParamSpec("P")
+R = TypeVar("R")
+F = TypeVar("F", bound=type)
+
+OnLost = Callable[["Lease"], object | Awaitable[object]]
+
+
+def _as(face: type) -> Callable[[F], F]:
+    """Take over the documentation of the sync face: one text for both."""
+
+    def document(mine: F) -> F:
+        mine.__doc__ = face.__doc__
+        for name, member in list(vars(mine).items()):
+            theirs = vars(face).get(name)
+            if theirs is None or name.startswith("__"):
+                continue
+            if callable(member):
+                member.__doc__ = theirs.__doc__
+            elif isinstance(member, property):
+                setattr(mine, name, property(member.fget, doc=theirs.__doc__))
+        return mine
+
+    return document
+
+
+@_as(blocking.Lease)
+class Lease(lease_core.Lease):
+    __slots__ = ("_cancelling",)
+
+    _cancelling: int  # how often the body's task had been cancelled by others when the body began
+
+    @property
+    def lost(self) -> TaskSignal:
+        signal = self._lost_signal()
+        assert isinstance(signal, TaskSignal)
+        return signal
+
+    async def renew(self) -> None:
+        await self._holding.renew_now(self)
+
+    async def release(self) -> None:
+        await self._holding.give_back(self, strict=True)
+
+    def adopt(self) -> None:
+        self._owner = self._runtime.owner()
+
+    async def __aenter__(self) -> Lease:
+        self.check()
+        _begin([self])
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._holding.leave(self, _end([self], error))
+
+
+@_as(blocking.MultiLease)
+class MultiLease:
+    def __init__(self, multi: Multi, leases: Sequence[Lease]) -> None:
+        self._multi = multi
+        self.leases = tuple(leases)
+
+    @property
+    def tokens(self) -> dict[str, int]:
+        return {lease.resource: lease.token for lease in self.leases}
+
+    def remaining(self) -> float:
+        return min(lease.remaining() for lease in self.leases)
+
+    def check(self) -> None:
+        for lease in self.leases:
+            lease.check()
+
+    async def release(self) -> None:
+        await self._multi.give_back(self.leases, None, strict=True)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.tokens}>"
+
+
+def _begin(leases: Sequence[Lease]) -> None:
+    """A body begins under these leases: from now on the loss of one cancels it."""
+    task = asyncio.current_task()
+    for lease in leases:
+        lease._cancelling = 0 if task is None else task.cancelling()
+        lease._enter_body()
+
+
+def _end(leases: Sequence[Lease], error: BaseException | None) -> BaseException | None:
+    """The body's own exception; None in place of a cancellation that was ours, for the loss of a lease."""
+    task = asyncio.current_task()
+    ours = False
+    for lease in leases:
+        if lease._leave_body() and task is not None:
+            # Only if nobody else wants this task cancelled too: theirs must go on.
+            ours = task.uncancel() <= lease._cancelling and isinstance(error, asyncio.CancelledError)
+    return None if ours else error
+
+
+@_as(blocking._Named)
+class _Named:
+    _name: str
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+
+@_as(blocking._LockFace)
+class _LockFace(_Named):
+    _core: Any  # Holding or Reentrant
+
+    async def acquire(self, blocking: bool = True, timeout: float = -1) -> Lease | None:
+        lease: Lease | None = await self._core.attempt(blocking, timeout).run()
+        return lease
+
+    async def release(self) -> None:
+        await self._core.release()
+
+    async def locked(self) -> bool:
+        return bool(await self._core.locked())
+
+    def owned(self) -> bool:
+        return bool(self._core.owned())
+
+    async def __aenter__(self) -> Lease:
+        lease: Lease = await self._core.attempt().demand()
+        self._core.enter(lease)
+        _begin([lease])
+        return lease
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        lease = self._core.exit()
+        if lease is not None:
+            await self._core.leave(lease, _end([lease], error))
+
+    def __call__(self, function: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R]]:
+        _demand_coroutine(function)
+
+        @wraps(function)
+        async def locked(*args: P.args, **kwargs: P.kwargs) -> R:
+            async with self:
+                return await function(*args, **kwargs)
+
+        return locked
+
+    def __repr__(self) -> str:
+        state = "locked" if self._core.held() else "unlocked"
+        return f"<{state} interlock.aio.{type(self).__name__} object {self._name!r} at {id(self):#x}>"
+
+
+@_as(blocking.Lock)
+class Lock(_LockFace):
+    def __init__(self, holding: Holding) -> None:
+        self._core: Holding = holding
+        self._name = holding.resource
+
+
+@_as(blocking.RLock)
+class RLock(_LockFace):
+    def __init__(self, reentrant: Reentrant) -> None:
+        self._core: Reentrant = reentrant
+        self._name = reentrant.resource
+
+
+@_as(blocking.ReadLock)
+class ReadLock(RLock):
+    pass
+
+
+@_as(blocking.WriteLock)
+class WriteLock(RLock):
+    pass
+
+
+@_as(blocking.RWLock)
+class RWLock(_Named):
+    def __init__(self, read: Holding, write: Holding) -> None:
+        self._name = read.resource
+        self._read = ReadLock(Reentrant(read, "read"))
+        self._write = WriteLock(Reentrant(write, "write"))
+
+    def read(self) -> ReadLock:
+        return self._read
+
+    def write(self) -> WriteLock:
+        return self._write
+
+    def __repr__(self) -> str:
+        return f"<interlock.aio.{type(self).__name__} {self._name!r} at {id(self):#x}>"
+
+
+@_as(blocking.Semaphore)
+class Semaphore(_Named):
+    def __init__(self, holding: SemaphoreHolding) -> None:
+        self._core = holding
+        self._name = holding.resource
+
+    @property
+    def capacity(self) -> int:
+        return self._core.capacity
+
+    async def acquire(
+        self, blocking: bool = True, timeout: float | None = None, *, permits: int = 1
+    ) -> Lease | Literal[False]:
+        lease = await self._core.attempt(blocking, timeout, permits=permits).run()
+        return False if lease is None else _own(lease)
+
+    async def release(self, n: int = 1) -> None:
+        await self._core.release_permits(n)
+
+    async def locked(self) -> bool:
+        return await self._core.full()
+
+    def owned(self) -> bool:
+        return self._core.owned()
+
+    async def __aenter__(self) -> Lease:
+        lease = _own(await self._core.attempt().demand())
+        self._core.enter(lease)
+        _begin([lease])
+        return lease
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        lease = self._core.exit()
+        if lease is not None:
+            await self._core.leave(lease, _end([_own(lease)], error))
+
+    def __call__(self, function: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R]]:
+        _demand_coroutine(function)
+
+        @wraps(function)
+        async def limited(*args: P.args, **kwargs: P.kwargs) -> R:
+            async with self:
+                return await function(*args, **kwargs)
+
+        return limited
+
+    def __repr__(self) -> str:
+        bound = f"/{self._core.capacity}" if self._core.bounded else ""
+        at = f"at {id(self):#x} {self._name!r}"
+        return f"<interlock.aio.{type(self).__name__} {at}: value={self._core.value}{bound}>"
+
+
+@_as(blocking.BoundedSemaphore)
+class BoundedSemaphore(Semaphore):
+    pass
+
+
+@_as(blocking.MultiLock)
+class MultiLock:
+    def __init__(self, multi: Multi) -> None:
+        self._core = multi
+
+    @property
+    def names(self) -> list[str]:
+        return self._core.names
+
+    async def acquire(self, blocking: bool = True, timeout: float = -1) -> MultiLease | None:
+        leases = await self._core.attempt(blocking, timeout).run()
+        return None if leases is None else MultiLease(self._core, [_own(lease) for lease in leases])
+
+    async def release(self) -> None:
+        await self._core.release()
+
+    async def locked(self) -> bool:
+        return await self._core.locked()
+
+    def owned(self) -> bool:
+        return self._core.owned()
+
+    async def __aenter__(self) -> MultiLease:
+        leases = [_own(lease) for lease in await self._core.attempt().demand()]
+        self._core.enter(leases)
+        _begin(leases)
+        return MultiLease(self._core, leases)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        leases = [_own(lease) for lease in self._core.exit()]
+        await self._core.give_back(leases, _end(leases, error))
+
+    def __call__(self, function: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R]]:
+        _demand_coroutine(function)
+
+        @wraps(function)
+        async def locked(*args: P.args, **kwargs: P.kwargs) -> R:
+            async with self:
+                return await function(*args, **kwargs)
+
+        return locked
+
+    def __repr__(self) -> str:
+        state = "locked" if self._core.held() else "unlocked"
+        return f"<{state} interlock.aio.{type(self).__name__} object {self.names} at {id(self):#x}>"
+
+
+@_as(blocking.Election)
+class Election(_Named):
+    def __init__(self, holding: Holding) -> None:
+        self._core = Candidacy(holding)
+        self._name = holding.resource
+
+    async def campaign(self, value: str = "", *, blocking: bool = True, timeout: float = -1) -> Lease | None:
+        lease = await self._core.attempt(value, blocking, timeout).run()
+        return None if lease is None else _own(lease)
+
+    async def proclaim(self, value: str) -> None:
+        await self._core.proclaim(value)
+
+    async def resign(self) -> None:
+        await self._core.resign()
+
+    def leading(self) -> bool:
+        return self._core.leading()
+
+    async def leader(self) -> Leader | None:
+        return await self._core.leader()
+
+    async def observe(self, timeout: float | None = None) -> AsyncIterator[Leader | None]:
+        seen: Queue | None = None
+        known: Leader | None = None
+        while (found := await self._core.next(seen, known, timeout)) is not None:
+            seen, known = found
+            yield known
+
+    def __repr__(self) -> str:
+        state = "leading" if self._core.leading() else "not leading"
+        return f"<interlock.aio.{type(self).__name__} {self._name!r} at {id(self):#x}: {state}>"
+
+
+@_as(blocking.Register)
+class Register(_Named):
+    def __init__(self, cell: Cell) -> None:
+        self._core = cell
+        self._name = cell.name
+
+    async def read(self) -> Value[Any]:
+        return Value(*await self._core.read())
+
+    async def compare_and_set(self, expected: Value[Any] | int, value: Any) -> Value[Any] | None:
+        version = expected.version if isinstance(expected, Value) else expected
+        written = await self._core.compare_and_set(version, value)
+        return None if written is None else Value(value, written)
+
+    async def update(self, function: Callable[[Any], Any]) -> Value[Any]:
+        def decide(value: Any) -> tuple[Any, Any]:
+            new = function(value)
+            return new, new
+
+        return Value(*await self._core.change(decide))
+
+    async def watch(self, timeout: float | None = None) -> AsyncIterator[Value[Any]]:
+        seen = -1
+        while (found := await self._core.differing(seen, timeout)) is not None:
+            seen = found[1]
+            yield Value(*found)
+
+    def __repr__(self) -> str:
+        return f"<interlock.aio.{type(self).__name__} {self._name!r} at {id(self):#x}>"
+
+
+@_as(blocking.Event)
+class Event(_Named):
+    def __init__(self, cell: EventCell) -> None:
+        self._core = cell
+        self._name = cell.name
+
+    async def is_set(self) -> bool:
+        return await self._core.is_set()
+
+    async def set(self) -> None:
+        await self._core.set()
+
+    async def clear(self) -> None:
+        await self._core.clear()
+
+    async def wait(self, timeout: float | None = None) -> bool:
+        return await self._core.wait(timeout)
+
+    def __repr__(self) -> str:
+        state = "set" if self._core.known else "unset"
+        return f"<interlock.aio.{type(self).__name__} at {id(self):#x} {self._name!r}: {state}>"
+
+
+@_as(blocking.Latch)
+class Latch(_Named):
+    def __init__(self, cell: LatchCell) -> None:
+        self._core = cell
+        self._name = cell.name
+
+    async def count(self) -> int:
+        return await self._core.count()
+
+    async def count_down(self, n: int = 1) -> int:
+        return await self._core.count_down(n)
+
+    async def wait(self, timeout: float | None = None) -> bool:
+        return await self._core.wait(timeout)
+
+    async def reset(self) -> None:
+        await self._core.reset()
+
+    def __repr__(self) -> str:
+        return (
+            f"<interlock.aio.{type(self).__name__} at {id(self):#x} {self._name!r}: from {self._core.start}>"
+        )
+
+
+class Barrier(_Named):
+    """A place where `parties` tasks wait for each other, used as `asyncio.Barrier`; asking is awaited."""
+
+    def __init__(self, cell: BarrierCell) -> None:
+        self._core = cell
+        self._name = cell.name
+
+    @property
+    def parties(self) -> int:
+        """How many must arrive."""
+        return self._core.parties
+
+    async def n_waiting(self) -> int:
+        """How many have arrived and wait. Asks the store."""
+        return await self._core.n_waiting()
+
+    async def broken(self) -> bool:
+        """Whether the barrier is broken. Asks the store."""
+        return await self._core.broken()
+
+    async def wait(self, timeout: float | None = None) -> int:
+        return await self._core.wait(timeout)
+
+    async def abort(self) -> None:
+        await self._core.abort()
+
+    async def reset(self) -> None:
+        await self._core.reset()
+
+    def __repr__(self) -> str:
+        state = "broken" if self._core.known_broken else f"waiters={self._core.known}/{self.parties}"
+        return f"<interlock.aio.{type(self).__name__} at {id(self):#x} {self._name!r}: {state}>"
+
+
+for _method in ("wait", "abort", "reset"):
+    getattr(Barrier, _method).__doc__ = getattr(blocking.Barrier, _method).__doc__
+
+
+@_as(blocking.Condition)
+class Condition(_Named):
+    def __init__(self, client: CoreClient, name: str, lock: Any) -> None:
+        self._lock = lock
+        self._core = Waiting(client, name, _mutex(lock))
+        self._name = self._core.name
+
+    async def acquire(self, blocking: bool = True, timeout: float = -1) -> Any:
+        if isinstance(self._lock, _LockFace):
+            return await self._lock.acquire(blocking, timeout)
+        return await self._lock.acquire()  # asyncio's locks take no arguments
+
+    async def release(self) -> None:
+        released = self._lock.release()
+        if isawaitable(released):
+            await released
+
+    async def wait(self, timeout: float | None = None) -> bool:
+        return await self._core.wait(timeout)
+
+    async def wait_for(self, predicate: Callable[[], R | Awaitable[R]], timeout: float | None = None) -> R:
+        return await self._core.wait_for(predicate, timeout)
+
+    async def notify(self, n: int = 1) -> None:
+        await self._core.notify(n)
+
+    async def notify_all(self) -> None:
+        await self._core.notify_all()
+
+    async def __aenter__(self) -> Any:
+        return await self._lock.__aenter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._lock.__aexit__(kind, error, trace)
+
+    def __repr__(self) -> str:
+        return f"<interlock.aio.{type(self).__name__} at {id(self):#x} {self._name!r}: {self._lock!r}>"
+
+
+@_as(blocking.Guard)
+class Guard(_Named):
+    def __init__(self, mark: Mark) -> None:
+        self._core = mark
+        self._name = mark.name
+
+    async def accept(self, lease: lease_core.Lease | int) -> int:
+        return await self._core.accept(lease)
+
+    async def highest(self) -> int:
+        return await self._core.highest()
+
+
+@_as(blocking.Client)
+class Client:
+    def __init__(self, core: CoreClient) -> None:
+        self._core = core
+
+    @property
+    def traits(self) -> Traits:
+        return self._core.store.traits
+
+    def lock(
+        self,
+        name: str,
+        *,
+        ttl: float | None = None,
+        timeout: float | None = None,
+        renew: bool = True,
+        fair: bool = True,
+        max_hold: float | None = None,
+        min_hold: float | None = None,
+        on_lost: OnLost | None = None,
+    ) -> Lock:
+        settings = Settings(ttl, timeout, renew, fair, max_hold, min_hold, on_lost)
+        return Lock(Holding(self._core, name, settings))
+
+    def rlock(
+        self,
+        name: str,
+        *,
+        ttl: float | None = None,
+        timeout: float | None = None,
+        renew: bool = True,
+        fair: bool = True,
+        max_hold: float | None = None,
+        min_hold: float | None = None,
+        on_lost: OnLost | None = None,
+    ) -> RLock:
+        settings = Settings(ttl, timeout, renew, fair, max_hold, min_hold, on_lost)
+        return RLock(Reentrant(Holding(self._core, name, settings)))
+
+    def rwlock(
+        self,
+        name: str,
+        *,
+        ttl: float | None = None,
+        timeout: float | None = None,
+        renew: bool = True,
+        fair: bool = True,
+        max_hold: float | None = None,
+        on_lost: OnLost | None = None,
+    ) -> RWLock:
+        settings = Settings(ttl, timeout, renew, fair, max_hold, None, on_lost)
+        return RWLock(
+            Holding(self._core, name, settings, permits=1, capacity=EVERYTHING),
+            Holding(self._core, name, settings, permits=EVERYTHING, capacity=EVERYTHING),
+        )
+
+    def semaphore(
+        self,
+        name: str,
+        capacity: int = 1,
+        *,
+        ttl: float | None = None,
+        timeout: float | None = None,
+        renew: bool = True,
+        fair: bool = True,
+        max_hold: float | None = None,
+        min_hold: float | None = None,
+        on_lost: OnLost | None = None,
+    ) -> Semaphore:
+        settings = Settings(ttl, timeout, renew, fair, max_hold, min_hold, on_lost)
+        return Semaphore(SemaphoreHolding(self._core, name, settings, capacity=capacity, bounded=False))
+
+    def bounded_semaphore(
+        self,
+        name: str,
+        capacity: int = 1,
+        *,
+        ttl: float | None = None,
+        timeout: float | None = None,
+        renew: bool = True,
+        fair: bool = True,
+        max_hold: float | None = None,
+        min_hold: float | None = None,
+        on_lost: OnLost | None = None,
+    ) -> BoundedSemaphore:
+        settings = Settings(ttl, timeout, renew, fair, max_hold, min_hold, on_lost)
+        return BoundedSemaphore(SemaphoreHolding(self._core, name, settings, capacity=capacity, bounded=True))
+
+    def multilock(
+        self,
+        names: Iterable[str],
+        *,
+        ttl: float | None = None,
+        timeout: float | None = None,
+        renew: bool = True,
+        fair: bool = True,
+        max_hold: float | None = None,
+        on_lost: OnLost | None = None,
+    ) -> MultiLock:
+        return MultiLock(
+            Multi(self._core, names, Settings(ttl, timeout, renew, fair, max_hold, None, on_lost))
+        )
+
+    def election(
+        self,
+        name: str,
+        *,
+        ttl: float | None = None,
+        timeout: float | None = None,
+        on_lost: OnLost | None = None,
+    ) -> Election:
+        return Election(Holding(self._core, name, Settings(ttl, timeout, on_lost=on_lost)))
+
+    def register(self, name: str) -> Register:
+        return Register(Cell(self._core, "register", name))
+
+    def event(self, name: str) -> Event:
+        return Event(EventCell(self._core, name))
+
+    def latch(self, name: str, count: int) -> Latch:
+        return Latch(LatchCell(self._core, name, count))
+
+    def barrier(
+        self,
+        name: str,
+        parties: int,
+        action: Callable[[], object | Awaitable[object]] | None = None,
+        timeout: float | None = None,
+    ) -> Barrier:
+        return Barrier(BarrierCell(self._core, name, parties, action, timeout))
+
+    def condition(self, name: str, lock: Any = None) -> Condition:
+        return Condition(self._core, name, self.rlock(name) if lock is None else lock)
+
+    def guard(self, name: str) -> Guard:
+        return Guard(Mark(self._core, name))
+
+    # ---- for operators -------------------------------------------------------------
+
+    async def inspect(self, name: str) -> Queue:
+        return await watching.inspected(self._core, name)
+
+    async def scan(self, prefix: str = "") -> AsyncIterator[str]:
+        after = ""
+        while names := await watching.page(self._core, prefix, after):
+            for name in watching.shown(names):
+                yield name
+            after = names[-1]
+
+    async def watch(self, name: str, timeout: float | None = None) -> AsyncIterator[Queue]:
+        seen: Queue | None = None
+        while (seen := await watching.watched(self._core, name, seen, timeout)) is not None:
+            yield seen
+
+    async def evict(self, name: str, *, reason: str, id: str | None = None) -> list[Standing]:
+        return await watching.evicted(self._core, name, id, reason)
+
+    # ---- the end ---------------------------------------------------------------------
+
+    async def close(self) -> None:
+        await self._core.close()
+
+    async def __aenter__(self) -> Client:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        state = "closed" if self._core.closed else f"{len(self._core.leases)} leases"
+        return f"<interlock.aio.{type(self).__name__} {self.traits.backend} at {id(self):#x}: {state}>"
+
+
+def connect(
+    url: str | None = None,
+    *,
+    ttl: float = 30.0,
+    listener: Callable[[events.Event], object] | None = None,
+    keeper: Literal["thread", "task"] = "thread",
+) -> Client:
+    """Connect to the store behind `url`, or $INTERLOCK_URL, or the embedded SQLite file of this user.
+
+    As `interlock.connect`. Leases are renewed from a thread, so that a busy event loop does not lose them;
+    `keeper="task"` renews from a task of the loop instead, for programs that must not start threads.
+    """
+    if keeper not in ("thread", "task"):
+        raise ValueError(f"keeper is 'thread' or 'task', not {keeper!r}")
+    listen = urls.default_listener if listener is None else listener
+
+    def report(error: BaseException) -> None:
+        listen(events.CallbackFailed(repr(error)))
+
+    runtime = Tasks(report)
+    store = urls.open_store(url, runtime, asynchronous=True)
+    keeping = Threads(report) if keeper == "thread" else runtime
+    core = CoreClient(store, runtime, keeping, ttl=ttl, listener=listen, lease_type=Lease)
+    lifetimes.follow(core)
+    return Client(core)
+
+
+def _own(lease: lease_core.Lease) -> Lease:
+    assert isinstance(lease, Lease)
+    return lease
+
+
+def _demand_coroutine(function: Callable[..., object]) -> None:
+    if not iscoroutinefunction(function):
+        name = getattr(function, "__qualname__", repr(function))
+        raise TypeError(f"{name} is not a coroutine function: use a lock of interlock, not of interlock.aio")
+
+
+def _mutex(lock: Any) -> Mutex:
+    if isinstance(lock, RLock):
+        return lock._core
+    if isinstance(lock, Lock):
+        return HoldingMutex(lock._core)
+    return cast(Mutex, ForeignLock(lock))

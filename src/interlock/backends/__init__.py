@@ -1,0 +1,1 @@
+"""One folder or file for each product a store can live in."""

@@ -1,0 +1,357 @@
+"""The reference store: the whole specification in a dict under a guard.
+
+A `Space` is what a server would keep; any number of `MemoryStore`s, one a client, share it, each with
+its own way of waiting. Every other store must behave as this one does.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+from interlock._core.admission import admitted, retry_after
+from interlock.errors import SettingsMismatch
+from interlock.model import (
+    Busy,
+    Claim,
+    ClaimAnswer,
+    Gone,
+    Granted,
+    Queue,
+    Renewal,
+    RenewAnswer,
+    Renewed,
+    Standing,
+    Traits,
+    Versioned,
+)
+from interlock.ports import Runtime, Signal, Store
+
+TRAITS = Traits(
+    backend="memory",
+    fair=True,
+    shares="any",
+    lapses="claim",
+    wakes="signal",
+    reach="process",
+    survives="nothing",
+    two_holders=(),
+    min_ttl=0.01,
+    max_ttl=365 * 86400.0,
+)
+
+REMEMBERED = 60.0  # seconds an eviction or a deleted register is remembered at least
+
+
+@dataclass(slots=True, eq=False)
+class _Entry:
+    """One claim as the store keeps it."""
+
+    claim: Claim
+    id: str  # the claim's, or nobody's once it only lingers
+    token: int
+    permits: int
+    note: str
+    came: float
+    lapses: float
+    admitted_at: float | None = None
+
+
+@dataclass(slots=True)
+class _Value:
+    value: str | None
+    version: int
+    writer: str
+    written: float
+
+
+class Space:
+    """What is shared: queues, registers, evictions, and who waits to be woken for what."""
+
+    def __init__(
+        self,
+        now: Callable[[], float],
+        guard: AbstractContextManager[object],
+        floor: Callable[[], int] = lambda: time.time_ns() // 1000,
+    ) -> None:
+        self.now = now
+        self.guard = guard
+        self.floor = floor  # tokens start at the clock: they rise across the loss of this memory
+        self.last = 0
+        self.queues: dict[str, list[_Entry]] = {}
+        self.registers: dict[str, _Value] = {}
+        self.evicted: dict[str, tuple[str, float]] = {}  # claim id: reason, until when it is remembered
+        self.waiting: dict[str, dict[Signal, None]] = {}  # claim id, or topic, to signals
+
+    def next_number(self) -> int:
+        self.last = max(self.last + 1, self.floor())
+        return self.last
+
+    # ---- queues: called under the guard -------------------------------------
+
+    def live(self, resource: str, now: float) -> list[_Entry]:
+        """The queue without what has lapsed; an idle name leaves nothing."""
+        queue = self.queues.get(resource)
+        if queue is None:
+            return []
+        if any(entry.lapses <= now for entry in queue):
+            queue[:] = [entry for entry in queue if entry.lapses > now]
+            self.settle(resource, queue, now)
+        return queue
+
+    def settle(self, resource: str, queue: list[_Entry], now: float) -> None:
+        """After a change: note who is admitted now, wake them and whoever watches."""
+        if not queue:
+            self.queues.pop(resource, None)
+        else:
+            inside = admitted([entry.permits for entry in queue], queue[0].claim.capacity)
+            for entry in queue[:inside]:
+                if entry.admitted_at is None:
+                    entry.admitted_at = now
+                    self.ring(entry.id)
+        self.ring(f"queue:{resource}")
+
+    def remove(self, resource: str, queue: list[_Entry], entry: _Entry, now: float) -> None:
+        queue.remove(entry)
+        self.ring(entry.id)
+        self.settle(resource, queue, now)
+
+    def ring(self, topic: str) -> None:
+        for signal in self.waiting.get(topic, ()):
+            signal.set()
+
+    # ---- who waits -------------------------------------------------------------
+
+    def listen(self, topic: str, signal: Signal) -> None:
+        self.waiting.setdefault(topic, {})[signal] = None
+
+    def unlisten(self, topic: str, signal: Signal) -> None:
+        signals = self.waiting.get(topic)
+        if signals is not None:
+            signals.pop(signal, None)
+            if not signals:
+                del self.waiting[topic]
+
+    def after_fork(self, guard: AbstractContextManager[object]) -> None:
+        self.guard = guard  # another thread of the parent may have been inside the old one
+        self.queues.clear()
+        self.waiting.clear()
+
+    def forget_old(self, now: float) -> None:
+        for id in [id for id, (_, until) in self.evicted.items() if until <= now]:
+            del self.evicted[id]
+        old = now - REMEMBERED
+        for name in [n for n, v in self.registers.items() if v.value is None and v.written < old]:
+            del self.registers[name]
+
+
+class MemoryStore:
+    """A client's view of a `Space`."""
+
+    traits = TRAITS
+
+    def __init__(self, space: Space, runtime: Runtime, blocking: Store | None = None) -> None:
+        self._space = space
+        self._runtime = runtime
+        self._blocking = blocking
+
+    async def claim(self, claim: Claim) -> ClaimAnswer:
+        space = self._space
+        with space.guard:
+            now = space.now()
+            if claim.id in space.evicted:
+                return Gone(True, space.evicted[claim.id][0])
+            queue = space.live(claim.resource, now)
+            if queue and queue[0].claim.capacity != claim.capacity:
+                raise SettingsMismatch(claim.resource, claim.capacity, queue[0].claim.capacity)
+            place = next((i for i, entry in enumerate(queue) if entry.id == claim.id), len(queue))
+            ahead = sum(entry.permits for entry in queue[:place])
+            if place == len(queue):
+                fits = ahead + claim.permits <= claim.capacity
+                if not fits and not claim.queued:
+                    return self._busy([*queue, self._entry(claim, 0, now)], place, now)
+                queue.append(self._entry(claim, space.next_number(), now))
+                space.queues[claim.resource] = queue
+                space.ring(f"queue:{claim.resource}")
+            entry = queue[place]
+            if ahead + entry.permits <= claim.capacity:
+                if entry.admitted_at is None:
+                    entry.admitted_at = now
+                entry.lapses = max(entry.lapses, now + claim.ttl)
+                return Granted(entry.token, claim.ttl)
+            entry.lapses = max(entry.lapses, now + claim.place_ttl)
+            return self._busy(queue, place, now)
+
+    @staticmethod
+    def _entry(claim: Claim, token: int, now: float) -> _Entry:
+        return _Entry(claim, claim.id, token, claim.permits, claim.note, now, now)
+
+    @staticmethod
+    def _busy(queue: list[_Entry], place: int, now: float) -> Busy:
+        permits = [entry.permits for entry in queue]
+        lapses_in = [entry.lapses - now for entry in queue]
+        return Busy(place, retry_after(permits, lapses_in, place, queue[place].claim.capacity))
+
+    async def wait(self, claim: Claim, busy: Busy | None, timeout: float) -> Granted | None:
+        space = self._space
+
+        def settled() -> bool:
+            queue = space.live(claim.resource, space.now())
+            entry = next((entry for entry in queue if entry.id == claim.id), None)
+            return entry is None or (busy is not None and entry.admitted_at is not None)
+
+        await self._listen(claim.id, settled, timeout)
+        return None
+
+    async def _listen(self, topic: str, settled: Callable[[], bool], timeout: float) -> None:
+        """Wait for a ring, having looked once after starting to listen: none is missed."""
+        space, signal = self._space, self._runtime.signal()
+        with space.guard:
+            space.listen(topic, signal)
+        try:
+            with space.guard:
+                if settled():
+                    return
+            await self._runtime.wait(signal, timeout)
+        finally:
+            with space.guard:
+                space.unlisten(topic, signal)
+
+    async def renew(self, renewals: Sequence[Renewal], timeout: float) -> list[RenewAnswer]:
+        with self._space.guard:
+            now = self._space.now()
+            self._space.forget_old(now)
+            return [self._renew(renewal, now) for renewal in renewals]
+
+    def _renew(self, renewal: Renewal, now: float) -> RenewAnswer:
+        space = self._space
+        if renewal.id in space.evicted:
+            return Gone(True, space.evicted[renewal.id][0])
+        queue = space.live(renewal.resource, now)
+        entry = next((entry for entry in queue if entry.id == renewal.id), None)
+        if entry is None:
+            return Gone()
+        entry.lapses = max(entry.lapses, now + renewal.ttl)
+        if renewal.note is not None and renewal.note != entry.note:
+            entry.note = renewal.note
+            space.ring(f"queue:{renewal.resource}")
+        if renewal.permits is not None and renewal.permits < entry.permits:
+            entry.permits = renewal.permits
+            space.settle(renewal.resource, queue, now)
+        return Renewed(renewal.ttl)
+
+    async def release(self, resource: str, id: str, linger: float = 0.0) -> bool:
+        space = self._space
+        with space.guard:
+            now = space.now()
+            queue = space.live(resource, now)
+            entry = next((entry for entry in queue if entry.id == id), None)
+            if entry is None:
+                return False
+            if linger > 0 and entry.admitted_at is not None:
+                entry.id = f"lingering-{entry.token}"
+                entry.lapses = now + linger
+                for other in queue:
+                    space.ring(other.id)  # they were told a lapse that is nearer now
+                space.ring(f"queue:{resource}")
+            else:
+                space.remove(resource, queue, entry, now)
+            return True
+
+    async def inspect(self, resource: str) -> Queue:
+        with self._space.guard:
+            return self._queue(resource)
+
+    def _queue(self, resource: str) -> Queue:
+        now = self._space.now()
+        queue = self._space.live(resource, now)
+        capacity = queue[0].claim.capacity if queue else 0
+        return Queue(resource, capacity, tuple(self._standing(entry, now) for entry in queue))
+
+    @staticmethod
+    def _standing(entry: _Entry, now: float) -> Standing:
+        since = entry.came if entry.admitted_at is None else entry.admitted_at
+        return Standing(
+            id=entry.id,
+            token=entry.token,
+            permits=entry.permits,
+            admitted=entry.admitted_at is not None,
+            age=now - since,
+            lapses_in=entry.lapses - now,
+            note=entry.note,
+            who=entry.claim.who,
+        )
+
+    async def scan(self, prefix: str, after: str, limit: int) -> list[str]:
+        with self._space.guard:
+            now = self._space.now()
+            names = sorted(n for n in self._space.queues if n.startswith(prefix) and n > after)
+            return [name for name in names if self._space.live(name, now)][:limit]
+
+    async def evict(self, resource: str, id: str | None, reason: str) -> list[Standing]:
+        space = self._space
+        with space.guard:
+            now = space.now()
+            queue = space.live(resource, now)
+            victims = [e for e in queue if (e.admitted_at is not None if id is None else e.id == id)]
+            for entry in victims:
+                space.evicted[entry.id] = (reason, now + max(REMEMBERED, entry.claim.ttl))
+            met = [self._standing(entry, now) for entry in victims]
+            for entry in victims:
+                space.remove(resource, queue, entry, now)
+            return met
+
+    async def watch(self, resource: str, seen: Queue, timeout: float) -> None:
+        def settled() -> bool:
+            return _outline(self._queue(resource)) != _outline(seen)
+
+        first_lapse = min((s.lapses_in for s in seen.standings), default=timeout)
+        await self._listen(f"queue:{resource}", settled, min(timeout, first_lapse))
+
+    # ---- the register --------------------------------------------------------------
+
+    async def read(self, name: str) -> Versioned:
+        with self._space.guard:
+            return self._read(name)
+
+    def _read(self, name: str) -> Versioned:
+        self._space.forget_old(self._space.now())
+        value = self._space.registers.get(name)
+        return Versioned(None, 0) if value is None else Versioned(value.value, value.version)
+
+    async def compare_and_set(self, name: str, version: int, value: str | None, id: str) -> Versioned | None:
+        space = self._space
+        with space.guard:
+            now = space.now()
+            space.forget_old(now)
+            old = space.registers.get(name)
+            if old is not None and old.writer == id:
+                return Versioned(old.value, old.version)
+            if (old.version if old is not None else 0) != version:
+                return None
+            new = _Value(value, space.next_number(), id, now)
+            space.registers[name] = new
+            space.ring(f"register:{name}")
+            return Versioned(new.value, new.version)
+
+    async def watch_register(self, name: str, version: int, timeout: float) -> None:
+        await self._listen(f"register:{name}", lambda: self._read(name).version != version, timeout)
+
+    # ---- housekeeping ------------------------------------------------------------------
+
+    def blocking(self) -> Store:
+        return self if self._blocking is None else self._blocking
+
+    def after_fork(self) -> None:
+        """The child's copy of the memory is its own, and nobody holds anything in it."""
+        self._space.after_fork(self._runtime.guard())
+
+    async def close(self) -> None:
+        """Nothing to give up: the space lives as long as someone has it."""
+
+
+def _outline(queue: Queue) -> list[tuple[str, int, bool, str]]:
+    """What counts as a difference: who stands where, not how long they will live."""
+    return [(s.id, s.permits, s.admitted, s.note) for s in queue.standings]

@@ -1,0 +1,155 @@
+"""The exception tree. Errors carry data; the sentence is made from the data.
+
+Each is also the builtin it resembles, so code written for `threading` keeps working:
+`AcquireTimeout` is a `TimeoutError`, `NotHeld` a `RuntimeError`, `StoreUnavailable` a
+`ConnectionError`, `InvalidName` a `ValueError`.
+"""
+
+from __future__ import annotations
+
+import copyreg
+import threading
+from typing import Any
+
+from interlock.model import Standing
+from interlock.who import Who
+
+
+class InterlockError(Exception):
+    """Everything interlock raises on its own account."""
+
+    def __reduce__(self) -> Any:  # keyword-only data must survive pickling between processes
+        return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
+
+
+class InvalidName(InterlockError, ValueError):
+    """The name of a resource is empty, too long, or holds a control character or lone surrogate."""
+
+
+class InvalidURL(InterlockError, ValueError):
+    """The URL names no store interlock knows, or says something that store does not understand."""
+
+
+class InvalidSetting(InterlockError, ValueError):
+    """A ttl, timeout, capacity or other setting is out of range."""
+
+
+class Unsupported(InterlockError, ValueError):
+    """The store lacks an ability that was asked for."""
+
+
+class SettingsMismatch(InterlockError, ValueError):
+    """Contenders disagree on the capacity of a resource."""
+
+    def __init__(self, resource: str, asked: int, standing: int) -> None:
+        super().__init__(resource, asked, standing)
+        self.resource = resource
+        self.asked = asked
+        self.standing = standing
+
+    def __str__(self) -> str:
+        return (
+            f"{self.resource}: asked for capacity {self.asked}, but live claims stand under capacity "
+            f"{self.standing}; all contenders must use the same kind of lock and the same capacity"
+        )
+
+
+class AcquireTimeout(InterlockError, TimeoutError):
+    """The lease was not granted in time; says who holds the resource and how many are ahead."""
+
+    def __init__(
+        self, resource: str, waited: float, ahead: int = 0, holders: tuple[Standing, ...] = ()
+    ) -> None:
+        super().__init__(resource, waited, ahead, holders)
+        self.resource = resource
+        self.waited = waited
+        self.ahead = ahead
+        self.holders = holders
+
+    def __str__(self) -> str:
+        claims = "1 claim" if self.ahead == 1 else f"{self.ahead} claims"
+        parts = [f"{self.resource}: not acquired in {self.waited:.1f} s", f"{claims} ahead"]
+        for holder in self.holders[:3]:
+            parts.append(f"held {holder.age:.0f} s by {Who.parse(holder.who)}, token {holder.token}")
+        if len(self.holders) > 3:
+            parts.append(f"and {len(self.holders) - 3} more holders")
+        return "; ".join(parts)
+
+
+class NotHeld(InterlockError, RuntimeError):
+    """Released, renewed or asked for something that the caller does not hold."""
+
+
+class LeaseLost(NotHeld):
+    """The lease ended before its holder let it go. Someone else may hold the resource now.
+
+    `cause` is "lapsed" (its ttl ran out unrenewed), "refused" (the store no longer knew it), "evicted"
+    (by an operator, whose words are in `reason`), "max_hold" or "forked" (the parent has it).
+    """
+
+    def __init__(self, resource: str, token: int, cause: str, reason: str = "") -> None:
+        super().__init__(resource, token, cause, reason)
+        self.resource = resource
+        self.token = token
+        self.cause = cause
+        self.reason = reason
+
+    def __str__(self) -> str:
+        text = {
+            "lapsed": "its ttl ran out before a renewal was answered",
+            "refused": "the store no longer knows it",
+            "evicted": "an operator evicted it",
+            "max_hold": "it was held for max_hold seconds",
+            "forked": "this process was forked from its holder",
+        }.get(self.cause, self.cause)
+        if self.reason:
+            text += f" ({self.reason})"
+        return f"{self.resource}: lease with token {self.token} is lost: {text}; another may hold it now"
+
+
+class Evicted(InterlockError, RuntimeError):
+    """An operator took the caller's place in the queue away while it waited."""
+
+    def __init__(self, resource: str, reason: str = "") -> None:
+        super().__init__(resource, reason)
+        self.resource = resource
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{self.resource}: evicted from the queue by an operator ({self.reason or 'no reason given'})"
+
+
+class WouldDeadlock(InterlockError, RuntimeError):
+    """What was asked for could never be granted: a reader asked to become a writer."""
+
+
+class BrokenBarrier(InterlockError, threading.BrokenBarrierError):
+    """The barrier was aborted, reset, timed out, or its action failed."""
+
+
+class StaleToken(InterlockError, RuntimeError):
+    """A guarded resource has already accepted a higher token: this holder comes too late."""
+
+    def __init__(self, resource: str, token: int, accepted: int) -> None:
+        super().__init__(resource, token, accepted)
+        self.resource = resource
+        self.token = token
+        self.accepted = accepted
+
+    def __str__(self) -> str:
+        return (
+            f"{self.resource}: token {self.token} is stale, {self.accepted} was accepted already; "
+            "the lease it came from has ended and a later holder has written since"
+        )
+
+
+class StoreUnavailable(InterlockError, ConnectionError):
+    """The store did not answer. Nobody knows whether the request was applied."""
+
+
+class StoreUnfit(InterlockError, OSError):
+    """The store can not be used as it is: read-only, full, corrupt, foreign, or of a later version."""
+
+
+class ClientClosed(InterlockError, RuntimeError):
+    """The client was closed."""

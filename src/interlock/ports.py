@@ -1,0 +1,235 @@
+"""What the core asks of the world: a Store that keeps claims, a Runtime that waits.
+
+Everything above this file is written once. Everything below it is one backend or one way
+of waiting. The docstrings here are the specification; `interlock.testing.conformance`
+checks each sentence on every store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol, TypeVar
+
+from interlock.model import (
+    Busy,
+    Claim,
+    ClaimAnswer,
+    Granted,
+    Queue,
+    Renewal,
+    RenewAnswer,
+    Standing,
+    Traits,
+    Versioned,
+)
+
+T = TypeVar("T")
+
+WAITERS = "\x1fwaiters"
+"""Suffix of the resource on which a condition's waiters stand. No user's name has a control
+character, so it cannot collide; a store must take names of up to 1100 bytes of UTF-8 with it."""
+
+
+class Register(Protocol):
+    """A value with a version, the second primitive. Its names are apart from resources' names.
+
+    Versions of one register strictly grow and are never reused, not even after it was deleted:
+    a store draws them from the same clock-floored source as its tokens. Writing None deletes; the
+    new version of a deleted register stays readable for at least 60 seconds, so that nobody
+    who watches it misses the change; afterwards the register reads (None, 0) again.
+    """
+
+    async def read(self, name: str) -> Versioned:
+        """The value and version now; (None, 0) when there is none."""
+        ...
+
+    async def compare_and_set(self, name: str, version: int, value: str | None, id: str) -> Versioned | None:
+        """Write `value` if the version is still `version` (0: nothing there); None if it is not.
+
+        `id` is the caller's, fresh for each attempt. Repeating a write that was applied, with
+        the same id, answers with the version it got then, as long as nobody has written since.
+        """
+        ...
+
+    async def watch_register(self, name: str, version: int, timeout: float) -> None:
+        """Return when the version may differ from `version`, or after `timeout` seconds."""
+        ...
+
+
+class Store(Register, Protocol):
+    """The port of a backend. Each call is one atomic step on the server.
+
+    Any call may raise `StoreUnavailable`: nobody knows whether it was applied. Repeating a call
+    with the same id is always right. All awaits of a blocking store block and never suspend.
+    """
+
+    @property
+    def traits(self) -> Traits: ...
+
+    async def claim(self, claim: Claim) -> ClaimAnswer:
+        """Drop lapsed claims, enter this one if it is new, and say where it stands.
+
+        The rule: a claim is admitted when its permits, and those of all live claims ahead of it,
+        fit into the capacity. A new claim enters at the tail, with a token above every
+        token of this resource so far, if it is admitted there or `queued`; otherwise it leaves no trace.
+        Repeating it never enters twice: an admitted claim is given `ttl` seconds from now and answers
+        `Granted` with the same token; a waiting one is given `place_ttl` from now (a lapse is never
+        moved nearer) and answers `Busy`. A claim that an operator evicted answers `Gone`; one that
+        lapsed enters anew, at the tail, with a new token.
+
+        Raises `SettingsMismatch` when live claims stand under another capacity.
+        """
+        ...
+
+    async def wait(self, claim: Claim, busy: Busy | None, timeout: float) -> Granted | None:
+        """Return when this claim's standing may have changed, or after `timeout` seconds.
+
+        Called for a waiter (with the `Busy` it was told) and for a holder (None: until it is
+        removed). May return early; never late. A store that learns the grant together with the
+        wake-up returns it and saves the caller a round trip; it must then have given the claim
+        its whole ttl, counted from no earlier than the start of this call.
+        """
+        ...
+
+    async def renew(self, renewals: Sequence[Renewal], timeout: float) -> list[RenewAnswer]:
+        """Push the lapse of many claims away; one answer each, in order.
+
+        Never an upsert: what lapsed, was released or evicted answers `Gone` and nothing is
+        re-created. A lapse is never moved nearer. With `permits` (never more than it stands with) the
+        claim shrinks in place, same token, and whom that lets in is woken: a writer becomes a reader,
+        a semaphore's holder gives a part back. Answers or raises `StoreUnavailable` within `timeout`
+        seconds: the thread that calls it has deadlines to keep.
+        """
+        ...
+
+    async def release(self, resource: str, id: str, linger: float = 0.0) -> bool:
+        """Remove the claim, holder or waiter, and wake who comes next; False if it does not stand.
+
+        With `linger` a holder's claim stays that many seconds more, beyond anyone's reach: it can be
+        neither renewed nor released again (for locks with a `min_hold`).
+        """
+        ...
+
+    async def inspect(self, resource: str) -> Queue:
+        """The live claims on one resource, in queue order."""
+        ...
+
+    async def scan(self, prefix: str, after: str, limit: int) -> list[str]:
+        """Names of resources with live claims, in code point order, beyond `after`, at most `limit`."""
+        ...
+
+    async def evict(self, resource: str, id: str | None, reason: str) -> list[Standing]:
+        """Remove one claim, or with None every holder, for an operator; say whom it met.
+
+        The victim's next renewal or claim answers `Gone(evicted=True, reason)`, for at least
+        its ttl; a victim in `wait` is woken.
+        """
+        ...
+
+    async def watch(self, resource: str, seen: Queue, timeout: float) -> None:
+        """Return when the queue may differ from `seen`, or after `timeout` seconds. May return early.
+
+        A difference is a claim that came, left, lapsed or was admitted, or a changed note; a renewal
+        is none.
+        """
+        ...
+
+    def blocking(self) -> Store:
+        """The same store for a plain thread (the keeper's); itself where it already is."""
+        ...
+
+    def after_fork(self) -> None:
+        """In a forked child: forget connections without touching them; the next call makes new ones."""
+        ...
+
+    async def close(self) -> None:
+        """Give up connections. Claims stay until released or lapsed."""
+        ...
+
+
+class Owner(Protocol):
+    """Who holds: one thread or one task. Compared by identity."""
+
+    @property
+    def name(self) -> str: ...
+    def alive(self) -> bool:
+        """False once the thread or task has ended. Callable from any thread."""
+        ...
+
+
+class Signal(Protocol):
+    """A flag that is raised once. `set` may be called from any thread."""
+
+    def set(self) -> None: ...
+    def is_set(self) -> bool: ...
+
+
+class Job(Protocol):
+    """Something running beside us: a thread or a task."""
+
+    def alive(self) -> bool: ...
+
+
+class Runtime(Protocol):
+    """How this program waits, runs things beside itself, and knows who is calling."""
+
+    def now(self) -> float:
+        """Monotonic seconds, on a clock that runs during suspend where the system has one."""
+        ...
+
+    def random(self) -> float:
+        """0 <= x < 1, for jitter; seeded in simulation."""
+        ...
+
+    def fresh_id(self) -> str:
+        """An id nobody else has, not even a forked child."""
+        ...
+
+    def owner(self) -> Owner:
+        """The thread or task that is calling; the same object each time."""
+        ...
+
+    def who(self) -> str:
+        """Host, pid, thread or task, and the call site outside interlock, as JSON."""
+        ...
+
+    def guard(self) -> AbstractContextManager[object]:
+        """A mutual exclusion for a few lines that never wait."""
+        ...
+
+    def signal(self) -> Signal: ...
+
+    async def wait(self, signal: Signal, timeout: float | None) -> bool:
+        """True once the signal is set, False when `timeout` seconds passed first."""
+        ...
+
+    async def sleep(self, seconds: float) -> None: ...
+
+    def spawn(self, name: str, coroutine: Coroutine[Any, Any, None]) -> Job:
+        """Run a coroutine beside the caller."""
+        ...
+
+    async def join(self, job: Job, timeout: float) -> None: ...
+
+    async def finish(self, cleanup: Callable[[], Awaitable[object]]) -> None:
+        """Run an idempotent clean-up to its end, interrupted or not (then once more).
+
+        Its failure is the caller's to handle; an interruption is raised again after the end.
+        """
+        ...
+
+    def interrupt(self, owner: Owner, wanted: Callable[[], bool]) -> None:
+        """Cancel the owner's task at its next await if `wanted()` still says so there.
+
+        `wanted` runs on the task's own event loop. A thread cannot be interrupted: nothing happens.
+        """
+        ...
+
+    def call(self, callback: Callable[[Any], object], argument: object) -> None:
+        """Call a user's callback apart from the caller, whom it may neither block nor break."""
+        ...
+
+    def stalled(self) -> float:
+        """How long the event loop behind this runtime has not run, seconds; 0.0 for threads."""
+        ...

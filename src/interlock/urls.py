@@ -1,0 +1,115 @@
+"""From a URL to a store. Backends are imported when first asked for, never before."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from interlock import events
+from interlock.errors import InvalidURL
+from interlock.ports import Runtime, Store
+
+if TYPE_CHECKING:
+    from urllib.parse import SplitResult
+
+    from interlock.backends.memory import Space
+
+LATER = (
+    *("redis", "rediss", "unix", "redis+sentinel", "redis+cluster", "redlock"),
+    *("etcd", "etcds", "zookeeper", "postgresql", "mysql", "mariadb"),
+)
+
+
+def open_store(url: str | None, runtime: Runtime, *, asynchronous: bool) -> Store:
+    """The store behind `url`, or behind $INTERLOCK_URL, or the embedded SQLite file."""
+    if url is None:
+        url = os.environ.get("INTERLOCK_URL") or "sqlite://"
+    if not isinstance(url, str):
+        raise TypeError(f"connect takes a URL such as 'sqlite:///path/to/locks.db', not {type(url).__name__}")
+    from urllib.parse import urlsplit  # here, not above: `import interlock` stays light
+
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        raise InvalidURL(f"{redacted(url)}: {error}") from None
+    opener = _OPENERS.get(parts.scheme)
+    if opener is None:
+        raise InvalidURL(_unknown(url, parts.scheme))
+    return opener(parts, runtime, asynchronous)
+
+
+def _unknown(url: str, scheme: str) -> str:
+    if scheme in LATER:
+        return f"{scheme}:// is not in this version of interlock; it has {' and '.join(_OPENERS)}"
+    if not scheme or len(scheme) == 1:  # C:\locks.db
+        return f"{redacted(url)}: a store is named by a URL; for a file write sqlite:///path/to/locks.db"
+    from difflib import get_close_matches
+
+    near = get_close_matches(scheme, [*_OPENERS, *LATER], 1)
+    hint = f"did you mean {near[0]}://?" if near else f"known are {', '.join(_OPENERS)}"
+    return f"{scheme}:// names no store interlock knows; {hint}"
+
+
+def redacted(url: str) -> str:
+    """The URL without its password, fit for messages."""
+    scheme, separator, rest = url.partition("://")
+    if "@" in rest.split("/", 1)[0]:
+        credentials, at, host = rest.rpartition("@")
+        rest = credentials.split(":", 1)[0] + ":***" + at + host
+    return scheme + separator + rest
+
+
+def default_listener(event: events.Event) -> None:
+    """Write what an operator should know to the log `interlock`; the rest is for other listeners."""
+    if event.warning:
+        import logging  # here, not above: `import interlock` stays light
+
+        logging.getLogger("interlock").warning("%s", event)
+
+
+# ---- the backends --------------------------------------------------------------
+
+_spaces: dict[str, Space] = {}
+
+
+def _open_memory(parts: SplitResult, runtime: Runtime, asynchronous: bool) -> Store:
+    """`memory://` or `memory://name`: shared by all clients of this process that use the same name."""
+    import threading
+
+    from interlock._runtime.threads import Threads
+    from interlock.backends.memory import MemoryStore, Space
+
+    if parts.query or parts.fragment:
+        raise InvalidURL("memory:// takes a name and no options: memory://name")
+    name = parts.netloc + parts.path
+    space = _spaces.get(name)
+    if space is None:
+        space = _spaces.setdefault(name, Space(runtime.now, threading.Lock()))
+    return MemoryStore(space, runtime, MemoryStore(space, Threads()) if asynchronous else None)
+
+
+def _open_sqlite(parts: SplitResult, runtime: Runtime, asynchronous: bool) -> Store:
+    """`sqlite://` is the user's own file, `sqlite:///rel` and `sqlite:////abs` name one."""
+    from urllib.parse import parse_qsl, unquote
+
+    from interlock.backends.sqlite import open_store
+
+    if parts.netloc:
+        raise InvalidURL(
+            f"sqlite://{parts.netloc}: a file has no host; write sqlite:///relative/path or sqlite:////absolute/path"
+        )
+    if parts.fragment:
+        raise InvalidURL("sqlite:// takes no #fragment; write %23 for a # in a path")
+    options = dict(parse_qsl(parts.query, keep_blank_values=True))
+    allow = options.pop("allow_network_filesystem", "0")
+    if options or allow not in ("0", "1"):
+        raise InvalidURL("sqlite:// knows one option: ?allow_network_filesystem=1")
+    path = unquote(parts.path[1:]) or None
+    return open_store(path, runtime, asynchronous=asynchronous, allow_network_filesystem=allow == "1")
+
+
+_OPENERS: dict[str, Callable[[SplitResult, Runtime, bool], Store]] = {
+    "sqlite": _open_sqlite,
+    "memory": _open_memory,
+}
