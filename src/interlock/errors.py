@@ -7,7 +7,6 @@ Each is also the builtin it resembles, so code written for `threading` keeps wor
 
 from __future__ import annotations
 
-import copyreg
 import threading
 from typing import Any
 
@@ -18,8 +17,15 @@ from interlock.who import Who
 class InterlockError(Exception):
     """Everything interlock raises on its own account."""
 
-    def __reduce__(self) -> Any:  # keyword-only data must survive pickling between processes
-        return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
+    def __reduce__(self) -> Any:  # the data must survive the way from a worker process to its parent
+        return _rebuilt, (type(self), self.args, self.__dict__)
+
+
+def _rebuilt(kind: type[InterlockError], args: tuple[Any, ...], data: dict[str, Any]) -> InterlockError:
+    error = kind.__new__(kind)
+    error.args = args
+    error.__dict__.update(data)
+    return error
 
 
 class InvalidName(InterlockError, ValueError):
@@ -60,7 +66,7 @@ class AcquireTimeout(InterlockError, TimeoutError):
     def __init__(
         self, resource: str, waited: float, ahead: int = 0, holders: tuple[Standing, ...] = ()
     ) -> None:
-        super().__init__(resource, waited, ahead, holders)
+        super().__init__(resource)  # an OSError with more would take them for errno and filename
         self.resource = resource
         self.waited = waited
         self.ahead = ahead

@@ -6,39 +6,40 @@ must not wait. What it raises is dropped.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+from interlock.record import record
 
-@dataclass(frozen=True, slots=True)
+
+@record
 class Event:
     """Something that happened."""
 
     warning: ClassVar[bool] = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Acquired(Event):
     resource: str
     token: int
     waited: float
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Released(Event):
     resource: str
     token: int
     held: float
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TimedOut(Event):
     resource: str
     waited: float
     ahead: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Doubtful(Event):
     """A renewal got no answer; the lease still has `remaining` seconds."""
 
@@ -48,7 +49,7 @@ class Doubtful(Event):
     remaining: float
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Lost(Event):
     warning: ClassVar[bool] = True
     resource: str
@@ -57,7 +58,7 @@ class Lost(Event):
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CleanupFailed(Event):
     """A claim could not be taken back; it lapses by itself within `ttl` seconds."""
 
@@ -67,7 +68,7 @@ class CleanupFailed(Event):
     error: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class KeeperLagged(Event):
     """Renewals began this late: the machine is overloaded or the process was paused."""
 
@@ -75,7 +76,7 @@ class KeeperLagged(Event):
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class KeeperFailed(Event):
     """The keeper met an error it did not expect, and went on."""
 
@@ -83,7 +84,7 @@ class KeeperFailed(Event):
     error: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LoopStalled(Event):
     """The event loop has not run for this long; its leases were renewed meanwhile."""
 
@@ -91,7 +92,7 @@ class LoopStalled(Event):
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CallbackFailed(Event):
     """A user's `on_lost` raised."""
 

@@ -6,14 +6,15 @@ clocks of two machines. And the caller chooses every id, so any request may be r
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
+
+from interlock.record import record
 
 EVERYTHING = 2**31 - 1
 """The capacity of a read-write lock, and what its writer takes of it."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Claim:
     """A wish to hold `permits` of `capacity` on one resource for `ttl` seconds."""
 
@@ -28,7 +29,7 @@ class Claim:
     who: str = ""  # host, pid, thread or task and call site, as JSON, for operators
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Granted:
     """The claim is in."""
 
@@ -36,7 +37,7 @@ class Granted:
     ttl: float  # what the store really gave: a session store may round up
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Busy:
     """The claim is not in yet."""
 
@@ -44,7 +45,7 @@ class Busy:
     retry_after: float  # seconds until what it waits for lapses by itself
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Gone:
     """The claim does not stand: it lapsed, was released, or an operator evicted it."""
 
@@ -52,7 +53,7 @@ class Gone:
     reason: str = ""  # the operator's words
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Renewal:
     """Push the lapse of one claim, holder or waiter, to `ttl` seconds from now."""
 
@@ -63,12 +64,12 @@ class Renewal:
     permits: int | None = None  # fewer than it stands with shrink it: a writer becomes a reader
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Renewed:
     ttl: float  # what the store really gave
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Standing:
     """One live claim as an operator sees it."""
 
@@ -82,7 +83,7 @@ class Standing:
     who: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Queue:
     """A resource at one instant: holders first, then those who wait, in order.
 
@@ -102,7 +103,7 @@ class Queue:
         return tuple(standing for standing in self.standings if not standing.admitted)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Versioned:
     """A register's value and the version that wrote it; (None, 0) when there never was one."""
 
@@ -110,7 +111,7 @@ class Versioned:
     version: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Traits:
     """What a store promises. Code, tests and docs ask this, never the backend's name."""
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from interlock.record import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Who:
     """A caller, packed into one line of JSON on its way through a store."""
 

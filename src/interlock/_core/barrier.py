@@ -13,7 +13,6 @@ A waiter of generation g is through when the register speaks of another generati
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from inspect import isawaitable
 from typing import Any, Literal
 
 from interlock._core import timing
@@ -101,7 +100,7 @@ class BarrierCell:
         """The last to arrive runs the action, then lets everybody through."""
         if self._action is not None:
             result = self._action()
-            if isawaitable(result):
+            if isinstance(result, Awaitable):
                 await result
 
         def decide(value: Any) -> tuple[Any, bool]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
@@ -46,10 +47,8 @@ class Client:
 
     def emit(self, event: events.Event) -> None:
         if self._listener is not None:
-            try:
+            with suppress(Exception):  # a listener must not decide whether locks work
                 self._listener(event)
-            except Exception:
-                pass  # a listener must not decide whether locks work
 
     def open(self) -> None:
         """Raise unless the client may be used."""

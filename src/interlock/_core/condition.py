@@ -8,7 +8,6 @@ happens once, so two who notify at the same time wake two waiters, never one twi
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from inspect import isawaitable
 from typing import Any, Protocol, TypeVar
 
 from interlock._core import timing
@@ -131,7 +130,7 @@ class Waiting:
         until = None if timeout is None else runtime.now() + timeout
         while True:
             found = predicate()
-            result: R = await found if isawaitable(found) else found
+            result: R = await found if isinstance(found, Awaitable) else found
             left = None if until is None else until - runtime.now()
             if result or (left is not None and left <= 0):
                 return result

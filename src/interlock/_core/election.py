@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from interlock._core import timing, watching
 from interlock._core.holding import Attempt, Holding
 from interlock._core.lease import FINAL, Lease
 from interlock.errors import InvalidSetting, NotHeld
 from interlock.model import Queue, Renewal, Standing
+from interlock.record import record
 from interlock.who import Who
 
 LONGEST_NOTE = 4096
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Leader:
     """Who leads: the value it proclaimed, its token, and where it runs."""
 

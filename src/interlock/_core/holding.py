@@ -7,7 +7,6 @@ gives back the lease the calling owner took; only if it took none, the one the o
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from interlock import events
@@ -19,9 +18,10 @@ from interlock._core.names import checked_name
 from interlock.errors import AcquireTimeout, InterlockError, InvalidSetting, NotHeld, Unsupported
 from interlock.model import EVERYTHING, Claim, Renewal, Renewed
 from interlock.ports import Owner
+from interlock.record import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Settings:
     """The options of a lock object, as the faces take them."""
 

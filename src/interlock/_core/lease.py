@@ -7,7 +7,6 @@ a lease look alive. The keeper's timer only makes sure that somebody asks.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -15,6 +14,7 @@ from interlock._core import timing
 from interlock.errors import LeaseLost, NotHeld
 from interlock.model import Claim, Gone, Granted, Renewal, RenewAnswer, Renewed
 from interlock.ports import Owner, Runtime, Signal
+from interlock.record import replaced
 
 if TYPE_CHECKING:
     from interlock._core.holding import Holding
@@ -273,7 +273,7 @@ class Lease:
 
     def shrunk(self, permits: int) -> None:
         """Part of it was given back: a later renewal must not ask for more."""
-        self._claim = replace(self._claim, permits=permits)
+        self._claim = replaced(self._claim, permits=permits)
 
     def forget(self) -> None:
         """In a forked child: the parent holds this, we do not. Nobody is called."""

@@ -8,7 +8,6 @@ that both want to would wait for each other for ever.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 from interlock._core.holding import Attempt, Holding
@@ -18,13 +17,15 @@ from interlock.errors import NotHeld, WouldDeadlock
 Mode = Literal["read", "write"]
 
 
-@dataclass(slots=True)
 class Entry:
     """What one owner holds of one resource, however often it entered."""
 
-    lease: Lease
-    reads: int = 0
-    writes: int = 0
+    __slots__ = ("lease", "reads", "writes")
+
+    def __init__(self, lease: Lease, reads: int = 0, writes: int = 0) -> None:
+        self.lease = lease
+        self.reads = reads
+        self.writes = writes
 
     def count(self, mode: Mode) -> int:
         return self.reads if mode == "read" else self.writes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from inspect import isawaitable
+from collections.abc import Awaitable
 from typing import Any
 
 
@@ -30,5 +30,5 @@ class ForeignLock:
             self._lock._acquire_restore(saved)
             return
         taken = self._lock.acquire()
-        if isawaitable(taken):  # a lock of asyncio
+        if isinstance(taken, Awaitable):  # a lock of asyncio
             await taken
