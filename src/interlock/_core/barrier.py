@@ -144,6 +144,7 @@ class BarrierCell:
             return state, "broken"
 
         fate, _ = await self._cell.change(decide)
+        self.known_broken = fate == "broken"
         return fate
 
     async def abort(self) -> None:
@@ -159,7 +160,7 @@ class BarrierCell:
             return self._rest(broken), None
 
         await self._cell.change(decide)
-        self.known = 0
+        self.known, self.known_broken = 0, False
 
     async def n_waiting(self) -> int:
         value, _ = await self._cell.read()
