@@ -8,30 +8,32 @@ import pytest
 
 from tests.house.source import imports, modules
 
-DATA = ("model", "who", "errors", "events")
+DATA = ("record", "model", "who", "errors", "events")
 PORTS = (*DATA, "ports")
 CORE = (*PORTS, "_core")
 RULES = (*PORTS, "_core.admission", "_core.timing")  # the pure part of the core, which stores agree with
-FACES = (*CORE, "_runtime", "connect", "blocking", "aio")
+BELOW_FACES = (*CORE, "_runtime", "urls", "shutdown")
 ANYTHING = ("",)
 
 # A module may import what stands in its row: each entry admits that module and all below it.
 # The longest matching row counts. A module without a row is an error: decide where it belongs.
 ARROWS: dict[str, tuple[str, ...]] = {
-    "model": (),
-    "who": (),
-    "errors": ("model", "who"),
-    "events": ("model", "errors", "who"),
+    "record": (),
+    "model": ("record",),
+    "who": ("record",),
+    "errors": ("record", "model", "who"),
+    "events": ("record", "model", "errors", "who"),
     "ports": DATA,
     "_core": CORE,
     "_runtime": (*CORE, "_runtime"),
     "backends": RULES,
     "backends.memory": RULES,
     "backends.sqlite": (*RULES, "backends.sqlite"),
-    "connect": (*CORE, "_runtime", "backends"),
-    "blocking": FACES,
-    "aio": FACES,
-    "": FACES,  # interlock/__init__.py
+    "urls": (*PORTS, "_runtime", "backends"),
+    "shutdown": ("_runtime",),
+    "blocking": BELOW_FACES,
+    "aio": (*BELOW_FACES, "blocking"),  # whose documentation it takes over
+    "": (*BELOW_FACES, "blocking", "aio"),  # interlock/__init__.py
     "cli": ANYTHING,
     "lab": ANYTHING,
     "testing": ANYTHING,
@@ -43,9 +45,10 @@ BESIDE = ("asyncio", "concurrent", "multiprocessing", "queue", "signal", "subpro
 OUTSIDE = ("os", "select", "selectors", "socket", "sqlite3")
 WORLD = (*CHANCE, *BESIDE, *OUTSIDE)
 APART: dict[str, tuple[str, ...]] = {
+    "record": WORLD,
     "model": WORLD,
     "who": WORLD,
-    "errors": WORLD,
+    "errors": (*CHANCE, *OUTSIDE),  # a broken barrier is a threading.BrokenBarrierError
     "events": WORLD,
     "ports": WORLD,
     "_core": WORLD,

@@ -1,0 +1,47 @@
+"""Mistakes that a type checker must find: each line names the mypy error it must raise.
+
+Left out of the ordinary run of the type checkers; `test_misuse.py` compares what mypy says with the comments.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import interlock
+from interlock import aio
+
+
+def sync(client: interlock.Client) -> None:
+    client.lock(42)  # error: arg-type
+    client.lock("x", 10)  # error: call-arg
+    client.lock("x", ttl="10")  # error: arg-type
+    client.lock("x", time_out=5)  # error: call-arg
+    client.lock("x").acquire().token  # error: union-attr
+    client.lock("x", on_lost=lambda: None)  # error: arg-type, misc
+    client.semaphore("x", capacity="3")  # error: arg-type
+    client.evict("x")  # error: call-arg
+    client.lease("x")  # error: attr-defined
+    interlock.connect(6379)  # error: arg-type
+    with client.lock("x") as lease:
+        lease.token = 1  # error: misc
+
+    @client.lock("x")
+    def job(count: int) -> int:
+        return count
+
+    job("3")  # error: arg-type
+
+
+async def awaited(client: aio.Client) -> None:
+    client.lock("x").acquire()  # error: unused-coroutine
+    client.lock("x").acquire().token  # error: attr-defined
+    with client.lock("x"):  # error: attr-defined
+        pass
+    aio.connect(keeper="process")  # error: arg-type
+
+    @client.lock("x")  # error: arg-type
+    def job() -> int:
+        return 1
+
+
+asyncio.run(awaited(interlock.connect()))  # error: arg-type
