@@ -87,7 +87,7 @@ def format(args: list[str]) -> int:
 
 def sim(args: list[str]) -> int:
     """Run the shipped algorithms under seeded faults: --seeds N, or --seed K to replay one."""
-    return call([sys.executable, "-m", "interlock.testing.sim", *args], PYTHONPATH=str(ROOT / "src"))
+    return call([sys.executable, "-m", "interlock.testing.simulation", *args], PYTHONPATH=str(ROOT / "src"))
 
 
 def mutants(args: list[str]) -> int:
