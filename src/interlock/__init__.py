@@ -61,7 +61,7 @@ from interlock.shutdown import release_on_signal
 from interlock.who import Who
 
 if TYPE_CHECKING:
-    from interlock import aio as aio
+    import interlock.aio as aio
 
 __version__ = "0.1.0"
 

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import wraps
 from types import TracebackType
 from typing import Any, Generic, Literal, ParamSpec, TypeVar
-from weakref import finalize
 
 from interlock import events, urls
 from interlock._core import lease as lease_core
@@ -659,8 +658,6 @@ class Client:
 
     def __init__(self, core: CoreClient) -> None:
         self._core = core
-        self._end = finalize(self, core.keeper.stop_soon)
-        self._end.atexit = False
 
     @property
     def traits(self) -> Traits:

@@ -60,11 +60,10 @@ class Lost(Event):
 
 @record
 class CleanupFailed(Event):
-    """A claim could not be taken back; it lapses by itself within `ttl` seconds."""
+    """A claim could not be taken back while it lived; it has lapsed, or will within its ttl."""
 
     warning: ClassVar[bool] = True
     resource: str
-    ttl: float
     error: str
 
 

@@ -31,6 +31,10 @@ WAITERS = "\x1fwaiters"
 character, so it cannot collide; a store must take names of up to 1100 bytes of UTF-8 with it."""
 
 
+IO_TIMEOUT = 5.0
+"""How long one request may take, unless the caller says otherwise: then nobody knows its outcome."""
+
+
 class Register(Protocol):
     """A value with a version, the second primitive. Its names are apart from resources' names.
 
@@ -40,11 +44,13 @@ class Register(Protocol):
     who watches it misses the change; afterwards the register reads (None, 0) again.
     """
 
-    async def read(self, name: str) -> Versioned:
+    async def read(self, name: str, timeout: float = IO_TIMEOUT) -> Versioned:
         """The value and version now; (None, 0) when there is none."""
         ...
 
-    async def compare_and_set(self, name: str, version: int, value: str | None, id: str) -> Versioned | None:
+    async def compare_and_set(
+        self, name: str, version: int, value: str | None, id: str, timeout: float = IO_TIMEOUT
+    ) -> Versioned | None:
         """Write `value` if the version is still `version` (0: nothing there); None if it is not.
 
         `id` is the caller's, fresh for each attempt. Repeating a write that was applied, with
@@ -61,13 +67,15 @@ class Store(Register, Protocol):
     """The port of a backend. Each call is one atomic step on the server.
 
     Any call may raise `StoreUnavailable`: nobody knows whether it was applied. Repeating a call
-    with the same id is always right. All awaits of a blocking store block and never suspend.
+    with the same id is always right. Where a call has a `timeout`, it answers or raises within that many
+    seconds: its caller has promised somebody to be back. All awaits of a blocking store block and never
+    suspend.
     """
 
     @property
     def traits(self) -> Traits: ...
 
-    async def claim(self, claim: Claim) -> ClaimAnswer:
+    async def claim(self, claim: Claim, timeout: float = IO_TIMEOUT) -> ClaimAnswer:
         """Drop lapsed claims, enter this one if it is new, and say where it stands.
 
         The rule: a claim is admitted when its permits, and those of all live claims ahead of it,
@@ -92,18 +100,17 @@ class Store(Register, Protocol):
         """
         ...
 
-    async def renew(self, renewals: Sequence[Renewal], timeout: float) -> list[RenewAnswer]:
+    async def renew(self, renewals: Sequence[Renewal], timeout: float = IO_TIMEOUT) -> list[RenewAnswer]:
         """Push the lapse of many claims away; one answer each, in order.
 
         Never an upsert: what lapsed, was released or evicted answers `Gone` and nothing is
         re-created. A lapse is never moved nearer. With `permits` (never more than it stands with) the
         claim shrinks in place, same token, and whom that lets in is woken: a writer becomes a reader,
-        a semaphore's holder gives a part back. Answers or raises `StoreUnavailable` within `timeout`
-        seconds: the thread that calls it has deadlines to keep.
+        a semaphore's holder gives a part back.
         """
         ...
 
-    async def release(self, resource: str, id: str, linger: float = 0.0) -> bool:
+    async def release(self, resource: str, id: str, linger: float = 0.0, timeout: float = IO_TIMEOUT) -> bool:
         """Remove the claim, holder or waiter, and wake who comes next; False if it does not stand.
 
         With `linger` a holder's claim stays that many seconds more, beyond anyone's reach: it can be
@@ -111,7 +118,7 @@ class Store(Register, Protocol):
         """
         ...
 
-    async def inspect(self, resource: str) -> Queue:
+    async def inspect(self, resource: str, timeout: float = IO_TIMEOUT) -> Queue:
         """The live claims on one resource, in queue order."""
         ...
 

@@ -11,6 +11,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from interlock import events
+from interlock._core import timing
+from interlock._core.keeper import Debt
 from interlock.errors import Evicted, StoreUnavailable
 from interlock.model import Busy, Claim, ClaimAnswer, Gone, Granted, Renewal, RenewAnswer
 from interlock.ports import Runtime, Store
@@ -113,7 +115,7 @@ class Acquiring:
             self.asked = self._runtime.now()  # before the question: see Lease
             self._stands = True
             try:
-                answer = await self._store.claim(self.claim)
+                answer = await self._store.claim(self.claim, timing.patience(self._left()))
             except StoreUnavailable:
                 tries += 1
                 now = self._runtime.now()
@@ -127,7 +129,7 @@ class Acquiring:
                 return answer
 
     async def take_back(self) -> None:
-        """Remove the claim from the store, to the end, whatever interrupts; a failure is reported."""
+        """Remove the claim from the store, to the end, whatever interrupts."""
         if self._stands:
             await self._runtime.finish(self._remove)
 
@@ -135,32 +137,31 @@ class Acquiring:
         try:
             await self.take_back()
         except Exception as error:  # never over the first error
-            self._client.emit(events.CleanupFailed(self.claim.resource, self.claim.ttl, repr(error)))
+            self._client.emit(events.CleanupFailed(self.claim.resource, repr(error)))
 
     async def _remove(self) -> None:
-        claim = self.claim
-        await removed(self._client, claim.resource, claim.id, claim.ttl)
+        await removed(self._client, self.claim, left=self._left())
         self._stands = False
 
 
 async def removed(
-    client: Client, resource: str, id: str, ttl: float, linger: float = 0.0, *, strict: bool = False
+    client: Client, claim: Claim, linger: float = 0.0, left: float = float("inf")
 ) -> bool | None:
-    """Release a claim, asking again when there is no answer; None when nobody knows the outcome.
+    """Release a claim; None when the store did not answer: then the keeper goes on asking.
 
     False only when the store's *first* answer was that no such claim stands: after a lost reply that
-    would be our own doing. `strict` raises where otherwise the failure is reported as an event.
+    would be our own doing. Takes no more than `left` seconds, but for one short request.
     """
-    for tries in range(TRIES):
+    until = client.runtime.now() + left
+    for tries in range(2):
+        patience = timing.patience(until - client.runtime.now())
         try:
-            stood = await client.store.release(resource, id, linger)
-        except StoreUnavailable as error:
-            failure = error
-            if tries < TRIES - 1:
-                await client.runtime.sleep(0.02 * 4**tries)
+            stood = await client.store.release(claim.resource, claim.id, linger, patience)
+        except StoreUnavailable:
+            if client.runtime.now() >= until:
+                break
         else:
             return True if tries else stood
-    if strict:
-        raise failure
-    client.emit(events.CleanupFailed(resource, ttl, str(failure)))
+    now = client.runtime.now()
+    client.keeper.keep(Debt(claim.resource, claim.id, linger, now + claim.ttl, now + 0.5))
     return None

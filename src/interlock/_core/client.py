@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakMethod, finalize
 
 from interlock import events
 from interlock._core import timing
@@ -43,7 +43,15 @@ class Client:
         self._listener = listener
         self._closed = False
         keeper_store = store if keeper_runtime is runtime else store.blocking()
-        self.keeper = Keeper(keeper_store, keeper_runtime, self.emit, runtime.stalled)
+        emit = WeakMethod(self.emit)
+
+        def report(event: events.Event) -> None:
+            """Weakly: a client nobody has any more, and that holds nothing, must be able to go."""
+            if (alive := emit()) is not None:
+                alive(event)
+
+        self.keeper = Keeper(keeper_store, keeper_runtime, report, runtime.stalled)
+        finalize(self, self.keeper.stop_soon).atexit = False
 
     def emit(self, event: events.Event) -> None:
         if self._listener is not None:
@@ -68,7 +76,7 @@ class Client:
             try:
                 await lease._holding.give_back(lease)
             except Exception as error:
-                self.emit(events.CleanupFailed(lease.resource, lease.ttl, repr(error)))
+                self.emit(events.CleanupFailed(lease.resource, repr(error)))
 
     async def close(self) -> None:
         """Give back what is held, end the keeper, give up connections. Closing twice is harmless."""
@@ -85,6 +93,7 @@ class Client:
         for lease in self.leases:
             lease.forget()
         self.leases.clear()
+        self.entries.clear()
         self.keeper.after_fork()
         self.store.after_fork()
         self.store.blocking().after_fork()

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Protocol, TypeVar
 
 from interlock._core import timing
-from interlock._core.acquire import Acquiring, Place
+from interlock._core.acquire import Acquiring, Place, removed
 from interlock._core.client import Client
 from interlock._core.holding import Holding
 from interlock._core.names import checked_name
@@ -85,6 +85,8 @@ class Waiting:
             except Exception:
                 raise
             except BaseException as error:
+                if interrupted is not None:
+                    raise  # asked twice
                 interrupted = error
         if interrupted is not None:
             raise interrupted
@@ -93,7 +95,7 @@ class Waiting:
         runtime = self.client.runtime
         ttl = max(timing.PLACE_TTL, self.client.store.traits.min_ttl)
         claim = Claim(self._resource, runtime.fresh_id(), ttl, 1, EVERYTHING, False, ttl, "", runtime.who())
-        await Acquiring(self.client, claim, 0.0).run()
+        await Acquiring(self.client, claim, None).run()
         return claim
 
     async def _until_removed(self, claim: Claim, timeout: float | None) -> bool:
@@ -104,14 +106,14 @@ class Waiting:
                 try:
                     await store.wait(claim, None, min(left, claim.ttl / 2))
                     ask = Renewal(claim.resource, claim.id, claim.ttl)
-                    (answer,) = await store.renew([ask], timing.IO_TIMEOUT)
+                    (answer,) = await store.renew([ask], timing.patience(until - runtime.now()))
                 except StoreUnavailable:
                     await runtime.sleep(min(0.2, max(0.0, until - runtime.now())))
                     continue
                 if isinstance(answer, Gone):
                     return True  # notified; or lapsed while the store was away: look at your predicate
             # Whoever removes the claim decides: if it is gone, we were notified at the last moment.
-            return not await store.release(claim.resource, claim.id)
+            return not await removed(self.client, claim, left=0.0)
         except BaseException:
             await runtime.finish(lambda: self._pass_on(claim))
             raise

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from interlock._core import timing, watching
+from interlock._core import watching
 from interlock._core.holding import Attempt, Holding
 from interlock._core.lease import FINAL, Lease
 from interlock.errors import InvalidSetting, NotHeld
 from interlock.model import Queue, Renewal, Standing
+from interlock.ports import IO_TIMEOUT
 from interlock.record import record
 from interlock.who import Who
 
@@ -76,7 +77,7 @@ class Candidacy:
         lease = self._leading()
         ask = Renewal(self.holding.resource, lease._claim.id, lease.ttl, checked_value(value))
         asked = self.client.runtime.now()
-        (answer,) = await self.client.store.renew([ask], timing.IO_TIMEOUT)
+        (answer,) = await self.client.store.renew([ask], IO_TIMEOUT)
         lease.answered(asked, answer)
         lease.check()
 

@@ -15,9 +15,16 @@ from interlock._core.acquire import Acquiring, removed
 from interlock._core.client import Client
 from interlock._core.lease import FINAL, Lease, State
 from interlock._core.names import checked_name
-from interlock.errors import AcquireTimeout, InterlockError, InvalidSetting, NotHeld, Unsupported
+from interlock.errors import (
+    AcquireTimeout,
+    InterlockError,
+    InvalidSetting,
+    NotHeld,
+    StoreUnavailable,
+    Unsupported,
+)
 from interlock.model import EVERYTHING, Claim, Renewal, Renewed
-from interlock.ports import Owner
+from interlock.ports import IO_TIMEOUT, Owner
 from interlock.record import record
 
 
@@ -155,12 +162,17 @@ class Holding:
         before = lease.let_go()
         if before is State.RELEASED:
             raise NotHeld(f"{self.resource}: lease with token {lease.token} was released before")
+        self.discharge(lease)
         if before is State.LOST and lease._cause == "forked":
             raise lease.loss()
-        self.discharge(lease)
-        stood = await self._remove(lease, strict and before is not State.LOST)
+        stood = await self._remove(lease)
         if before is State.LOST:
             raise lease.loss()
+        if stood is None and strict:
+            raise StoreUnavailable(
+                f"{self.resource}: the store did not answer the release; it is asked again in the background, "
+                f"and the claim lapses by itself within {lease.ttl:g} s"
+            )
         if stood is False:  # the store had forgotten it, and we had not noticed yet
             lease._cause = "refused"
             raise lease.loss()
@@ -172,19 +184,14 @@ class Holding:
         """How long the claim must stand on after its release, for `min_hold`."""
         return max(0.0, self.min_hold - (self.client.runtime.now() - lease._granted_at))
 
-    async def _remove(self, lease: Lease, strict: bool) -> bool | None:
+    async def _remove(self, lease: Lease) -> bool | None:
         linger = self.lingering(lease)
-        id, ttl = lease._claim.id, lease.ttl
-
-        async def again() -> None:
-            await removed(self.client, self.resource, id, ttl, linger)
-
         try:
-            return await removed(self.client, self.resource, id, ttl, linger, strict=strict)
-        except InterlockError:
+            return await removed(self.client, lease._claim, linger)
+        except Exception:
             raise
         except BaseException:  # interrupted: whoever waits must not pay for it
-            await self.client.runtime.finish(again)
+            await self.client.runtime.finish(lambda: removed(self.client, lease._claim, linger))
             raise
 
     def enter(self, lease: Lease) -> None:
@@ -228,7 +235,7 @@ class Holding:
         lease.check()
         asked = self.client.runtime.now()
         ask = Renewal(self.resource, lease._claim.id, lease.ttl)
-        (answer,) = await self.client.store.renew([ask], timing.IO_TIMEOUT)
+        (answer,) = await self.client.store.renew([ask], IO_TIMEOUT)
         lease.answered(asked, answer)
         lease.check()
 
@@ -238,7 +245,7 @@ class Holding:
         runtime, claim = self.client.runtime, lease._claim
         asked = runtime.now()
         ask = Renewal(self.resource, claim.id, claim.ttl, permits=permits)
-        (answer,) = await self.client.store.renew([ask], timing.IO_TIMEOUT)
+        (answer,) = await self.client.store.renew([ask], IO_TIMEOUT)
         lease.shrunk(permits)
         lease.answered(asked, answer)
         if not isinstance(answer, Renewed):

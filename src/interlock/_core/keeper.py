@@ -17,10 +17,9 @@ from itertools import count
 from typing import Protocol
 
 from interlock import events
-from interlock._core import timing
 from interlock.errors import StoreUnavailable
 from interlock.model import Renewal, RenewAnswer
-from interlock.ports import Job, Runtime, Signal, Store
+from interlock.ports import IO_TIMEOUT, Job, Runtime, Signal, Store
 
 BATCH = 100  # renewals in one request: more would block the server for everyone else
 LONGEST_NAP = 1.0  # a suspended machine's sleep does not count; after waking we must look soon
@@ -43,6 +42,30 @@ class Kept(Protocol):
     def look(self, now: float) -> None:
         """Draw the conclusion if the deadline has passed."""
         ...
+
+
+class Debt:
+    """A claim that must still be taken back: its caller could not wait for a store that did not answer."""
+
+    def __init__(self, resource: str, id: str, linger: float, until: float, now: float) -> None:
+        self.resource = resource
+        self.id = id
+        self.linger = linger
+        self.deadline = float("inf")
+        self.until = until  # by then it has lapsed by itself
+        self.when = now
+
+    def renewal(self, now: float) -> Renewal | None:
+        return None
+
+    def answered(self, asked: float, answer: RenewAnswer) -> None:
+        """Never asked: a debt is not renewed."""
+
+    def unanswered(self) -> None:
+        """Never asked: a debt is not renewed."""
+
+    def look(self, now: float) -> None:
+        """A debt has no holder to tell."""
 
 
 class Keeper:
@@ -134,12 +157,17 @@ class Keeper:
         now = self._runtime.now()
         self._watch_loop()
         due = self._due(now)
-        for start in range(0, len(due), BATCH):
-            await self._renew(due[start : start + BATCH])
-        with self._guard:
+        try:
+            for start in range(0, len(due), BATCH):
+                await self._renew(due[start : start + BATCH])
             for kept in due:
-                if kept in self._live:
-                    self._push(kept)
+                if isinstance(kept, Debt):
+                    await self._pay(kept)
+        finally:  # whatever was raised: what is not looked at again would silently lapse
+            with self._guard:
+                for kept in due:
+                    if kept in self._live:
+                        self._push(kept)
 
     def _watch_loop(self) -> None:
         stalled = self._stalled()
@@ -151,18 +179,20 @@ class Keeper:
         """Take out what is due, and what will be soon: one request for all of it."""
         due: list[Kept] = []
         with self._guard:
-            if self._heap and now - self._heap[0][0] > LAG and self._heap[0][2] in self._live:
-                self._report(events.KeeperLagged(now - self._heap[0][0]))
+            late = now - self._heap[0][0] if self._heap and self._heap[0][2] in self._live else 0.0
             while self._heap and self._heap[0][0] <= now + self._slack(self._heap[0][2], now):
                 kept = heapq.heappop(self._heap)[2]
                 if kept in self._live:
                     due.append(kept)
+        if late > LAG:
+            self._report(events.KeeperLagged(late))
         return due
 
     @staticmethod
     def _slack(kept: Kept, now: float) -> float:
         """How much too early a renewal may be, so that many go in one request."""
-        return max(0.0, (kept.deadline - now) / 8)
+        left = kept.deadline - now
+        return max(0.0, left / 8) if left < float("inf") else 0.0
 
     async def _renew(self, batch: list[Kept]) -> None:
         asked = self._runtime.now()  # before the question: see Lease
@@ -186,10 +216,22 @@ class Keeper:
                 kept.answered(asked, answer)
         self._look_at_all()
 
+    async def _pay(self, debt: Debt) -> None:
+        """Take a claim back; try again later if the store is still away, until the claim has lapsed."""
+        now = self._runtime.now()
+        try:
+            await self._store.release(debt.resource, debt.id, debt.linger, self._patience(now))
+        except StoreUnavailable as error:
+            debt.when = self._runtime.now() + 0.5
+            if debt.when < debt.until:
+                return
+            self._report(events.CleanupFailed(debt.resource, str(error)))
+        self.drop(debt)
+
     def _patience(self, now: float) -> float:
         """How long a request may take: until the first deadline in our care."""
         first = min((kept.deadline for kept in self.kept()), default=now)
-        return max(0.01, min(timing.IO_TIMEOUT, first - now))
+        return max(0.01, min(IO_TIMEOUT, first - now))
 
     def _look_at_all(self) -> None:
         now = self._runtime.now()

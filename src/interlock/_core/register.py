@@ -30,9 +30,9 @@ class Cell:
         self.name = checked_name(name)
         self._key = f"{kind}\x1f{self.name}"
 
-    async def read(self) -> tuple[Any, int]:
+    async def read(self, left: float = float("inf")) -> tuple[Any, int]:
         self.client.open()
-        read = await self.client.store.read(self._key)
+        read = await self.client.store.read(self._key, timing.patience(left))
         return decoded(read), read.version
 
     async def compare_and_set(self, version: int, value: Any) -> int | None:
@@ -82,7 +82,8 @@ class Cell:
         runtime = self.client.runtime
         end = None if timeout is None else runtime.now() + timeout
         while True:
-            value, version = await self.read()
+            left = float("inf") if end is None else end - runtime.now()
+            value, version = await self.read(left)
             result = enough(value, version)
             if result is not None:
                 return result

@@ -6,6 +6,7 @@ import math
 
 from interlock.errors import InvalidSetting
 from interlock.model import Traits
+from interlock.ports import IO_TIMEOUT
 
 TIMEOUT_MAX = 9223372036.0
 """The longest wait accepted, seconds; as `threading.TIMEOUT_MAX`: no caller lives to see it end."""
@@ -13,8 +14,8 @@ TIMEOUT_MAX = 9223372036.0
 PLACE_TTL = 10.0
 """How long a waiter's place lives unrefreshed, seconds; a dead waiter delays the queue at most this."""
 
-IO_TIMEOUT = 5.0
-"""How long one request to a store may take before nobody knows its outcome."""
+SHORTEST_ASK = 0.2
+"""A request is given at least this long, seconds: a call that may not wait must still be answered."""
 
 
 def margin(ttl: float) -> float:
@@ -25,6 +26,11 @@ def margin(ttl: float) -> float:
 def deadline(asked: float, ttl: float) -> float:
     """The instant a lease ends for its holder, counted from before it was asked for."""
     return asked + ttl - margin(ttl)
+
+
+def patience(left: float) -> float:
+    """How long a request may take whose caller has `left` seconds."""
+    return min(IO_TIMEOUT, max(SHORTEST_ASK, left))
 
 
 def renew_every(ttl: float) -> float:

@@ -27,7 +27,7 @@ from interlock.model import (
     Traits,
     Versioned,
 )
-from interlock.ports import Runtime, Signal, Store
+from interlock.ports import IO_TIMEOUT, Runtime, Signal, Store
 
 TRAITS = Traits(
     backend="memory",
@@ -157,7 +157,7 @@ class MemoryStore:
         self._runtime = runtime
         self._blocking = blocking
 
-    async def claim(self, claim: Claim) -> ClaimAnswer:
+    async def claim(self, claim: Claim, timeout: float = IO_TIMEOUT) -> ClaimAnswer:
         space = self._space
         with space.guard:
             now = space.now()
@@ -219,7 +219,7 @@ class MemoryStore:
             with space.guard:
                 space.unlisten(topic, signal)
 
-    async def renew(self, renewals: Sequence[Renewal], timeout: float) -> list[RenewAnswer]:
+    async def renew(self, renewals: Sequence[Renewal], timeout: float = IO_TIMEOUT) -> list[RenewAnswer]:
         with self._space.guard:
             now = self._space.now()
             self._space.forget_old(now)
@@ -242,7 +242,7 @@ class MemoryStore:
             space.settle(renewal.resource, queue, now)
         return Renewed(renewal.ttl)
 
-    async def release(self, resource: str, id: str, linger: float = 0.0) -> bool:
+    async def release(self, resource: str, id: str, linger: float = 0.0, timeout: float = IO_TIMEOUT) -> bool:
         space = self._space
         with space.guard:
             now = space.now()
@@ -260,7 +260,7 @@ class MemoryStore:
                 space.remove(resource, queue, entry, now)
             return True
 
-    async def inspect(self, resource: str) -> Queue:
+    async def inspect(self, resource: str, timeout: float = IO_TIMEOUT) -> Queue:
         with self._space.guard:
             return self._queue(resource)
 
@@ -312,7 +312,7 @@ class MemoryStore:
 
     # ---- the register --------------------------------------------------------------
 
-    async def read(self, name: str) -> Versioned:
+    async def read(self, name: str, timeout: float = IO_TIMEOUT) -> Versioned:
         with self._space.guard:
             return self._read(name)
 
@@ -321,7 +321,9 @@ class MemoryStore:
         value = self._space.registers.get(name)
         return Versioned(None, 0) if value is None else Versioned(value.value, value.version)
 
-    async def compare_and_set(self, name: str, version: int, value: str | None, id: str) -> Versioned | None:
+    async def compare_and_set(
+        self, name: str, version: int, value: str | None, id: str, timeout: float = IO_TIMEOUT
+    ) -> Versioned | None:
         space = self._space
         with space.guard:
             now = space.now()
