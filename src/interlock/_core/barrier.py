@@ -1,6 +1,8 @@
 """Barriers on a register, with the behaviour of `threading.Barrier`.
 
-The value is {parties, gen, arrived, state, broken}; None when nobody waits and nothing is broken.
+The value is {parties, gen, arrived, state, broken}; None when nobody waits and nothing is broken. Who
+arrives is listed by an id of its own, so that who is interrupted can withdraw, even if it never learned
+whether its arrival was written.
 
     filling   some have arrived in generation `gen`, an id its first arrival drew
     acting    all have arrived, the last one runs the action; newcomers wait for the next generation
@@ -47,7 +49,7 @@ class BarrierCell:
     def _state(self, value: Any) -> dict[str, Any]:
         if value is None:
             self.known_broken = False
-            return {"parties": self.parties, "gen": None, "arrived": 0, "state": "filling", "broken": []}
+            return {"parties": self.parties, "gen": None, "arrived": [], "state": "filling", "broken": []}
         check_agreed(self.name, self.parties, value["parties"])
         self.known_broken = value["state"] == "broken"
         return dict(value)
@@ -59,8 +61,9 @@ class BarrierCell:
         timeout = self._timeout if timeout is None else timing.checked_timeout(timeout)
         runtime = self._cell.client.runtime
         until = None if timeout is None else runtime.now() + timeout
-        gen, index = await self._arrive(until)
+        me = runtime.fresh_id()
         try:
+            gen, index = await self._arrive(me, until)
             if index == self.parties - 1:
                 await self._pass(gen)
             else:
@@ -68,14 +71,13 @@ class BarrierCell:
         except BrokenBarrier:
             raise
         except BaseException:  # whoever waits with us would wait for ever
-            await runtime.finish(lambda: self._break(gen))
+            await runtime.finish(lambda: self._withdraw(me))
             raise
         return index
 
-    async def _arrive(self, until: float | None) -> tuple[str, int]:
+    async def _arrive(self, me: str, until: float | None) -> tuple[str, int]:
         """Stand in the present generation; wait until the one before has gone through."""
         runtime = self._cell.client.runtime
-        fresh = runtime.fresh_id()
 
         def decide(value: Any) -> tuple[Any, tuple[str, int] | str]:
             state = self._state(value)
@@ -83,18 +85,34 @@ class BarrierCell:
                 raise self._broken_error()
             if state["state"] == "acting":
                 return value, str(state["gen"])
-            gen, index = state["gen"] or fresh, state["arrived"]
-            state.update(gen=gen, arrived=index + 1)
-            if index + 1 == self.parties:
+            arrived = [*state["arrived"], me]
+            gen = state["gen"] or me
+            state.update(gen=gen, arrived=arrived)
+            if len(arrived) == self.parties:
                 state["state"] = "acting"
-            self.known = index + 1
-            return state, (gen, index)
+            self.known = len(arrived)
+            return state, (gen, len(arrived) - 1)
 
         while True:
             place, _ = await self._cell.change(decide)
             if not isinstance(place, str):
                 return place
             await self._await(place, None if until is None else until - runtime.now(), waiting=False)
+
+    async def _withdraw(self, me: str) -> None:
+        """Interrupted: stand there no longer; the last to arrive, whose action failed, breaks the barrier."""
+
+        def decide(value: Any) -> tuple[Any, None]:
+            state = self._state(value)
+            if me not in state["arrived"]:
+                return value, None
+            if state["state"] == "acting":
+                state["state"] = "broken"
+                return state, None
+            state["arrived"] = [other for other in state["arrived"] if other != me]
+            return (state if state["arrived"] else self._rest(state["broken"])), None
+
+        await self._cell.change(decide)
 
     async def _pass(self, gen: str) -> None:
         """The last to arrive runs the action, then lets everybody through."""
@@ -120,7 +138,7 @@ class BarrierCell:
 
     def _fate(self, value: Any, gen: str) -> Fate | None:
         state = self._state(value)
-        self.known = state["arrived"] if state["state"] == "filling" else 0
+        self.known = len(state["arrived"]) if state["state"] == "filling" else 0
         if gen in state["broken"] or (state["gen"] == gen and state["state"] == "broken"):
             return "broken"
         return None if state["gen"] == gen else "passed"
@@ -165,7 +183,7 @@ class BarrierCell:
     async def n_waiting(self) -> int:
         value, _ = await self._cell.read()
         state = self._state(value)
-        self.known = state["arrived"] if state["state"] == "filling" else 0
+        self.known = len(state["arrived"]) if state["state"] == "filling" else 0
         return self.known
 
     async def broken(self) -> bool:
