@@ -1,0 +1,62 @@
+"""The clocks of a machine: lapses are counted on one that every process shares and nobody can set.
+
+The boot clock is the same in all processes, runs during suspend, and does not move when somebody sets
+the wall clock. The wall clock only gives tokens their floor. After a restart of the machine the boot
+clock begins again, so claims of the boot before are told apart by the boot's name, or they never look
+as if they lived longer than a ttl.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+SLACK = 1.0  # seconds: what two processes' readings of the clock around one transaction may differ by
+SAME_BOOT = 10.0  # seconds: by how much the computed instant of one boot may wander
+
+_BOOT_ID = "/proc/sys/kernel/random/boot_id"
+
+
+def _boot_clock() -> Callable[[], float]:
+    for name in ("CLOCK_BOOTTIME", "CLOCK_MONOTONIC"):  # Linux; macOS, where it counts sleep too
+        number = getattr(time, name, None)
+        if number is not None:
+            clock_gettime = time.clock_gettime
+            return lambda: clock_gettime(number)
+    return time.monotonic
+
+
+def _boot_id() -> str:
+    try:
+        with open(_BOOT_ID, encoding="ascii") as file:
+            return file.read().strip()
+    except (OSError, ValueError):
+        return ""
+
+
+@dataclass(frozen=True)
+class Clock:
+    """What time it is for a store; a test may bring its own."""
+
+    now: Callable[[], float] = field(default_factory=_boot_clock)
+    micros: Callable[[], int] = lambda: time.time_ns() // 1000
+    boot: str = field(default_factory=_boot_id)
+
+    def booted(self) -> float:
+        """The wall clock's reading when the boot clock was 0."""
+        return self.micros() / 1e6 - self.now()
+
+    def restarted(self, boot: str, booted: float) -> bool:
+        """Whether the machine has started anew since `boot`, which began at `booted`; never a guess.
+
+        Names alone do not tell: some containers are given a boot id of their own while they share the
+        kernel, and taking their neighbours' claims for dead would give two holders. A reboot also moves
+        the instant of the boot by at least the time the machine had been up.
+        """
+        return bool(boot and self.boot) and boot != self.boot and abs(booted - self.booted()) > SAME_BOOT
+
+
+def live(now: float, lapses_at: float, ttl: float) -> bool:
+    """Whether a row counts: not lapsed, and not further ahead than its ttl, as only an earlier boot's is."""
+    return now < lapses_at <= now + ttl + SLACK

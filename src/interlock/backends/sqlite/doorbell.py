@@ -1,0 +1,106 @@
+"""A datagram socket whose address stands in the waiter's row: whoever lets the waiter in rings there.
+
+A ring only wakes; the transaction decides. So anybody may ring, a ring may be lost (a full buffer, another
+network namespace, a crash between commit and ring), and the listener's poll is the net under it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+
+LARGEST = 32 * 1024  # bytes of a datagram
+
+
+def available() -> bool:
+    return hasattr(socket, "AF_UNIX") and sys.platform != "win32"
+
+
+class Doorbell:
+    """One bell of one process. `address` is '' until it is hung, and where there is none to hang."""
+
+    def __init__(self) -> None:
+        self.address = ""
+        self._socket: socket.socket | None = None
+        self._sender: socket.socket | None = None
+        self._directory = ""
+        self._guard = threading.Lock()
+
+    def hang(self) -> str:
+        """Make the socket if there is none yet; its address."""
+        if self._socket is None and available():
+            bell = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+            name = f"interlock/{os.getpid()}/{os.urandom(8).hex()}"
+            if sys.platform == "linux":  # an abstract name: a killed process leaves nothing on disk
+                bell.bind("\0" + name)
+                address = "@" + name
+            else:
+                self._directory = tempfile.mkdtemp(prefix="interlock-")  # mode 0700
+                address = os.path.join(self._directory, "bell")
+                bell.bind(address)
+            self._socket, self.address = bell, address
+        return self.address
+
+    def ring(self, address: str, topics: list[str]) -> None:
+        """Name the topics to the bell at `address`; nobody there, or no room, is not our trouble."""
+        if not available():
+            return
+        with self._guard:
+            if self._sender is None:
+                self._sender = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+                self._sender.setblocking(False)  # a stopped process must not stop those who ring it
+            sender = self._sender
+        where = "\0" + address[1:] if address.startswith("@") else address
+        for datagram in _datagrams(topics):
+            try:
+                sender.sendto(datagram, where)
+            except OSError:
+                return
+
+    def hear(self, timeout: float) -> list[str]:
+        """The topics rung for, waiting up to `timeout` seconds for the first."""
+        bell = self._socket
+        assert bell is not None, "hung before anybody listens"
+        heard: list[str] = []
+        bell.settimeout(max(0.0001, timeout))
+        try:
+            while True:
+                heard += bell.recv(LARGEST * 2).decode("utf-8", "replace").split("\n")
+                bell.settimeout(0)
+        except (TimeoutError, BlockingIOError):
+            return heard
+
+    def take_down(self) -> None:
+        for ours in (self._socket, self._sender):
+            if ours is not None:
+                ours.close()
+        if self._directory:
+            shutil.rmtree(self._directory, ignore_errors=True)
+        self.__init__()  # type: ignore[misc]
+
+    def __del__(self) -> None:
+        self.take_down()
+
+    def after_fork(self) -> None:
+        """In a forked child: the bell is the parent's; only our copies of its sockets are closed."""
+        self._directory = ""
+        self.take_down()
+
+
+def _datagrams(topics: list[str]) -> Iterator[bytes]:
+    """The topics, one a line, in as few datagrams as they fit into: a receiver's buffer holds only ten."""
+    batch: list[bytes] = []
+    size = 0
+    for topic in topics:
+        line = topic.encode()
+        if batch and size + len(line) > LARGEST:
+            yield b"\n".join(batch)
+            batch, size = [], 0
+        batch.append(line)
+        size += len(line) + 1
+    yield b"\n".join(batch)

@@ -1,0 +1,113 @@
+"""Where a lock file may lie: on a local disk, in a directory of one's own, writable."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+
+from interlock.backends.sqlite import refusal
+from interlock.errors import InvalidURL
+
+MOUNTS = "/proc/self/mountinfo"
+
+# Between machines SQLite's write-ahead log has no shared memory, and on many of these not even locks.
+NETWORK = frozenset(
+    "9p acfs afs beegfs ceph cifs coda davfs fuse.ceph fuse.davfs fuse.gcsfuse fuse.glusterfs fuse.juicefs "
+    "fuse.moosefs fuse.mfs fuse.rclone fuse.s3fs fuse.sshfs fuse.vmhgfs-fuse fuse.weed gfs gfs2 glusterfs gpfs "
+    "lustre ncpfs nfs nfs4 ocfs2 orangefs panfs pvfs2 smb2 smb3 smbfs vboxsf webdav".split()
+)
+
+
+def default_path() -> str:
+    """The lock file of this user: where programs keep their state on this system."""
+    if sys.platform == "win32":
+        state = os.environ.get("LOCALAPPDATA") or os.path.expanduser("~\\AppData\\Local")
+    elif sys.platform == "darwin":
+        state = os.path.expanduser("~/Library/Application Support")
+    else:
+        state = os.environ.get("XDG_STATE_HOME", "")
+        if not os.path.isabs(state):  # the standard says: a relative one is to be ignored
+            state = os.path.expanduser("~/.local/state")
+    return os.path.join(state, "interlock", "locks.db")
+
+
+def settle(path: str | None, allow_network_filesystem: bool) -> str:
+    """Make sure of the place and return its absolute path; the file exists when this returns.
+
+    The directory is made with mode 0700 and the file with 0600: whoever may write it can take any lock.
+    """
+    if path == ":memory:":
+        raise InvalidURL("a lock file cannot be :memory:, which no other process sees; use memory://")
+    path = os.path.abspath(default_path() if path is None else path)
+    if os.path.isdir(path):
+        raise refusal.unfit(path, f"is a directory; name a file in it, such as {path}/locks.db", errno.EISDIR)
+    directory = os.path.dirname(path)
+    _make_directory(path, directory)
+    kind = filesystem(directory)
+    if kind in NETWORK and not allow_network_filesystem:
+        raise refusal.unfit(
+            path,
+            f"lies on a network filesystem ({kind}), where locks between machines cannot be trusted; name a file "
+            "on a local disk, or add ?allow_network_filesystem=1 if only this machine uses it",
+        )
+    make_file(path)
+    return path
+
+
+def _make_directory(path: str, directory: str) -> None:
+    try:
+        os.makedirs(directory, mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise refusal.unfit(
+            path,
+            f"needs the directory {directory}, which cannot be made ({error.strerror}); "
+            "make it, or name another file",
+            error.errno or errno.EINVAL,
+        ) from error
+
+
+def make_file(path: str) -> None:
+    """Make the file, empty, if there is none; refuse it if it cannot be written."""
+    if not os.path.exists(path):
+        try:
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        except FileExistsError:
+            pass  # another process was quicker
+        except OSError as error:
+            raise (refusal.full(path) if error.errno == errno.ENOSPC else refusal.read_only(path)) from error
+    # An existing file is never opened here: closing it again would drop the locks of every connection
+    # this process has on it (POSIX), and two processes would write at once.
+    if not os.access(path, os.R_OK | os.W_OK) or not os.access(os.path.dirname(path), os.W_OK | os.X_OK):
+        raise refusal.read_only(path)
+
+
+def filesystem(directory: str) -> str:
+    """The kind of filesystem a directory lies on, where the system tells; otherwise ''."""
+    if sys.platform == "win32":
+        return "smb3" if os.path.realpath(directory).startswith("\\\\") else ""
+    try:
+        with open(MOUNTS, encoding="utf-8", errors="surrogateescape") as mounts:
+            return mounted(os.path.realpath(directory), mounts.read())
+    except OSError:
+        return ""
+
+
+def mounted(directory: str, mountinfo: str) -> str:
+    """The filesystem under `directory` according to the text of /proc/self/mountinfo; the last mount wins."""
+    best, kind = -1, ""
+    for line in mountinfo.splitlines():
+        fields, _, rest = line.partition(" - ")
+        point = _unescape(fields.split(" ")[4]) if fields.count(" ") > 4 else None
+        if point is None or not rest:
+            continue
+        if directory == point or directory.startswith(point.rstrip("/") + "/"):
+            if len(point) >= best:
+                best, kind = len(point), rest.split(" ")[0]
+    return kind
+
+
+def _unescape(point: str) -> str:
+    for code in ("040", "011", "012", "134"):  # blank, tab, newline, backslash last
+        point = point.replace("\\" + code, chr(int(code, 8)))
+    return point

@@ -1,0 +1,79 @@
+"""What SQLite says, in our words: one sentence that names the file and what to do about it."""
+
+from __future__ import annotations
+
+import errno
+import sqlite3
+
+from interlock.errors import InterlockError, StoreUnavailable, StoreUnfit
+
+# Primary result codes of SQLite, and two extended ones; `sqlite3` does not name all of them.
+BUSY, LOCKED, READONLY, IOERR, CORRUPT, FULL, CANTOPEN, PROTOCOL, AUTH, NOTADB = (
+    5,
+    6,
+    8,
+    10,
+    11,
+    13,
+    14,
+    15,
+    23,
+    26,
+)
+PERM = 3
+IOERR_SHMSIZE = 4874  # the shared memory beside the file could not grow: the disk is full, in other words
+
+
+def busy(error: sqlite3.Error) -> bool:
+    """Whether another process is in the middle of its transaction: ask again in a moment."""
+    return _code(error) & 0xFF in (BUSY, LOCKED, PROTOCOL)
+
+
+def unavailable(path: str) -> StoreUnavailable:
+    return StoreUnavailable(
+        f"{path}: other processes kept the file locked all the time; look for one that is stopped, "
+        "or that holds a transaction open"
+    )
+
+
+def unfit(path: str, why: str, number: int = errno.EINVAL) -> StoreUnfit:
+    """A refusal; `errno` says the same to programs."""
+    refusal = StoreUnfit(f"{path} {why}")
+    refusal.errno = number
+    return refusal
+
+
+def full(path: str) -> StoreUnfit:
+    return unfit(path, "cannot grow, because its disk is full; free some space and try again", errno.ENOSPC)
+
+
+def read_only(path: str) -> StoreUnfit:
+    return unfit(
+        path, "cannot be written; make the file and its directory writable, or name another file", errno.EROFS
+    )
+
+
+def refusal(error: sqlite3.Error, path: str) -> InterlockError:
+    """The error of ours that stands for one of SQLite's: nothing raw reaches a user."""
+    code = _code(error)
+    primary = code & 0xFF
+    if primary == FULL or code == IOERR_SHMSIZE:
+        return full(path)
+    if primary in (READONLY, PERM, AUTH):
+        return read_only(path)
+    if primary == CANTOPEN:
+        return unfit(path, "cannot be opened; check that its directory exists and is writable", errno.EACCES)
+    if primary in (CORRUPT, NOTADB):
+        return unfit(
+            path,
+            "is not a SQLite database, or a damaged one; move it away (tokens go on from the clock) "
+            "or name another file",
+        )
+    if busy(error):
+        return unavailable(path)
+    return StoreUnavailable(f"{path}: {error} (SQLite result {code})")
+
+
+def _code(error: sqlite3.Error) -> int:
+    code: int = getattr(error, "sqlite_errorcode", 0)  # absent on errors Python's own layer raises
+    return code

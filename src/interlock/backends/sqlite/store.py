@@ -1,0 +1,181 @@
+"""The store port over a lock file. What happens to claims is in `ledger`, how rings are heard in `listener`."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from interlock.backends.sqlite.doorbell import available
+from interlock.backends.sqlite.ledger import Ledger
+from interlock.backends.sqlite.listener import Ear, Listener
+from interlock.backends.sqlite.worker import Here, Leaf
+from interlock.errors import StoreUnavailable
+from interlock.model import (
+    Busy,
+    Claim,
+    ClaimAnswer,
+    Granted,
+    Queue,
+    Renewal,
+    RenewAnswer,
+    Standing,
+    Traits,
+    Versioned,
+)
+from interlock.ports import IO_TIMEOUT, Signal, Store
+
+TRAITS = Traits(
+    backend="sqlite",
+    fair=True,
+    shares="any",
+    lapses="claim",
+    wakes="doorbell" if available() else "poll",
+    reach="machine",
+    survives="process",
+    two_holders=("the lock file is deleted or replaced while leases are held",),
+    min_ttl=0.01,
+    max_ttl=365 * 86400.0,
+)
+
+
+class Pausing(Protocol):
+    """The part of a runtime that waits."""
+
+    def signal(self) -> Signal: ...
+    async def wait(self, signal: Any, timeout: float | None) -> bool: ...
+
+
+class Plainly:
+    """Waits on the calling thread: for the blocking twin of an asyncio store."""
+
+    def signal(self) -> threading.Event:
+        return threading.Event()
+
+    async def wait(self, signal: threading.Event, timeout: float | None) -> bool:
+        return signal.wait(timeout)
+
+
+class SqliteStore:
+    """Claims and registers in one file, for the processes of one machine."""
+
+    traits = TRAITS
+
+    def __init__(
+        self, ledger: Ledger, listener: Listener, pausing: Pausing, leaf: Leaf, *, shared: bool
+    ) -> None:
+        self._ledger = ledger
+        self._listener = listener
+        self._pausing = pausing
+        self._leaf = leaf
+        self._shared = shared  # another store has made ledger and listener, and will close them
+        self._twin: SqliteStore | None = None
+
+    @property
+    def path(self) -> str:
+        """The lock file."""
+        return self._ledger.path
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.path}>"
+
+    # ---- claims -------------------------------------------------------------------
+
+    async def claim(self, claim: Claim, timeout: float = IO_TIMEOUT) -> ClaimAnswer:
+        return await self._leaf.run(self._ledger.claim, claim, timeout=timeout)
+
+    async def wait(self, claim: Claim, busy: Busy | None, timeout: float) -> Granted | None:
+        ear = Ear("c" + claim.id, self._pausing.signal(), resource=claim.resource)
+        await self._listen(ear, timeout, self._ledger.unchanged, claim, busy is not None)
+        return None  # the next claim tells: a grant is a few microseconds away, and always right
+
+    async def renew(self, renewals: Sequence[Renewal], timeout: float = IO_TIMEOUT) -> list[RenewAnswer]:
+        return await self._leaf.run(self._ledger.renew, renewals, timeout=timeout)
+
+    async def release(self, resource: str, id: str, linger: float = 0.0, timeout: float = IO_TIMEOUT) -> bool:
+        return await self._leaf.run(self._ledger.release, resource, id, linger, timeout=timeout)
+
+    async def inspect(self, resource: str, timeout: float = IO_TIMEOUT) -> Queue:
+        return await self._leaf.run(self._ledger.inspect, resource, timeout=timeout)
+
+    async def scan(self, prefix: str, after: str, limit: int) -> list[str]:
+        return await self._leaf.run(self._ledger.scan, prefix, after, limit, timeout=IO_TIMEOUT)
+
+    async def evict(self, resource: str, id: str | None, reason: str) -> list[Standing]:
+        return await self._leaf.run(self._ledger.evict, resource, id, reason, timeout=IO_TIMEOUT)
+
+    async def watch(self, resource: str, seen: Queue, timeout: float) -> None:
+        first_lapse = min((standing.lapses_in for standing in seen.standings), default=timeout)
+        outline = _outline(seen)
+
+        def changed(connection: sqlite3.Connection) -> bool:
+            return _outline(self._ledger.look(connection, resource)) != outline
+
+        await self._watch("q" + resource, changed, min(timeout, first_lapse))
+
+    # ---- registers ----------------------------------------------------------------
+
+    async def read(self, name: str, timeout: float = IO_TIMEOUT) -> Versioned:
+        return await self._leaf.run(self._ledger.read, name, timeout=timeout)
+
+    async def compare_and_set(
+        self, name: str, version: int, value: str | None, id: str, timeout: float = IO_TIMEOUT
+    ) -> Versioned | None:
+        return await self._leaf.run(self._ledger.compare_and_set, name, version, value, id, timeout=timeout)
+
+    async def watch_register(self, name: str, version: int, timeout: float) -> None:
+        def changed(connection: sqlite3.Connection) -> bool:
+            return self._ledger.version(connection, name) != version
+
+        await self._watch("r" + name, changed, timeout)
+
+    # ---- waiting --------------------------------------------------------------------
+
+    async def _watch(self, topic: str, changed: Callable[[sqlite3.Connection], bool], timeout: float) -> None:
+        ear = Ear(topic, self._pausing.signal(), changed=changed)
+        await self._listen(ear, timeout, self._ledger.watch, topic, changed)
+
+    async def _listen(self, ear: Ear, timeout: float, unchanged: Callable[..., bool], *args: object) -> None:
+        """Wait for a ring, having looked once after starting to listen: none is missed."""
+        until = self._ledger.now() + timeout
+        self._listener.listen(ear)
+        try:
+            if await self._leaf.run(unchanged, *args, timeout=min(timeout, IO_TIMEOUT)):
+                await self._pausing.wait(ear.signal, max(0.0, until - self._ledger.now()))
+        except StoreUnavailable:
+            if self._ledger.now() < until:
+                raise  # otherwise the time is up, which is an answer too
+        finally:
+            self._listener.forget(ear)
+
+    # ---- housekeeping -----------------------------------------------------------------
+
+    def blocking(self) -> Store:
+        if isinstance(self._leaf, Here):
+            return self
+        if self._twin is None:
+            here = Here(self._ledger.now)
+            self._twin = SqliteStore(self._ledger, self._listener, Plainly(), here, shared=True)
+        return self._twin
+
+    def after_fork(self) -> None:
+        """The connections are new by themselves (see `Database`); so is everything else, from here."""
+        self._leaf.after_fork()
+        if not self._shared:
+            self._listener.after_fork()
+            self._ledger.after_fork()
+
+    async def close(self) -> None:
+        if not self._shared:
+            await self._leaf.run(self._close, timeout=IO_TIMEOUT)
+            self._leaf.close()
+
+    def _close(self, until: float) -> None:
+        self._listener.close()
+        self._ledger.close()
+
+
+def _outline(queue: Queue) -> list[tuple[str, int, bool, str]]:
+    """What counts as a difference: who stands where, not how long they will live."""
+    return [(s.id, s.permits, s.admitted, s.note) for s in queue.standings]

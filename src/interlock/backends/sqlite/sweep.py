@@ -1,0 +1,50 @@
+"""Idle names leave nothing: lapsed rows that nobody meets any more are removed a slice at a time.
+
+Every so many writes, or seconds, one writer looks at the next slice of the table, like the hand of a
+clock: the cost is bounded, and no index has to be kept in order by everybody else. A hand that finds many
+lapsed rows moves on at once, with a larger slice.
+"""
+
+from __future__ import annotations
+
+from interlock.backends.sqlite.clock import SLACK
+from interlock.backends.sqlite.database import Transaction
+from interlock.backends.sqlite.registers import REMEMBERED
+from interlock.backends.sqlite.statements import SWEEP
+
+WRITES = 64  # between two slices
+SECONDS = 2.0
+SLICE = 256
+LARGEST_SLICE = 2048
+START: tuple[str, int] = ("", 0)
+END: tuple[bytes, int] = (b"", 0)  # SQLite orders every blob after every text
+
+
+class Hand:
+    """Where the next slice begins, and when it is due."""
+
+    def __init__(self) -> None:
+        self._row = START
+        self._slice = SLICE
+        self._writes = WRITES  # the first write of a process pays: it may be the only one in days
+        self._at = 0.0
+
+    def due(self, now: float) -> bool:
+        """Count one write; whether it is the one that shall sweep."""
+        self._writes += 1
+        return self._writes > WRITES or now >= self._at
+
+    def put_off(self, now: float) -> None:
+        self._writes = 0
+        self._at = now + SECONDS
+
+    def sweep(self, tx: Transaction) -> None:
+        end = tx.execute(SWEEP["slice_end"], (*self._row, self._slice - 1)).fetchone()
+        gone = tx.execute(SWEEP["sweep_claims"], (*self._row, *(end or END), tx.now, SLACK)).rowcount
+        gone += tx.execute(SWEEP["sweep_registers"], (tx.now, REMEMBERED + SLACK, self._slice)).rowcount
+        tx.execute(SWEEP["sweep_bells"], (tx.now, REMEMBERED + SLACK))
+        many = gone > self._slice // 4
+        self._row = START if end is None else end
+        self._slice = min(LARGEST_SLICE, self._slice * 2) if many else SLICE
+        if many:
+            self._writes = WRITES

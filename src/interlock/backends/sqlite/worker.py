@@ -1,0 +1,125 @@
+"""Where a transaction runs: on the caller's own thread, or on one beside the event loop.
+
+SQLite has no call that does not block. One thread for each asyncio store runs its transactions in the
+order they were asked for, so a claim that was cancelled is taken back after it was made, never before.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from interlock.errors import StoreUnavailable
+
+if TYPE_CHECKING:
+    import asyncio
+
+T = TypeVar("T")
+
+
+class Leaf(Protocol):
+    """How a store's calls reach its ledger: `step(until, *args)`, where `until` bounds its patience."""
+
+    async def run(self, step: Callable[..., T], *args: Any, timeout: float) -> T: ...
+    def after_fork(self) -> None: ...
+    def close(self) -> None: ...
+
+
+class Here:
+    """The blocking leaf: nothing suspends."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+
+    async def run(self, step: Callable[..., T], *args: Any, timeout: float) -> T:
+        return step(self._now() + timeout, *args)
+
+    def after_fork(self) -> None:
+        """Nothing is shared with the parent."""
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class Worker:
+    """The asyncio leaf. A cancelled caller stops waiting; its transaction runs to its end all the same."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._guard = threading.Lock()
+        self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    async def run(self, step: Callable[..., T], *args: Any, timeout: float) -> T:
+        import asyncio  # here, not above: blocking programs never pay for it
+
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[T] = loop.create_future()
+        until = self._now() + timeout  # from now: who queues up behind a locked file must not wait in turn
+
+        def job() -> None:
+            try:
+                result = step(until, *args)
+            except BaseException as error:  # all of it is the caller's, not the worker's
+                _post(loop, _settle, answer, None, error)
+            else:
+                _post(loop, _settle, answer, result, None)
+
+        self._put(job)
+        timer = loop.call_later(timeout, _settle, answer, None, _late())
+        try:
+            return await answer
+        finally:
+            timer.cancel()
+
+    def _put(self, job: Callable[[], None]) -> None:
+        with self._guard:
+            self._jobs.put(job)
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=_work, args=(self._jobs,), name="interlock-sqlite", daemon=True
+                )
+                self._thread.start()
+
+    def after_fork(self) -> None:
+        self.__init__(self._now)  # type: ignore[misc]
+
+    def close(self) -> None:
+        """End the thread after what it has been given."""
+        with self._guard:
+            thread, self._thread = self._thread, None
+            if thread is not None:
+                self._jobs.put(None)
+                self._jobs = SimpleQueue()
+
+    def __del__(self) -> None:
+        self._jobs.put(None)  # a client that nobody closed must not leave its thread behind
+
+
+def _work(jobs: SimpleQueue[Callable[[], None] | None]) -> None:
+    while (job := jobs.get()) is not None:
+        job()
+
+
+def _late() -> StoreUnavailable:
+    return StoreUnavailable(
+        "no answer in time: the file, or the thread that writes it, is busy with others' calls"
+    )
+
+
+def _post(loop: asyncio.AbstractEventLoop, callback: Callable[..., None], *args: object) -> None:
+    try:
+        loop.call_soon_threadsafe(callback, *args)
+    except RuntimeError:
+        pass  # the loop is closed, and nobody is left to tell
+
+
+def _settle(answer: asyncio.Future[Any], result: object, error: BaseException | None) -> None:
+    if answer.done():
+        return  # cancelled meanwhile
+    if error is not None:
+        answer.set_exception(error)
+    else:
+        answer.set_result(result)
