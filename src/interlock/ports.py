@@ -95,8 +95,8 @@ class Store(Register, Protocol):
 
         Called for a waiter (with the `Busy` it was told) and for a holder (None: until it is
         removed). May return early; never late. A store that learns the grant together with the
-        wake-up returns it and saves the caller a round trip; it must then have given the claim
-        its whole ttl, counted from no earlier than the start of this call.
+        wake-up returns it and saves the caller a round trip: the claim then stands until the lapse of
+        its place, as last refreshed, and the holder's first renewal stretches it.
         """
         ...
 

@@ -14,7 +14,7 @@ from interlock import events
 from interlock._core import timing
 from interlock._core.keeper import Debt
 from interlock.errors import Evicted, StoreUnavailable
-from interlock.model import Busy, Claim, ClaimAnswer, Gone, Granted, Renewal, RenewAnswer
+from interlock.model import Busy, Claim, ClaimAnswer, Gone, Granted, Renewal, RenewAnswer, Renewed
 from interlock.ports import Runtime, Store
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ class Place:
     def __init__(self, claim: Claim, now: float) -> None:
         self.deadline = float("inf")
         self.when = now + claim.place_ttl / 3
+        self.refreshed = now  # before the question that was answered last: the place lives from then
         self._renewal = Renewal(claim.resource, claim.id, claim.place_ttl)
 
     def renewal(self, now: float) -> Renewal | None:
@@ -36,7 +37,9 @@ class Place:
         return self._renewal
 
     def answered(self, asked: float, answer: RenewAnswer) -> None:
-        """Nothing to do: a lapsed place is entered anew by the waiter's own next claim."""
+        """A refreshed place; one that lapsed is entered anew by the waiter's own next claim."""
+        if isinstance(answer, Renewed):
+            self.refreshed = asked
 
     def unanswered(self) -> None:
         """Nothing to do: the waiter asks for itself before its place can lapse twice."""
@@ -96,14 +99,19 @@ class Acquiring:
             await self._runtime.sleep(min(left, 0.002 + 0.03 * self._runtime.random()))
             return None
         if self._place is None:
-            self._place = Place(claim, self._runtime.now())
+            self._place = Place(claim, self.asked)
             self._client.keeper.keep(self._place)
+        else:
+            self._place.refreshed = max(self._place.refreshed, self.asked)
         limit = min(left, max(0.001, busy.retry_after), claim.place_ttl)
-        self.asked = self._runtime.now()  # a store may grant the whole ttl at any instant from here
         try:
-            return await self._store.wait(claim, busy, limit)
+            granted = await self._store.wait(claim, busy, limit)
         except StoreUnavailable:
             return None  # asking again will tell
+        if granted is None or self._runtime.now() - self._place.refreshed > claim.place_ttl / 2:
+            return None
+        self.asked = self._place.refreshed  # told with the wake-up: it lives as long as the place does
+        return Granted(granted.token, claim.place_ttl)
 
     async def _ask(self) -> ClaimAnswer:
         """Claim; ask again when there is no answer: the store knows us by the claim's id.

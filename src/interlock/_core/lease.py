@@ -85,7 +85,8 @@ class Lease:
         self._owner = owner
         self._asked = asked  # before the question: a slow reply must shorten the lease, not lengthen it
         self._granted_at = asked
-        self._last_try = asked
+        every = timing.renew_every(claim.ttl)
+        self._last_try = asked if granted.ttl >= claim.ttl else asked - every  # a short one is stretched now
         self._deadline = timing.deadline(asked, granted.ttl)
         if holding.max_hold is not None:
             self._deadline = min(self._deadline, asked + holding.max_hold)
