@@ -1,0 +1,195 @@
+"""What `Store.claim` promises, sentence by sentence."""
+
+from __future__ import annotations
+
+from interlock.errors import SettingsMismatch
+from interlock.model import Claim, Gone
+from interlock.ports import WAITERS
+from interlock.testing.conformance.face import refused
+from interlock.testing.conformance.store import LONG, StoreSuite, ids
+
+
+class Claims(StoreSuite):
+    """One claim at a time."""
+
+    async def test_a_claim_on_an_idle_resource_is_granted_at_once(self) -> None:
+        store = self.store()
+        granted = await self.held(store, self.claim())
+        assert granted.token > 0
+        assert granted.ttl >= LONG
+
+    async def test_a_claim_that_does_not_fit_is_told_how_many_are_ahead_and_when_they_lapse(self) -> None:
+        store = self.store()
+        await self.held(store, self.claim())
+        second = await self.waiting(store, self.claim())
+        third = await self.waiting(store, self.claim())
+        assert (second.ahead, third.ahead) == (1, 2)
+        assert 0 < second.retry_after <= LONG + 1
+
+    async def test_a_claim_that_will_not_queue_leaves_no_trace(self) -> None:
+        store, holder = self.store(), self.claim()
+        await self.held(store, holder)
+        refused = await self.waiting(store, self.claim(queued=False))
+        assert refused.ahead == 1
+        assert ids(await store.inspect(self.name)) == [holder.id]
+
+    async def test_a_claim_that_will_not_queue_is_granted_where_it_fits(self) -> None:
+        await self.held(self.store(), self.claim(queued=False))
+
+    async def test_claims_of_two_stores_on_one_place_meet(self) -> None:
+        await self.held(self.store(), self.claim())
+        await self.waiting(self.store(), self.claim())
+
+    async def test_tokens_rise_with_every_claim_that_enters(self) -> None:
+        store, tokens = self.store(), list[int]()
+        for _ in range(50):
+            claim = self.claim()
+            tokens.append((await self.held(store, claim)).token)
+            await store.release(claim.resource, claim.id)
+        assert tokens == sorted(set(tokens))
+
+    async def test_tokens_follow_the_order_of_the_queue(self) -> None:
+        self.needs(fair=True)
+        store, claims = self.store(), [self.claim() for _ in range(5)]
+        for claim in claims:
+            await store.claim(claim)
+        tokens: list[int] = []
+        for claim in claims:
+            tokens.append((await self.held(store, claim)).token)
+            await store.release(claim.resource, claim.id)
+        assert tokens == sorted(set(tokens))
+
+    async def test_repeating_a_claim_never_enters_twice(self) -> None:
+        store, holder, waiter = self.store(), self.claim(), self.claim()
+        first = await self.held(store, holder)
+        again = await self.held(store, holder)
+        assert again.token == first.token
+        await self.waiting(store, waiter)
+        assert (await self.waiting(store, waiter)).ahead == 1
+        assert ids(await store.inspect(self.name)) == [holder.id, waiter.id]
+
+    async def test_repeating_a_granted_claim_gives_it_its_whole_ttl_again(self) -> None:
+        store, claim = self.store(), self.claim(ttl=self.short * 2)
+        await self.held(store, claim)
+        for _ in range(6):
+            await self.runtime.sleep(self.short / 2)
+            await self.held(store, claim)
+        (standing,) = (await store.inspect(self.name)).standings
+        assert standing.lapses_in > self.short
+
+    async def test_repeating_a_claim_never_moves_its_lapse_nearer(self) -> None:
+        store, claim = self.store(), self.claim()
+        await self.held(store, claim)
+        hurried = Claim(claim.resource, claim.id, self.short)
+        await self.held(store, hurried)
+        (standing,) = (await store.inspect(self.name)).standings
+        assert standing.lapses_in > LONG / 2
+
+    async def test_a_place_in_the_queue_lapses_unless_it_is_refreshed(self) -> None:
+        self.needs(fair=True)
+        store, holder, waiter = self.store(), self.claim(), self.claim(place_ttl=self.short)
+        await self.held(store, holder)
+        await self.waiting(store, waiter)
+        await self.lapse(store, waiter)
+        assert ids(await store.inspect(self.name)) == [holder.id]
+
+    async def test_asking_again_refreshes_a_place_in_the_queue(self) -> None:
+        self.needs(fair=True)
+        store, waiter = self.store(), self.claim(place_ttl=self.short * 2)
+        await self.held(store, self.claim())
+        await self.waiting(store, waiter)
+        for _ in range(6):
+            await self.runtime.sleep(self.short / 2)
+            assert (await self.waiting(store, waiter)).ahead == 1
+        assert waiter.id in ids(await store.inspect(self.name))
+
+    async def test_a_lapsed_claim_enters_anew_at_the_tail_with_a_new_token(self) -> None:
+        self.needs(fair=True)
+        store, first, second = self.store(), self.claim(ttl=self.short), self.claim()
+        before = await self.held(store, first)
+        await self.waiting(store, second)
+        await self.lapse(store, first)
+        between = await self.held(store, second)
+        assert (await self.waiting(store, first)).ahead == 1
+        await store.release(second.resource, second.id)
+        after = await self.held(store, first)
+        assert before.token < between.token < after.token
+
+    async def test_a_waiter_gets_in_when_the_holder_has_lapsed(self) -> None:
+        self.needs(fair=True)
+        store, holder, waiter = self.store(), self.claim(ttl=self.short), self.claim()
+        await self.held(store, holder)
+        busy = await self.waiting(store, waiter)
+        assert busy.retry_after <= self.short + 1
+        await self.runtime.sleep(busy.retry_after + 0.02)
+        await self.held(store, waiter)
+
+    async def test_dead_waiters_do_not_stand_in_the_way(self) -> None:
+        self.needs(fair=True)
+        store, holder, dead, alive = (
+            self.store(),
+            self.claim(),
+            self.claim(place_ttl=self.short),
+            self.claim(),
+        )
+        await self.held(store, holder)
+        await self.waiting(store, dead)
+        assert (await self.waiting(store, alive)).ahead == 2
+        await self.lapse(store, dead)
+        assert (await self.waiting(store, alive)).ahead == 1
+        await store.release(holder.resource, holder.id)
+        await self.held(store, alive)
+
+    async def test_an_evicted_claim_is_told_so(self) -> None:
+        store, claim = self.store(), self.claim()
+        await self.held(store, claim)
+        await store.evict(self.name, claim.id, "maintenance")
+        assert await store.claim(claim) == Gone(True, "maintenance")
+
+    async def test_two_capacities_on_one_resource_are_a_mismatch(self) -> None:
+        self.needs(shares="any")
+        store, claim = self.store(), self.claim(capacity=3)
+        await self.held(store, claim)
+        mismatch = await refused(SettingsMismatch, lambda: store.claim(self.claim(capacity=2)))
+        assert (mismatch.resource, mismatch.asked, mismatch.standing) == (self.name, 2, 3)
+        await store.release(claim.resource, claim.id)
+        await self.held(store, self.claim(capacity=2))
+
+    async def test_lapsed_claims_have_no_say_in_the_capacity(self) -> None:
+        self.needs(shares="any")
+        store, claim = self.store(), self.claim(capacity=3, ttl=self.short)
+        await self.held(store, claim)
+        await self.lapse(store, claim)
+        await self.held(store, self.claim(capacity=2))
+
+    async def test_what_the_caller_says_of_itself_is_kept_word_for_word(self) -> None:
+        store = self.store()
+        words = "10.0.0.7:8080 \"'\\ {} %s ünïcödé 🔒 \n\t" + "é" * 2000
+        who = '["höst",7,"Main Thread","pkg/run.py:88"]'
+        await self.held(store, self.claim(note=words, who=who))
+        (standing,) = (await store.inspect(self.name)).standings
+        assert (standing.note, standing.who) == (words, who)
+
+    async def test_names_are_compared_by_exact_code_points(self) -> None:
+        store = self.store()
+        alike = [
+            "a",
+            "A",
+            "a ",
+            " a",
+            "a/",
+            "a//",
+            "\u00e1",
+            "a\u0301",
+            "\uff41",
+            "a%",
+            "a_",
+            "a*",
+            "a?",
+            "a\\",
+        ]
+        alike += ["a'", 'a"', "{a}", "a:b", "a;b", "\u00e9" * 512, "\U0001f512" * 256]
+        alike += ["x" * 1024, "x" * 1023 + "y", "n" * 1024 + WAITERS]
+        for name in alike:
+            await self.held(store, self.claim(name))
+        assert await store.scan("", "", 1000) == sorted(alike)

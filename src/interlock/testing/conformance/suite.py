@@ -1,0 +1,138 @@
+"""What all suites share: a test is a coroutine, run under one face on one fresh place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from inspect import iscoroutinefunction
+from typing import Any, ClassVar
+from unittest import SkipTest
+from uuid import uuid4
+
+from interlock.model import Queue, Traits
+from interlock.ports import Runtime, Store
+from interlock.testing.conformance.face import Actor, Face, Main, SyncFace, got, until
+from interlock.testing.conformance.factory import StoreFactory
+
+
+class Suite:
+    """Tests of one subject. `suites` makes a class of it for each face; any test runner can collect that.
+
+    After each test everything it opened is closed, and nothing may be left in the store: a claim that
+    stays behind fails the test that left it.
+    """
+
+    stores: ClassVar[StoreFactory]
+    face: ClassVar[Face]
+
+    place: str
+    name: str  # a resource nobody else uses
+    runtime: Runtime
+
+    def __init_subclass__(cls) -> None:
+        for name, test in list(vars(cls).items()):
+            if name.startswith("test_") and iscoroutinefunction(test):
+                setattr(cls, name, _runnable(test))
+
+    async def _within(self, test: Callable[[Any], Coroutine[Any, Any, None]]) -> None:
+        self.place = self.stores.fresh()
+        self.name = f"resource-{uuid4().hex[:8]}"
+        self.runtime = self.face.runtime()
+        self._opened: list[Any] = []
+        self.prepare()
+        try:
+            await test(self)
+        finally:
+            await self.tidy()
+            for opened in reversed(self._opened):
+                await got(opened.close())
+        await self._nothing_is_left()
+
+    async def _nothing_is_left(self) -> None:
+        store = self.stores.open(self.place, self.runtime, self.face.asynchronous)
+        try:
+            names: list[str] = []
+
+            async def empty() -> bool:
+                names[:] = await store.scan("", "", 100)
+                return not names
+
+            try:
+                await until(self.runtime, empty, 5.0)
+            except AssertionError:
+                raise AssertionError(f"left behind in the store: {names}") from None
+        finally:
+            await store.close()
+
+    def prepare(self) -> None:
+        """Make what each test of a suite needs; test runners want no constructor."""
+
+    async def tidy(self) -> None:
+        """Take away what a test leaves on purpose."""
+
+    # ---- what tests use --------------------------------------------------------
+
+    def client(self, **options: Any) -> Any:
+        """A client of this suite's face; closed after the test. Options as of `Face.client`."""
+        client = self.face.client(self.stores, self.place, **options)
+        self._opened.append(client)
+        return client
+
+    def store(self) -> Store:
+        """A store as a client of this face uses it; closed after the test."""
+        store = self.stores.open(self.place, self.runtime, self.face.asynchronous)
+        self._opened.append(store)
+        return store
+
+    @property
+    def traits(self) -> Traits:
+        return self.store().traits
+
+    @property
+    def short(self) -> float:
+        """A ttl that a test can wait for."""
+        return max(0.2, self.traits.min_ttl)
+
+    def needs(self, **wanted: object) -> None:
+        """Skip the test, and say why, unless the store's traits are as wanted (one of a tuple)."""
+        traits = self.traits
+        for name, value in wanted.items():
+            have = getattr(traits, name)
+            if have not in (value if isinstance(value, tuple) else (value,)):
+                raise SkipTest(f"{traits.backend}: its trait {name} is {have!r}, this needs {value!r}")
+
+    def spawn(self, main: Main) -> Actor:
+        """Run a coroutine function beside the test, on a thread or as a task."""
+        return self.face.spawn(main)
+
+    async def until(self, fact: Callable[[], object], patience: float = 15.0) -> Any:
+        return await until(self.runtime, fact, patience)
+
+    async def queue(self, client: Any, name: str = "") -> Queue:
+        queue: Queue = await got(client.inspect(name or self.name))
+        return queue
+
+    async def standing(self, client: Any, holders: int, waiters: int, name: str = "") -> Queue:
+        """The queue once so many hold and so many wait."""
+
+        async def so() -> Queue | None:
+            queue = await self.queue(client, name)
+            return queue if (len(queue.holders), len(queue.waiters)) == (holders, waiters) else None
+
+        found: Queue = await self.until(so)
+        return found
+
+
+def _runnable(test: Callable[[Any], Coroutine[Any, Any, None]]) -> Callable[[Any], None]:
+    @wraps(test)
+    def run(self: Suite) -> None:
+        self.face.run(lambda: self._within(test))
+
+    del run.__wrapped__  # a runner that looks behind it would await it
+    return run
+
+
+def faces() -> list[Face]:
+    from interlock.testing.conformance.loop import AsyncFace
+
+    return [SyncFace(), AsyncFace()]
