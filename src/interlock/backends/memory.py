@@ -114,8 +114,15 @@ class Space:
         self.ring(f"queue:{resource}")
 
     def remove(self, resource: str, queue: list[_Entry], entry: _Entry, now: float) -> None:
-        queue.remove(entry)
+        place = queue.index(entry)
+        del queue[place]
         self.ring(entry.id)
+        # Those who watched it were told when it would lapse; what they must watch now may lapse sooner.
+        # Beyond a claim at least as wide nobody can have watched it.
+        for behind in queue[place:]:
+            self.ring(behind.id)
+            if behind.permits >= entry.permits:
+                break
         self.settle(resource, queue, now)
 
     def ring(self, topic: str) -> None:
