@@ -1,0 +1,1 @@
+"""Programs that show interlock at work and put it to the test."""
