@@ -45,7 +45,8 @@ class Evidence:
     def leases(self, resource: str) -> list[tuple[float, float, int]]:
         """From when to when each lease was valid, and its token, in order of entry.
 
-        A lease ends when its holder leaves, at the latest at its own deadline, or when its holder is killed.
+        A lease ends when its holder leaves, at the latest at its own deadline, or when its holder is killed. One
+        that had lapsed before its holder came to run, on a machine that busy, was never valid for it.
         """
         ends = {
             report.token: min(report.at, report.deadline)
@@ -54,7 +55,9 @@ class Evidence:
         }
         if self.crash is not None:
             ends.setdefault(self.crash.token, self.crash.at)
-        entered = [r for r in self.reports if r.kind == "entered" and r.resource == resource]
+        entered = [
+            r for r in self.reports if r.kind == "entered" and r.resource == resource and r.at < r.deadline
+        ]
         return sorted((r.at, ends.get(r.token, float("inf")), r.token) for r in entered)
 
 
