@@ -34,6 +34,7 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "blocking": BELOW_FACES,
     "aio": (*BELOW_FACES, "blocking"),  # whose documentation it takes over
     "": (*BELOW_FACES, "blocking", "aio"),  # interlock/__init__.py
+    "__main__": ("cli",),
     "cli": ANYTHING,
     "lab": ANYTHING,
     "testing": ANYTHING,
