@@ -1,0 +1,221 @@
+"""A store that loses, repeats and delays what passes between it and its client.
+
+    with a Link you can cut by hand          link.cut() ... link.heal()
+    or with chances, decided by a seed       Link(Faults(lose_reply=0.05), random.Random(7))
+
+A request travels on its own: when its sender gives up, is paused or dies, it still arrives, perhaps much
+later. Wraps any store, under any runtime, so a program can be tested against it as well as interlock itself:
+
+    link = Link()
+    store = Faulty(store, runtime, link)
+    link.cut()                              # from here on the store does not answer
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from interlock.errors import StoreUnavailable
+from interlock.model import (
+    Busy,
+    Claim,
+    ClaimAnswer,
+    Granted,
+    Queue,
+    Renewal,
+    RenewAnswer,
+    Standing,
+    Traits,
+    Versioned,
+)
+from interlock.ports import IO_TIMEOUT, Runtime, Signal, Store
+
+T = TypeVar("T")
+
+
+class Breakdown(RuntimeError):
+    """What no store should raise: a bug in it, which the keeper must survive."""
+
+
+@dataclass(frozen=True, slots=True)
+class Faults:
+    """How often what goes wrong, each a chance per request between 0 and 1."""
+
+    lose_request: float = 0.0  # it never arrives
+    lose_reply: float = 0.0  # it is applied, and nobody hears of it
+    repeat: float = 0.0  # it arrives a second time, up to `long` seconds later
+    delay: float = 0.0  # request or reply takes up to `long` seconds instead of `latency`
+    deafen: float = 0.0  # a wait misses its wake-up and ends by its timeout
+    break_down: float = 0.0  # a renewal raises `Breakdown`
+    latency: float = 0.001
+    long: float = 2.0
+    timeout: float = IO_TIMEOUT  # seconds after which a request is given up, whatever its caller would wait
+
+
+NONE = Faults()
+
+
+@dataclass(slots=True)
+class Link:
+    """The way between one client and its store, and what happens on it."""
+
+    faults: Faults = NONE
+    random: random.Random = field(default_factory=random.Random)
+    severed: bool = False
+    stalled_until: float = 0.0  # on the carrier's clock: nothing moves before
+
+    def cut(self) -> None:
+        """From now on nothing arrives, in either direction."""
+        self.severed = True
+
+    def heal(self) -> None:
+        """From now on everything arrives, at once and once."""
+        self.severed = False
+        self.faults = Faults(latency=self.faults.latency, timeout=self.faults.timeout)
+
+    def happens(self, chance: float) -> bool:
+        return chance > 0.0 and self.random.random() < chance
+
+    def flight(self) -> float:
+        """Seconds one direction takes."""
+        if self.happens(self.faults.delay):
+            return self.random.random() * self.faults.long
+        return self.random.random() * self.faults.latency
+
+
+class _Letter(Generic[T]):
+    """One request on its way, and the answer to it."""
+
+    __slots__ = ("answer", "arrived", "call", "error")
+
+    def __init__(self, call: Callable[[], Awaitable[T]], arrived: Signal) -> None:
+        self.call = call
+        self.arrived = arrived
+        self.answer: list[T] = []
+        self.error: Exception | None = None
+
+
+class Faulty:
+    """A `Store` behind a link that fails. `carrier` runs what is on its way; None: the client's own runtime."""
+
+    def __init__(self, store: Store, runtime: Runtime, link: Link, carrier: Runtime | None = None) -> None:
+        self._store = store
+        self._runtime = runtime
+        self._carrier = carrier or runtime
+        self.link = link
+
+    @property
+    def traits(self) -> Traits:
+        return self._store.traits
+
+    async def _ask(self, what: str, call: Callable[[], Awaitable[T]], timeout: float = IO_TIMEOUT) -> T:
+        limit = min(timeout, self.link.faults.timeout)
+        await self._runtime.sleep(0.0)  # an await before anything is sent: who is cut off here sent nothing
+        letter = _Letter(call, self._runtime.signal())
+        lost = self.link.happens(self.link.faults.lose_request)
+        if not lost:
+            self._carrier.spawn(what, self._carry(letter))
+        if self.link.happens(self.link.faults.repeat):
+            self._carrier.spawn(f"{what} again", self._repeat(call))
+        if not await self._runtime.wait(letter.arrived, limit):
+            raise StoreUnavailable(f"{what}: no answer in {limit:.3f} s")
+        if letter.error is not None:
+            raise letter.error
+        return letter.answer[0]
+
+    async def _carry(self, letter: _Letter[T]) -> None:
+        """Bring a request to the store, and what the store says back."""
+        await self._travel()
+        if self.link.severed:
+            return
+        try:
+            letter.answer.append(await letter.call())
+        except Exception as error:
+            letter.error = error
+        if self.link.happens(self.link.faults.lose_reply):
+            return
+        await self._travel()
+        if not self.link.severed:
+            letter.arrived.set()
+
+    async def _repeat(self, call: Callable[[], Awaitable[object]]) -> None:
+        await self._carrier.sleep(self.link.random.random() * self.link.faults.long)
+        if not self.link.severed:
+            try:
+                await call()
+            except Exception:
+                pass  # nobody waits for this answer
+
+    async def _travel(self) -> None:
+        await self._carrier.sleep(self.link.flight())
+        while (stalled := self.link.stalled_until - self._carrier.now()) > 0:
+            await self._carrier.sleep(stalled)
+
+    async def _listen(self, what: str, wait: Callable[[], Awaitable[T]], timeout: float) -> T | None:
+        """A wait: the store rings when there is something to see, and the ring may be lost."""
+        if self.link.severed or self.link.happens(self.link.faults.deafen):
+            await self._runtime.sleep(timeout)
+            return None
+        if self.link.happens(self.link.faults.lose_reply):
+            await self._runtime.sleep(min(timeout, self.link.flight()))
+            raise StoreUnavailable(f"{what}: the connection broke")
+        return await wait()
+
+    # ---- Store -----------------------------------------------------------------
+
+    async def claim(self, claim: Claim, timeout: float = IO_TIMEOUT) -> ClaimAnswer:
+        return await self._ask("claim", lambda: self._store.claim(claim, timeout), timeout)
+
+    async def wait(self, claim: Claim, busy: Busy | None, timeout: float) -> Granted | None:
+        return await self._listen("wait", lambda: self._store.wait(claim, busy, timeout), timeout)
+
+    async def renew(self, renewals: Sequence[Renewal], timeout: float = IO_TIMEOUT) -> list[RenewAnswer]:
+        if self.link.happens(self.link.faults.break_down):
+            raise Breakdown("a bug in the store")
+        return await self._ask("renew", lambda: self._store.renew(renewals, timeout), timeout)
+
+    async def release(self, resource: str, id: str, linger: float = 0.0, timeout: float = IO_TIMEOUT) -> bool:
+        return await self._ask("release", lambda: self._store.release(resource, id, linger, timeout), timeout)
+
+    async def inspect(self, resource: str, timeout: float = IO_TIMEOUT) -> Queue:
+        return await self._ask("inspect", lambda: self._store.inspect(resource, timeout), timeout)
+
+    async def scan(self, prefix: str, after: str, limit: int) -> list[str]:
+        return await self._ask("scan", lambda: self._store.scan(prefix, after, limit))
+
+    async def evict(self, resource: str, id: str | None, reason: str) -> list[Standing]:
+        return await self._ask("evict", lambda: self._store.evict(resource, id, reason))
+
+    async def watch(self, resource: str, seen: Queue, timeout: float) -> None:
+        await self._listen("watch", lambda: self._store.watch(resource, seen, timeout), timeout)
+
+    async def read(self, name: str, timeout: float = IO_TIMEOUT) -> Versioned:
+        return await self._ask("read", lambda: self._store.read(name, timeout), timeout)
+
+    async def compare_and_set(
+        self, name: str, version: int, value: str | None, id: str, timeout: float = IO_TIMEOUT
+    ) -> Versioned | None:
+        return await self._ask(
+            "write", lambda: self._store.compare_and_set(name, version, value, id, timeout), timeout
+        )
+
+    async def watch_register(self, name: str, version: int, timeout: float) -> None:
+        await self._listen("watch", lambda: self._store.watch_register(name, version, timeout), timeout)
+
+    def blocking(self) -> Store:
+        """The same link for a plain thread; itself where the store already is one for it."""
+        blocking = self._store.blocking()
+        if blocking is self._store:
+            return self
+        from interlock._runtime.threads import Threads  # here: only a program with an event loop needs it
+
+        return Faulty(blocking, Threads(), self.link)
+
+    def after_fork(self) -> None:
+        self._store.after_fork()
+
+    async def close(self) -> None:
+        await self._store.close()

@@ -1,0 +1,150 @@
+"""The simulated server: the reference store over one shared memory, and a witness of what requests do to it.
+
+Its clocks can jump and its memory can be wiped. The witness knows what a request may change: its own
+claim and nothing else. What else changes is written into the history, for the judge of N4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from interlock._core.admission import admitted
+from interlock.backends.memory import MemoryStore, Space, _Entry
+from interlock.model import Busy, Claim, ClaimAnswer, Granted, Renewal, RenewAnswer
+from interlock.ports import IO_TIMEOUT, Runtime
+from interlock.testing.history import History
+from interlock.testing.world import SimulatedGuard, World
+
+BORN = 1_700_000_000.0  # what the server's wall clock shows when the world begins
+
+Seen = dict[int, tuple[str, float]]  # by token: claim id, when it lapses
+
+
+class PushingSpace(Space):
+    """Remembers whom it let in: a server that pushes the grant to the waiter with the wake-up."""
+
+    def __init__(self, *parts: Any) -> None:
+        super().__init__(*parts)
+        self.let_in: dict[str, int] = {}  # claim id to token
+
+    def settle(self, resource: str, queue: list[_Entry], now: float) -> None:
+        waiting = [entry for entry in queue if entry.admitted_at is None]
+        super().settle(resource, queue, now)
+        for entry in waiting:
+            if entry.admitted_at is not None:
+                self.let_in[entry.id] = entry.token
+
+
+class Server:
+    """One shared memory with its own clocks. `pushes`: a waiter is told its token together with the wake-up."""
+
+    def __init__(self, world: World, history: History, *, drift: float = 0.0, pushes: bool = False) -> None:
+        self.world = world
+        self.history = history
+        self.pushes = pushes
+        self._rate = 1.0 + drift
+        self._jumped = 0.0
+        self._wall_jumped = 0.0
+        self.space = PushingSpace(self.now, SimulatedGuard(world), self.wall)
+
+    def now(self) -> float:
+        """The clock on which claims lapse."""
+        return self.world.time * self._rate + self._jumped
+
+    def wall(self) -> int:
+        """The clock that tokens are floored by, in microseconds."""
+        return int((BORN + self.world.time + self._wall_jumped) * 1e6)
+
+    def jump(self, seconds: float) -> None:
+        """The clock on which claims lapse jumps: leases may lapse that their holders trust."""
+        self._jumped += seconds
+
+    def jump_wall(self, seconds: float) -> None:
+        """The wall clock jumps, forwards or backwards: tokens must rise all the same."""
+        self._wall_jumped += seconds
+
+    def forget(self) -> None:
+        """A restart without persistence: claims, registers and counters are gone, the clock is not."""
+        space = self.space
+        space.last = 0
+        space.evicted.clear()
+        for name in list(space.queues):
+            del space.queues[name]
+        space.registers.clear()
+        for topic in list(space.waiting):  # connections broke: whoever waited looks again
+            space.ring(topic)
+
+    def store(self, runtime: Runtime) -> Witness:
+        """A client's view of the memory."""
+        return Witness(self, runtime)
+
+
+class Witness(MemoryStore):
+    """The reference store, watched."""
+
+    def __init__(self, server: Server, runtime: Runtime) -> None:
+        super().__init__(server.space, runtime)
+        self._server = server
+
+    def _see(self, resource: str) -> Seen:
+        now = self._space.now()
+        queue = self._space.queues.get(resource, ())
+        return {entry.token: (entry.id, entry.lapses) for entry in queue if entry.lapses > now}
+
+    def _saw(self, what: str, ids: set[str], resource: str, before: Seen) -> None:
+        after = self._see(resource)
+        now = self._space.now()
+        for token in before.keys() | after.keys():
+            old, new = before.get(token), after.get(token)
+            if old == new:
+                continue
+            if old is None and new is not None and what != "claim":
+                self._report(resource, new[0], f"a {what} created a claim")
+            if old is not None and old[0] not in ids and old[1] > now:
+                self._report(resource, old[0], f"a {what} of {sorted(ids)} changed it from {old} to {new}")
+            if what == "renew" and old is not None and (new is None or new[1] < old[1]) and old[1] > now:
+                self._report(resource, old[0], f"a renewal moved its lapse nearer: {old} to {new}")
+        self._check_order(resource, now)
+
+    def _check_order(self, resource: str, now: float) -> None:
+        """The rule itself: those inside are the first in the queue, and they fit."""
+        queue = [entry for entry in self._space.queues.get(resource, ()) if entry.lapses > now]
+        inside = [entry for entry in queue if entry.admitted_at is not None]
+        if inside and admitted([entry.permits for entry in inside], inside[0].claim.capacity) != len(inside):
+            self._report(resource, inside[-1].id, "more are admitted than the capacity allows")
+        if inside != queue[: len(inside)]:
+            self._report(resource, inside[-1].id, "it was admitted past one who waits longer")
+
+    def _report(self, resource: str, id: str, error: str) -> None:
+        self._server.history.add("server", "touch", "fail", attempt=id, resource=resource, error=error)
+
+    async def claim(self, claim: Claim, timeout: float = IO_TIMEOUT) -> ClaimAnswer:
+        before = self._see(claim.resource)
+        answer = await super().claim(claim, timeout)
+        self._saw("claim", {claim.id}, claim.resource, before)
+        if isinstance(answer, Busy):
+            self._server.space.let_in.pop(claim.id, None)  # it stands anew: what it was told before is void
+        if isinstance(answer, Granted) and self._see(claim.resource).get(answer.token, ("",))[0] != claim.id:
+            self._report(claim.resource, claim.id, f"was granted token {answer.token}, which does not stand")
+        return answer
+
+    async def wait(self, claim: Claim, busy: Busy | None, timeout: float) -> Granted | None:
+        await super().wait(claim, busy, timeout)
+        token = self._server.space.let_in.get(claim.id)
+        # Told however late the waiter hears it: it may have lapsed by then.
+        return None if token is None or busy is None or not self._server.pushes else Granted(token, claim.ttl)
+
+    async def renew(self, renewals: Sequence[Renewal], timeout: float = IO_TIMEOUT) -> list[RenewAnswer]:
+        before = {renewal.resource: self._see(renewal.resource) for renewal in renewals}
+        answers = await super().renew(renewals, timeout)
+        for resource, seen in before.items():
+            ids = {renewal.id for renewal in renewals if renewal.resource == resource}
+            self._saw("renew", ids, resource, seen)
+        return answers
+
+    async def release(self, resource: str, id: str, linger: float = 0.0, timeout: float = IO_TIMEOUT) -> bool:
+        before = self._see(resource)
+        stood = await super().release(resource, id, linger, timeout)
+        self._saw("release", {id}, resource, before)
+        return stood

@@ -1,0 +1,116 @@
+"""Seeds by the thousand: every scenario of the shipped algorithms, in every weather, judged.
+
+    python -m interlock.testing.simulation --seeds 2000
+    python -m interlock.testing.simulation --scenario lock --weather tempest --seed 1234    # replays one
+
+A seed names the scenario and the weather too, unless they are given. The same seed gives the same run, to the last await.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from interlock.testing.checkers import Violation
+from interlock.testing.play import Play
+from interlock.testing.scenarios import SCENARIOS
+from interlock.testing.weather import WEATHERS
+
+
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """Which run a seed means."""
+
+    scenario: str
+    weather: str
+    seed: int
+
+    @classmethod
+    def of(cls, seed: int, scenario: str | None = None, weather: str | None = None) -> Plot:
+        """All pairs of scenario and weather come up equally often over consecutive seeds."""
+        scenarios, weathers = list(SCENARIOS), list(WEATHERS)
+        return cls(
+            scenario or scenarios[seed % len(scenarios)],
+            weather or weathers[seed // len(scenarios) % len(weathers)],
+            seed,
+        )
+
+    def play(self) -> Play:
+        return Play(SCENARIOS[self.scenario], WEATHERS[self.weather], self.seed)
+
+    @property
+    def replay(self) -> str:
+        """The command that shows this run again."""
+        return f"python3 dev.py sim --scenario {self.scenario} --weather {self.weather} --seed {self.seed}"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the judges found in one run."""
+
+    plot: Plot
+    violations: Sequence[Violation]
+    grants: int
+    faults: int
+    virtual: float
+
+    def __str__(self) -> str:
+        first = self.violations[0] if self.violations else "no violation"
+        more = f" (and {len(self.violations) - 1} more)" if len(self.violations) > 1 else ""
+        return f"{first}{more}\n    {self.plot.replay}"
+
+
+def simulate(plot: Plot, *, trace: bool = False) -> Verdict:
+    """Run one plot and judge it; with `trace`, print what happened, line by line."""
+    play = plot.play()
+    violations = play.run()
+    history = play.stage.history
+    if trace:
+        for record in sorted(history, key=lambda record: record.time):
+            _say(str(record))
+    grants = sum(record.call == "grant" for record in history)
+    faults = sum(record.call == "fault" for record in history)
+    return Verdict(plot, violations, grants, faults, play.stage.world.time)
+
+
+def campaign(plots: Iterable[Plot]) -> list[Verdict]:
+    """Run many; the verdicts, guilty or not."""
+    return [simulate(plot) for plot in plots]
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+
+
+def main(argv: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="dev.py sim", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--seeds", type=int, default=2000, help="how many")
+    parser.add_argument("--first", type=int, default=0, help="the first of them")
+    parser.add_argument("--seed", type=int, help="this one alone, with its trace")
+    parser.add_argument("--scenario", choices=SCENARIOS)
+    parser.add_argument("--weather", choices=WEATHERS)
+    options = parser.parse_args(argv)
+    if options.seed is not None:
+        verdict = simulate(Plot.of(options.seed, options.scenario, options.weather), trace=True)
+        _say("\n".join(["", *map(str, verdict.violations), str(verdict)]))
+        return 1 if verdict.violations else 0
+    began = time.perf_counter()
+    seeds = range(options.first, options.first + options.seeds)
+    verdicts = campaign(Plot.of(seed, options.scenario, options.weather) for seed in seeds)
+    took = time.perf_counter() - began
+    guilty = [verdict for verdict in verdicts if verdict.violations]
+    for verdict in guilty[:20]:
+        _say(str(verdict))
+    _say(
+        f"{len(verdicts)} seeds, {sum(v.grants for v in verdicts)} grants, {sum(v.faults for v in verdicts)} faults, "
+        f"{sum(v.virtual for v in verdicts) / 3600:.1f} h of virtual time in {took:.1f} s "
+        f"({1000 * took / max(1, len(verdicts)):.1f} ms a seed); {len(guilty)} with violations"
+    )
+    return 1 if guilty else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

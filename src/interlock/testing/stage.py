@@ -1,0 +1,228 @@
+"""A stage for the shipped algorithms: a simulated server, processes with real clients on it, and a history."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Literal
+
+from interlock import aio, events
+from interlock._core.client import Client
+from interlock._core.holding import Holding
+from interlock._core.lease import FINAL, Event, Lease, State
+from interlock.errors import NotHeld, StaleToken
+from interlock.model import Claim, Granted
+from interlock.ports import Owner
+from interlock.testing.faults import Faults, Faulty, Link
+from interlock.testing.history import History, Kind
+from interlock.testing.server import Server
+from interlock.testing.simulated import Simulated
+from interlock.testing.world import Killed, World
+
+
+class WitnessedLease(aio.Lease):
+    """A lease whose life is written into the history."""
+
+    __slots__ = ()
+
+    def __init__(self, holding: Holding, claim: Claim, granted: Granted, asked: float, owner: Owner) -> None:
+        super().__init__(holding, claim, granted, asked, owner)
+        node = self.node
+        node.note(
+            "grant",
+            "ok",
+            self,
+            began=node.began.get(claim.id, 0.0),
+            permits=claim.permits,
+            capacity=claim.capacity,
+        )
+
+    @property
+    def node(self) -> Node:
+        client = self._holding.client
+        assert isinstance(client, StagedClient)
+        return client.node
+
+    @property
+    def lost(self) -> Any:
+        """A signal that is set once the lease is lost."""
+        return self._lost_signal()
+
+    def _extend(self, asked: float, ttl: float) -> None:
+        before = self._deadline
+        super()._extend(asked, ttl)
+        if self._deadline != before:
+            self.node.note("renew", "ok", self)
+
+    def _move(self, event: Event, cause: str = "", reason: str = "") -> None:
+        before = self._state
+        super()._move(event, cause, reason)
+        if before not in FINAL and self._state in FINAL:
+            lost = self._state is State.LOST
+            self.node.note("end", "info" if lost else "ok", self, error=cause if lost else "")
+
+
+class StagedClient(Client):
+    """A client that knows the process it runs in."""
+
+    node: Node
+
+
+class StagedRuntime(Simulated):
+    """Remembers when each claim was thought of."""
+
+    node: Node
+
+    def fresh_id(self) -> str:
+        id = super().fresh_id()
+        self.node.began[id] = self.world.time
+        return id
+
+
+class Node:
+    """One process with one client."""
+
+    def __init__(self, stage: Stage, name: str, drift: float, style: Literal["tasks", "threads"]) -> None:
+        world = stage.world
+        self.stage = stage
+        self.name = name
+        self.began: dict[str, float] = {}
+        self.runtime = StagedRuntime(world, name, drift=drift, epoch=world.random.random() * 1e5, style=style)
+        self.runtime.node = self
+        self.link = Link(stage.faults, world.random)
+        store = Faulty(stage.server.store(self.runtime), self.runtime, self.link, stage.network)
+        self.core = StagedClient(
+            store, self.runtime, self.runtime, ttl=stage.ttl, listener=self.hear, lease_type=WitnessedLease
+        )
+        self.core.node = self
+        self.client = aio.Client(self.core)
+        self.heard: list[events.Event] = []
+
+    def hear(self, event: events.Event) -> None:
+        self.heard.append(event)
+
+    def note(self, call: str, kind: Kind, lease: Lease, **rest: Any) -> None:
+        """Write down something about a lease of this process, in true time."""
+        if not self.runtime.dead:
+            deadline = self.runtime.true_time(lease.deadline)
+            rest = {"resource": lease.resource, "token": lease.token, "deadline": deadline, **rest}
+            self.stage.history.add(self.name, call, kind, attempt=lease._claim.id, **rest)
+
+    def check(self, lease: Lease) -> None:
+        """`lease.check()`, and what it said written down."""
+        lease.check()
+        self.note("check", "ok", lease)
+
+    @contextmanager
+    def calling(self, call: str, resource: str, limit: float | None = None) -> Iterator[Outcome]:
+        """Write down a call, how it ended, and whether in time."""
+        outcome = Outcome()
+        attempt = self.stage.next_call()
+        self._write(call, "invoke", attempt, resource, limit=limit)
+        try:
+            yield outcome
+        except Killed:
+            raise
+        except NotHeld as error:
+            self._write(call, "fail", attempt, resource, error=repr(error))
+            raise
+        except BaseException as error:
+            self._write(call, "info", attempt, resource, error=repr(error))
+            raise
+        else:
+            self._write(call, "ok" if outcome.ok else "fail", attempt, resource)
+
+    def _write(self, call: str, kind: Kind, attempt: str, resource: str, **rest: Any) -> None:
+        if not self.runtime.dead:
+            self.stage.history.add(self.name, call, kind, attempt=attempt, resource=resource, **rest)
+
+
+class Outcome:
+    """What a call came to: set `ok` to False when its answer was no."""
+
+    ok = True
+
+
+class Guarded:
+    """A counter that checks tokens, also when it is read: else a late write could fall between the two."""
+
+    def __init__(self, history: History, name: str) -> None:
+        self._history = history
+        self.name = name
+        self.value = 0
+        self.mark = 0
+
+    def read(self, token: int) -> int:
+        if token < self.mark:
+            raise StaleToken(self.name, token, self.mark)
+        self.mark = token
+        return self.value
+
+    def write(self, token: int, value: int, attempt: str) -> None:
+        stale = token < self.mark
+        kind: Kind = "fail" if stale else "ok"
+        self._history.add(
+            "guard", "accept", kind, attempt=attempt, resource=self.name, token=token, value=value
+        )
+        if stale:
+            raise StaleToken(self.name, token, self.mark)
+        self.mark, self.value = token, value
+
+
+class Stage:
+    """A world with a server, a network, processes and a history of what they do."""
+
+    def __init__(self, seed: int, *, ttl: float = 1.0, faults: Faults = Faults()) -> None:  # noqa: B008  (frozen)
+        self.world = World(seed)
+        self.random = self.world.random
+        self.history = History(lambda: self.world.time)
+        self.ttl = ttl
+        self.faults = faults
+        self.network = Simulated(self.world, "network")
+        pushes = self.random.random() < 0.4
+        self.server = Server(self.world, self.history, drift=self.drift(), pushes=pushes)
+        self.nodes: list[Node] = []
+        self._calls = 0
+        self._guarded: dict[str, Guarded] = {}
+
+    def drift(self) -> float:
+        """A clock's error, within what the margin of a lease allows for."""
+        return (self.random.random() - 0.5) * 0.01
+
+    def next_call(self) -> str:
+        self._calls += 1
+        return f"call-{self._calls}"
+
+    def node(self) -> Node:
+        style: Literal["tasks", "threads"] = "tasks" if self.random.random() < 0.7 else "threads"
+        node = Node(self, f"p{len(self.nodes) + 1}", self.drift(), style)
+        self.nodes.append(node)
+        return node
+
+    def guarded(self, name: str) -> Guarded:
+        if name not in self._guarded:
+            self._guarded[name] = Guarded(self.history, name)
+        return self._guarded[name]
+
+    def left_behind(self) -> Iterator[tuple[str, str, str]]:
+        """(process, resource, what) of everything that is still there; run it once all is over."""
+        space = self.server.space
+        for name in list(space.queues):
+            for entry in space.live(name, space.now()):
+                yield (
+                    "server",
+                    name,
+                    f"claim {entry.id} stands, {'inside' if entry.admitted_at else 'waiting'}",
+                )
+        for topic in space.waiting:
+            yield "server", topic, "somebody still listens"
+        for node in self.nodes:
+            if node.runtime.dead:
+                continue
+            for lease in node.core.leases:
+                yield node.name, lease.resource, f"{lease!r} is still held"
+            for kept in node.core.keeper.kept():
+                yield node.name, "", f"the keeper still keeps {kept!r}"
+            for job in node.runtime.jobs:
+                if job.name != "interlock-keeper":
+                    yield node.name, "", f"{job!r} still runs"
