@@ -135,7 +135,11 @@ class Tasks:
         return identity.fresh_id()
 
     def owner(self) -> Owner:
-        return task_owner()
+        owner = task_owner()
+        if isinstance(owner, TaskOwner) and (self._bound is None or self._bound.is_closed()):
+            # Whoever holds must be told of a loss there, also if nothing had to wait so far.
+            self._bound = asyncio.get_running_loop()
+        return owner
 
     def who(self) -> str:
         owner = task_owner()
@@ -182,13 +186,15 @@ class Tasks:
         task.result()
 
     def interrupt(self, owner: Owner, wanted: Callable[[], bool]) -> None:
+        task = owner.task if isinstance(owner, TaskOwner) else None
+        if task is None:
+            return
+
         def deliver() -> None:
-            task = owner.task if isinstance(owner, TaskOwner) else None
-            if task is not None and not task.done() and wanted():
+            if not task.done() and wanted():
                 task.cancel()
 
-        if self._bound is not None:
-            post(self._bound, deliver)
+        post(task.get_loop(), deliver)
 
     def call(self, callback: Callable[[Any], object], argument: object) -> None:
         async def run() -> None:
