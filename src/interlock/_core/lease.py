@@ -269,7 +269,9 @@ class Lease:
 
     def _lapse(self) -> None:
         max_hold = self._holding.max_hold
-        over = max_hold is not None and self._deadline >= self._granted_at + max_hold
+        # The last renewal asks for no more than what max_hold leaves, and the margin comes off that.
+        latest = self._deadline + timing.margin(self._claim.ttl) + 1e-6
+        over = max_hold is not None and latest >= self._granted_at + max_hold
         self._move(Event.LAPSED, "max_hold" if over else "lapsed")
 
     def shrunk(self, permits: int) -> None:
