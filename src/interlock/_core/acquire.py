@@ -70,7 +70,7 @@ class Acquiring:
             answer = await self._ask()
             while isinstance(answer, Busy):
                 self.ahead = answer.ahead
-                left = self._left()
+                left = self.left()
                 if left <= 0:
                     await self.take_back()
                     return None
@@ -89,7 +89,8 @@ class Acquiring:
             if self._place is not None:
                 self._client.keeper.drop(self._place)
 
-    def _left(self) -> float:
+    def left(self) -> float:
+        """Seconds until the caller wants to be back; below 0 once that has passed."""
         return float("inf") if self._until is None else self._until - self._runtime.now()
 
     async def _pause(self, busy: Busy, left: float) -> Granted | None:
@@ -123,15 +124,15 @@ class Acquiring:
             self.asked = self._runtime.now()  # before the question: see Lease
             self._stands = True
             try:
-                answer = await self._store.claim(self.claim, timing.patience(self._left()))
+                answer = await self._store.claim(self.claim, timing.patience(self.left()))
             except StoreUnavailable:
                 tries += 1
                 now = self._runtime.now()
                 patient = self._place is not None and now - self._answered < self.claim.place_ttl
-                if (tries >= TRIES and not patient) or self._left() <= 0:
+                if (tries >= TRIES and not patient) or self.left() <= 0:
                     raise
                 pause = min(1.0, 0.02 * 2**tries) * (0.5 + self._runtime.random())
-                await self._runtime.sleep(max(0.0, min(self._left(), pause)))
+                await self._runtime.sleep(max(0.0, min(self.left(), pause)))
             else:
                 self._answered = self._runtime.now()
                 return answer
@@ -148,7 +149,7 @@ class Acquiring:
             self._client.emit(events.CleanupFailed(self.claim.resource, repr(error)))
 
     async def _remove(self) -> None:
-        await removed(self._client, self.claim, left=self._left())
+        await removed(self._client, self.claim, left=self.left())
         self._stands = False
 
 

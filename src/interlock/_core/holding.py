@@ -311,7 +311,8 @@ class Attempt:
         acquiring, resource = self._acquiring, self._holding.resource
         waited = self._holding.client.runtime.now() - acquiring.began
         try:
-            queue = await self._holding.client.store.inspect(resource)
+            patience = timing.patience(acquiring.left())
+            queue = await self._holding.client.store.inspect(resource, patience)
         except InterlockError:
             return AcquireTimeout(resource, waited, acquiring.ahead)
         return AcquireTimeout(resource, waited, acquiring.ahead, queue.holders)

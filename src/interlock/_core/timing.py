@@ -14,8 +14,11 @@ TIMEOUT_MAX = 9223372036.0
 PLACE_TTL = 10.0
 """How long a waiter's place lives unrefreshed, seconds; a dead waiter delays the queue at most this."""
 
-SHORTEST_ASK = 0.2
-"""A request is given at least this long, seconds: a call that may not wait must still be answered."""
+GRACE = 0.2
+"""What a request may take beyond its caller's time, seconds: a call that may not wait must still be answered."""
+
+SHORTEST_ASK = 0.02
+"""What is left for a request, seconds, once the grace is used up: time to send it, hardly to be answered."""
 
 
 def margin(ttl: float) -> float:
@@ -29,8 +32,12 @@ def deadline(asked: float, ttl: float) -> float:
 
 
 def patience(left: float) -> float:
-    """How long a request may take whose caller has `left` seconds."""
-    return min(IO_TIMEOUT, max(SHORTEST_ASK, left))
+    """How long a request may take whose caller has `left` seconds; less than 0 once its time is up.
+
+    Requests that follow each other share one grace: a call that asks, gives up and takes its claim back is
+    late once, not three times.
+    """
+    return min(IO_TIMEOUT, max(SHORTEST_ASK, left + GRACE))
 
 
 def renew_every(ttl: float) -> float:
