@@ -68,6 +68,9 @@ def default_listener(event: events.Event) -> None:
         logging.getLogger("interlock").warning("%s", event)
 
 
+default_listener.curious = False  # type: ignore[attr-defined]
+
+
 # ---- the backends --------------------------------------------------------------
 
 _spaces: dict[str, Space] = {}

@@ -41,6 +41,8 @@ class Client:
         self.leases: dict[Lease, None] = {}
         self.entries: WeakKeyDictionary[Owner, dict[str, Entry]] = WeakKeyDictionary()
         self._listener = listener
+        # Most programs listen to warnings only: they should not pay for the making of other events.
+        self.curious = getattr(listener, "curious", True)
         self._closed = False
         keeper_store = store if keeper_runtime is runtime else store.blocking()
         emit = WeakMethod(self.emit)

@@ -176,12 +176,14 @@ class Holding:
         if stood is False:  # the store had forgotten it, and we had not noticed yet
             lease._cause = "refused"
             raise lease.loss()
-        self.client.emit(
-            events.Released(self.resource, lease.token, self.client.runtime.now() - lease._granted_at)
-        )
+        if self.client.curious:
+            held = self.client.runtime.now() - lease._granted_at
+            self.client.emit(events.Released(self.resource, lease.token, held))
 
     def lingering(self, lease: Lease) -> float:
         """How long the claim must stand on after its release, for `min_hold`."""
+        if not self.min_hold:
+            return 0.0
         return max(0.0, self.min_hold - (self.client.runtime.now() - lease._granted_at))
 
     async def _remove(self, lease: Lease) -> bool | None:
@@ -292,7 +294,9 @@ class Attempt:
             owner = client.runtime.owner()
             self.lease = client.lease_type(holding, acquiring.claim, granted, acquiring.asked, owner)
             holding.enrol(self.lease)
-            client.emit(events.Acquired(holding.resource, granted.token, acquiring.asked - acquiring.began))
+            if client.curious:
+                waited = acquiring.asked - acquiring.began
+                client.emit(events.Acquired(holding.resource, granted.token, waited))
         except BaseException:
             await self.undo()
             raise

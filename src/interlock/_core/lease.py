@@ -159,8 +159,7 @@ class Lease:
         # Code written for threading compares what acquire returned with True.
         return other is True or self is other
 
-    def __hash__(self) -> int:
-        return id(self)
+    __hash__ = object.__hash__
 
     def __lt__(self, other: object) -> bool:
         if isinstance(other, Lease):

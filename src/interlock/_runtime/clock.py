@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 
 
 def _boot_clock() -> Callable[[], float]:
     for name in ("CLOCK_BOOTTIME", "CLOCK_MONOTONIC"):  # Linux; macOS, where it counts sleep too
         number = getattr(time, name, None)
         if number is not None:
-            clock_gettime = time.clock_gettime
-            return lambda: clock_gettime(number)
+            return partial(time.clock_gettime, number)
     return time.monotonic
 
 

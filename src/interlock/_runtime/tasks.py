@@ -125,14 +125,12 @@ class Tasks:
             self._bound = asyncio.get_running_loop()
         return self._bound
 
-    def now(self) -> float:
-        return clock.now()
+    now = staticmethod(clock.now)
 
     def random(self) -> float:
         return int.from_bytes(os.urandom(4), "big") / 2**32
 
-    def fresh_id(self) -> str:
-        return identity.fresh_id()
+    fresh_id = staticmethod(identity.fresh_id)
 
     def owner(self) -> Owner:
         owner = task_owner()

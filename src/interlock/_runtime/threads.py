@@ -31,17 +31,14 @@ class Threads:
     def __init__(self, report: Callable[[BaseException], object] | None = None) -> None:
         self._report = report
 
-    def now(self) -> float:
-        return clock.now()
+    now = staticmethod(clock.now)
 
     def random(self) -> float:
         return int.from_bytes(os.urandom(4), "big") / 2**32
 
-    def fresh_id(self) -> str:
-        return identity.fresh_id()
+    fresh_id = staticmethod(identity.fresh_id)
 
-    def owner(self) -> Owner:
-        return identity.thread_owner()
+    owner = staticmethod(identity.thread_owner)
 
     def who(self) -> str:
         return identity.describe(identity.thread_owner().quoted)

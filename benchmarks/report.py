@@ -1,0 +1,116 @@
+"""What was found: a table for people, JSON for programs, a picture for the docs."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+from datetime import UTC, datetime
+from html import escape
+from importlib.metadata import PackageNotFoundError, version
+from statistics import median
+
+from benchmarks.question import Result
+from benchmarks.rounds import ratio
+
+PACKAGES = ("redis", "hiredis", "python-redis-lock", "pottery", "filelock")
+
+
+def machine() -> dict[str, object]:
+    """The shape of the machine and the versions of what was measured; nothing that names it."""
+    packages = {}
+    for name in PACKAGES:
+        try:
+            packages[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    import sqlite3
+
+    return {
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "cores": os.cpu_count(),
+        "sqlite": sqlite3.sqlite_version,
+        "packages": packages,
+        "date": datetime.now(UTC).date().isoformat(),
+    }
+
+
+def verdict(result: Result) -> str:
+    question = result.question
+    if question.goal is None or question.judged not in result.values:
+        return ""
+    values = result.values[question.judged]
+    value = median(values) * question.scale if question.absolute else ratio(result, question.judged)
+    unit = f" {question.unit}" if question.absolute else "x"
+    return f"goal <= {question.goal:g}{unit}: {'met' if value <= question.goal else 'MISSED'}"
+
+
+def table(result: Result) -> str:
+    question = result.question
+    lines = [f"\n{question.name}: {question.title} ({result.cores} core{'s' * (result.cores > 1)})"]
+    for case in question.cases:
+        values = sorted(result.values[case.name])
+        low, high = values[len(values) // 10], values[-1 - len(values) // 10]
+        middle = median(values) * question.scale
+        lines.append(
+            f"  {case.name:<28} {middle:>10.1f} {question.unit:<3} {ratio(result, case.name):>7.2f}x"
+            f"   ({low * question.scale:.1f} to {high * question.scale:.1f})"
+        )
+    if text := verdict(result):
+        lines.append(f"  {text}")
+    if question.note:
+        lines.append(f"  {question.note}")
+    return "\n".join(lines)
+
+
+def as_json(results: list[Result]) -> str:
+    answers = [
+        {
+            "question": result.question.name,
+            "title": result.question.title,
+            "unit": result.question.unit,
+            "cores": result.cores,
+            "goal": result.question.goal,
+            "verdict": verdict(result),
+            "cases": {
+                name: {"median": median(values) * result.question.scale, "ratio": ratio(result, name)}
+                for name, values in result.values.items()
+            },
+        }
+        for result in results
+    ]
+    return json.dumps({"machine": machine(), "answers": answers}, indent=2) + "\n"
+
+
+def as_svg(results: list[Result]) -> str:
+    """Bars of ratios, one group a question, on a scale that ends at 10x."""
+    rows: list[str] = []
+    y = 30
+    for result in results:
+        question = result.question
+        title = f"{question.title} ({result.cores} core{'s' * (result.cores > 1)})"
+        rows.append(f'<text x="10" y="{y}" class="t">{escape(title)}</text>')
+        for case in question.cases:
+            y += 20
+            value = ratio(result, case.name)
+            width = min(value, 10.0) * 40
+            kind = "us" if case.name == question.judged else "them"
+            rows.append(f'<text x="190" y="{y + 11}" class="n">{escape(case.name)}</text>')
+            rows.append(f'<rect x="200" y="{y}" width="{width:.1f}" height="14" class="{kind}"/>')
+            rows.append(f'<text x="{206 + width:.1f}" y="{y + 11}">{value:.2f}x</text>')
+        y += 40
+    style = (
+        "text{font:12px sans-serif;fill:#333}.t{font-weight:bold}.n{text-anchor:end}"
+        ".us{fill:#2a7}.them{fill:#aab}"
+    )
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="720" height="{y}" viewBox="0 0 720 {y}">'
+        f"<style>{style}</style>{''.join(rows)}</svg>\n"
+    )
+
+
+def say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
