@@ -60,14 +60,14 @@ class BarrierCell:
     async def wait(self, timeout: float | None) -> int:
         timeout = self._timeout if timeout is None else timing.checked_timeout(timeout)
         runtime = self._cell.client.runtime
-        until = None if timeout is None else runtime.now() + timeout
+        until = float("inf") if timeout is None else runtime.now() + timeout
         me = runtime.fresh_id()
         try:
             gen, index = await self._arrive(me, until)
             if index == self.parties - 1:
                 await self._pass(gen)
             else:
-                await self._await(gen, None if until is None else until - runtime.now())
+                await self._await(gen, until)
         except BrokenBarrier:
             raise
         except BaseException:  # whoever waits with us would wait for ever
@@ -75,9 +75,8 @@ class BarrierCell:
             raise
         return index
 
-    async def _arrive(self, me: str, until: float | None) -> tuple[str, int]:
+    async def _arrive(self, me: str, until: float) -> tuple[str, int]:
         """Stand in the present generation; wait until the one before has gone through."""
-        runtime = self._cell.client.runtime
 
         def decide(value: Any) -> tuple[Any, tuple[str, int] | str]:
             state = self._state(value)
@@ -94,10 +93,10 @@ class BarrierCell:
             return state, (gen, len(arrived) - 1)
 
         while True:
-            place, _ = await self._cell.change(decide)
+            place, _ = await self._cell.change(decide, until)
             if not isinstance(place, str):
                 return place
-            await self._await(place, None if until is None else until - runtime.now(), waiting=False)
+            await self._await(place, until, waiting=False)
 
     async def _withdraw(self, me: str) -> None:
         """Interrupted: stand there no longer; the last to arrive, whose action failed, breaks the barrier."""
@@ -112,7 +111,7 @@ class BarrierCell:
             state["arrived"] = [other for other in state["arrived"] if other != me]
             return (state if state["arrived"] else self._rest(state["broken"])), None
 
-        await self._cell.change(decide)
+        await self._cell.change(decide, again=True)
 
     async def _pass(self, gen: str) -> None:
         """The last to arrive runs the action, then lets everybody through."""
@@ -123,11 +122,13 @@ class BarrierCell:
 
         def decide(value: Any) -> tuple[Any, bool]:
             state = self._state(value)
-            if state["gen"] != gen or state["state"] == "broken":
+            if state["gen"] != gen:  # thrown out by a reset; or we let it pass and did not hear of it
+                return value, gen not in state["broken"]
+            if state["state"] == "broken":
                 return value, False
             return self._rest(state["broken"]), True
 
-        passed, _ = await self._cell.change(decide)
+        passed, _ = await self._cell.change(decide, again=True)
         self.known = 0
         if not passed:
             raise self._broken_error()
@@ -143,15 +144,15 @@ class BarrierCell:
             return "broken"
         return None if state["gen"] == gen else "passed"
 
-    async def _await(self, gen: str, timeout: float | None, *, waiting: bool = True) -> None:
-        left = None if timeout is None else max(0.0, timeout)
+    async def _await(self, gen: str, until: float, *, waiting: bool = True) -> None:
+        left = None if until == float("inf") else max(0.0, until - self._cell.client.runtime.now())
         fate = await self._cell.until(lambda value, _: self._fate(value, gen), left)
         if fate is None and waiting:
-            fate = await self._break(gen)
+            fate = await self._break(gen, until)
         if fate != "passed":
             raise self._broken_error()
 
-    async def _break(self, gen: str | None) -> Fate:
+    async def _break(self, gen: str | None, until: float = float("inf")) -> Fate:
         """Break the barrier for everybody, unless generation `gen` has gone through meanwhile."""
 
         def decide(value: Any) -> tuple[Any, Fate]:
@@ -161,7 +162,7 @@ class BarrierCell:
             state["state"] = "broken"
             return state, "broken"
 
-        fate, _ = await self._cell.change(decide)
+        fate, _ = await self._cell.change(decide, until, again=True)
         self.known_broken = fate == "broken"
         return fate
 
@@ -177,7 +178,7 @@ class BarrierCell:
                 broken.append(state["gen"])
             return self._rest(broken), None
 
-        await self._cell.change(decide)
+        await self._cell.change(decide, again=True)
         self.known, self.known_broken = 0, False
 
     async def n_waiting(self) -> int:

@@ -28,7 +28,7 @@ class Mark:
                 raise StaleToken(self.name, token, value)
             return token, None
 
-        await self._cell.change(decide)
+        await self._cell.change(decide, again=True)
         return token
 
     async def highest(self) -> int:

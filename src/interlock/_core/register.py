@@ -35,39 +35,54 @@ class Cell:
         read = await self.client.store.read(self._key, timing.patience(left))
         return decoded(read), read.version
 
-    async def compare_and_set(self, version: int, value: Any) -> int | None:
+    async def compare_and_set(self, version: int, value: Any, until: float = float("inf")) -> int | None:
         """The new version, or None if the register has changed since `version` was read.
 
-        A lost reply is answered by asking again under the same id: the store knows its own writer.
+        A lost reply is answered by asking again under the same id: the store knows its own writer, unless
+        another has written since. Then `StoreUnavailable` says that nobody knows.
         """
+        written, sure = await self._write(version, value, until)
+        if not sure:
+            raise StoreUnavailable(f"{self.name}: nobody knows whether the write was applied; read it again")
+        return written
+
+    async def _write(self, version: int, value: Any, until: float) -> tuple[int | None, bool]:
+        """The new version or None, and whether that is certain."""
         self.client.open()
-        text = encoded(value)
-        id = self.client.runtime.fresh_id()
+        runtime, text = self.client.runtime, encoded(value)
+        id = runtime.fresh_id()
         for tries in range(TRIES):
+            patience = timing.patience(until - runtime.now())
             try:
-                written = await self.client.store.compare_and_set(self._key, version, text, id)
+                written = await self.client.store.compare_and_set(self._key, version, text, id, patience)
             except StoreUnavailable:
-                if tries == TRIES - 1:
+                if tries == TRIES - 1 or runtime.now() >= until:
                     raise
-                await self.client.runtime.sleep(0.02 * 4**tries)
+                await runtime.sleep(0.02 * 4**tries)
             else:
-                return None if written is None else written.version
+                # Refused, but perhaps because an earlier try of ours was applied and then written over.
+                return (None, not tries) if written is None else (written.version, True)
         raise AssertionError("unreachable")
 
-    async def change(self, decide: Callable[[Any], tuple[Any, R]]) -> tuple[R, int]:
+    async def change(
+        self, decide: Callable[[Any], tuple[Any, R]], until: float = float("inf"), *, again: bool = False
+    ) -> tuple[R, int]:
         """Write `decide(value)[0]` over the value it was given, however often others come between.
 
         `decide` may be called again with a newer value; what it returns beside the value, for the
-        call that counted, is returned with the new version. Equal values are not written.
+        call that counted, is returned with the new version. Equal values are not written. `again` says that
+        a change may be applied twice; otherwise `StoreUnavailable` when nobody knows whether it was applied.
         """
         while True:
-            value, version = await self.read()
+            value, version = await self.read(until - self.client.runtime.now())
             new, result = decide(value)
             if new == value:
                 return result, version
-            written = await self.compare_and_set(version, new)
+            written, sure = await self._write(version, new, until)
             if written is not None:
                 return result, written
+            if not (sure or again):
+                raise StoreUnavailable(f"{self.name}: nobody knows whether the change was applied")
             await self.client.runtime.sleep(0.002 * self.client.runtime.random())
 
     async def differing(self, seen: int, timeout: float | None) -> tuple[Any, int] | None:
@@ -129,11 +144,11 @@ class EventCell:
         return self.known
 
     async def set(self) -> None:
-        await self._cell.change(lambda _: (1, None))
+        await self._cell.change(lambda _: (1, None), again=True)
         self.known = True
 
     async def clear(self) -> None:
-        await self._cell.change(lambda _: (None, None))
+        await self._cell.change(lambda _: (None, None), again=True)
         self.known = False
 
     async def wait(self, timeout: float | None) -> bool:
@@ -186,7 +201,7 @@ class LatchCell:
         )
 
     async def reset(self) -> None:
-        await self._cell.change(lambda _: (None, None))
+        await self._cell.change(lambda _: (None, None), again=True)
 
 
 def check_agreed(name: str, asked: int, standing: int) -> None:
