@@ -1,0 +1,83 @@
+"""A command in the care of a warden, as the holder of the lease sees it."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+from collections.abc import Iterator
+from contextlib import suppress
+
+from interlock.errors import Unsupported
+
+
+class Command:
+    """Orders go out, reports come in. Orders are single writes to a pipe, so any thread or handler may give them."""
+
+    def __init__(self, warden: int, orders: int, reports: int) -> None:
+        self._warden = warden
+        self._orders = orders
+        self._reports = reports
+        self._buffer = b""
+
+    @classmethod
+    def prepare(cls, argv: list[str], resource: str, ttl: float, grace: float) -> Command:
+        """Fork the warden. To be called before this process has threads: they would not come along."""
+        if not hasattr(os, "fork"):
+            raise Unsupported("interlock run needs fork(2), which this system lacks; use the library instead")
+        from interlock.cli.warden import HELD_OFF, Warden
+
+        orders_in, orders_out = os.pipe()
+        reports_in, reports_out = os.pipe()
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, HELD_OFF)  # a Ctrl-C must not meet a half-made warden
+        warden = os.fork()
+        if warden == 0:
+            os.close(orders_out)  # or the warden would never see that the holder is gone
+            os.close(reports_in)
+            Warden(orders_in, reports_out, mask, argv, resource, ttl, grace).serve()
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        os.close(orders_in)
+        os.close(reports_out)
+        return cls(warden, orders_out, reports_in)
+
+    def start(self, token: int, deadline: float) -> None:
+        self._order(f"start {token} {deadline:.6f}")
+
+    def extend(self, deadline: float) -> None:
+        """The lease lives until `deadline`."""
+        self._order(f"until {deadline:.6f}")
+
+    def end(self) -> None:
+        """The lease is gone: TERM now, KILL after the grace."""
+        self._order("lost")
+
+    def relay(self, number: int) -> None:
+        """Pass a signal on to the command."""
+        self._order(f"signal {number}")
+
+    def reports(self, timeout: float) -> Iterator[list[str]]:
+        """What the warden has to report, waiting for it at most `timeout` seconds; `gone` when it has died."""
+        if not select.select([self._reports], [], [], timeout)[0]:
+            return
+        came = os.read(self._reports, 4096)
+        if not came:
+            yield ["gone"]
+        *lines, self._buffer = (self._buffer + came).split(b"\n")
+        yield from (line.decode("ascii").split() for line in lines)
+
+    def kill(self) -> None:
+        """Kill the warden, and with it the command: for a warden that has been stopped and does not do its duty."""
+        os.kill(self._warden, signal.SIGKILL)
+
+    def dismiss(self) -> None:
+        """Let the warden go; it kills what still runs. Returns when it has gone."""
+        os.close(self._orders)
+        with suppress(ChildProcessError):  # whoever started us ignores SIGCHLD, and so do we
+            os.waitpid(self._warden, 0)
+        os.close(self._reports)
+
+    def _order(self, line: str) -> None:
+        try:
+            os.write(self._orders, line.encode("ascii") + b"\n")
+        except BrokenPipeError:
+            pass  # the warden is gone: its last report says more

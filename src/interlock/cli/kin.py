@@ -1,0 +1,77 @@
+"""The processes below this one: found, signalled, and bound to it. Linux has the means, others a part of them.
+
+Orphans are adopted: when a child dies before its own children, those become ours instead of init's. So
+everything that a command has started stays below its warden, also what put itself into another process
+group or session, and none of it can hide when all must end.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from typing import Any
+
+PR_SET_PDEATHSIG = 1
+PR_SET_NAME = 15
+PR_SET_CHILD_SUBREAPER = 36
+
+
+def load_prctl() -> Callable[..., Any] | None:
+    """prctl(2), looked up now: between fork and exec is no time to load a library. None where there is none."""
+    try:
+        from ctypes import CDLL
+
+        prctl: Callable[..., Any] = CDLL(None).prctl
+    except (ImportError, AttributeError, OSError, TypeError):
+        return None
+    return prctl
+
+
+def adopt_orphans(prctl: Callable[..., Any] | None, name: bytes) -> None:
+    """From now on orphans below us become our children; and show up as `name` in ps."""
+    if prctl is not None:
+        prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        prctl(PR_SET_NAME, name, 0, 0, 0)
+
+
+def die_with(parent: int, prctl: Callable[..., Any] | None) -> None:
+    """Be killed when our parent, the process `parent`, dies: be it this instant, or before we asked."""
+    if prctl is not None:
+        prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(128 + signal.SIGKILL)
+
+
+def descendants(root: int) -> list[int]:
+    """All processes below `root`, nearest first; none where there is no /proc."""
+    children: dict[int, list[int]] = {}
+    try:
+        numbers = [int(entry) for entry in os.listdir("/proc") if entry.isdigit()]
+    except OSError:
+        return []
+    for number in numbers:
+        children.setdefault(_parent(number), []).append(number)
+    found = list(children.get(root, []))
+    for process in found:
+        found.extend(children.get(process, []))
+    return found
+
+
+def _parent(process: int) -> int:
+    """Its parent; 0 if it has gone meanwhile."""
+    try:
+        with open(f"/proc/{process}/stat", "rb") as file:
+            # The name in brackets may itself hold blanks and brackets: look behind the last one.
+            return int(file.read().rpartition(b")")[2].split()[1])
+    except (OSError, IndexError, ValueError):
+        return 0
+
+
+def send(processes: list[int], number: int) -> None:
+    """Signal each; one that has gone, or that is not ours to signal, keeps nobody from the others."""
+    for process in processes:
+        try:
+            os.kill(process, number)
+        except OSError:
+            pass

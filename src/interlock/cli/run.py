@@ -1,0 +1,260 @@
+"""`run`: hold a resource while a command runs.
+
+The lease is held here; the command lives with a warden (see there), who is told of each renewal and ends the
+command in time if they stop.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from argparse import Namespace
+
+from interlock import events
+from interlock._core.drive import drive
+from interlock._core.holding import Attempt, Holding, Settings
+from interlock._core.lease import State
+from interlock._core.names import checked_name
+from interlock._core.timing import checked_count
+from interlock._runtime import clock
+from interlock.blocking import Client, Lease, connect
+from interlock.cli import codes, eviction, words
+from interlock.cli import grace as timing
+from interlock.cli.command import Command
+from interlock.cli.outlet import Outlet
+from interlock.cli.signals import Interrupted, Signals
+from interlock.errors import (
+    AcquireTimeout,
+    Evicted,
+    InvalidSetting,
+    LeaseLost,
+    SettingsMismatch,
+    StoreUnavailable,
+    Unsupported,
+)
+from interlock.model import EVERYTHING
+from interlock.record import replaced
+from interlock.who import Who
+
+KINDS = (1, EVERYTHING)  # the capacities of a lock and of a read-write lock
+CHANGES_OF_KIND = 20
+
+
+def run(options: Namespace, outlet: Outlet) -> int:
+    """Hold the resource, run the command, release; return the code to exit with."""
+    checked_name(options.name)
+    grace = timing.checked(options.grace, options.ttl)
+    command = Command.prepare(options.argv, options.name, options.ttl, grace)
+    signals = Signals()
+    try:
+        signals.interrupt()
+        return Run(options, outlet, command, signals, grace).go()
+    except Interrupted as interrupted:
+        return codes.died_of(interrupted.number)
+    finally:
+        command.dismiss()
+
+
+class Run:
+    """One run, from the queue to the exit code."""
+
+    def __init__(
+        self, options: Namespace, outlet: Outlet, command: Command, signals: Signals, grace: float
+    ) -> None:
+        self._options = options
+        self._outlet = outlet
+        self._command = command
+        self._signals = signals
+        self._grace = grace
+        self._margin = timing.margin(options.ttl)
+        self._lost_at: float | None = None
+
+    def go(self) -> int:
+        with connect(self._options.url, ttl=self._options.ttl, listener=self._listen) as client:
+            if client.traits.reach == "process":
+                raise Unsupported(
+                    f"{client.traits.backend}:// is seen by one process alone, so it would keep nobody out; "
+                    "name a store that others see, as sqlite:////path/to/locks.db"
+                )
+            asked = self._options.conflict_exit_code
+            try:
+                lease = self._acquire(client)
+            except (AcquireTimeout, Evicted) as error:
+                code = codes.NOT_ACQUIRED if asked is None else int(asked)
+                self._outlet.error(words.printable(str(error)), code)
+                return code
+            self._signals.relay_to(self._command.relay)
+            return self._hold(client, lease)
+
+    # ---- taking ----------------------------------------------------------------------
+
+    def _acquire(self, client: Client) -> Lease:
+        """The lease; as with flock(1), `run` and `run -s` on one name exclude each other.
+
+        A lock and a read-write lock differ in capacity. Whoever comes second adopts the kind that stands:
+        all of it for an exclusive run, one part for a shared one (of a lock, that part is all).
+        """
+        options = self._options
+        until = None if options.timeout is None else clock.now() + options.timeout
+        capacity = options.capacity or (EVERYTHING if options.shared else 1)
+        for _ in range(CHANGES_OF_KIND):
+            try:
+                return self._attempt(client, capacity, until)
+            except SettingsMismatch as mismatch:
+                if options.capacity is not None or mismatch.standing not in KINDS:
+                    raise
+                capacity = mismatch.standing
+        return self._attempt(client, capacity, until)
+
+    def _attempt(self, client: Client, capacity: int, until: float | None) -> Lease:
+        options = self._options
+        if options.capacity is not None:
+            permits = options.permits or 1
+            if permits > checked_count(capacity, "--capacity"):
+                raise InvalidSetting(f"--permits {permits} can never fit into --capacity {capacity}")
+        else:
+            permits = 1 if options.shared else capacity
+        settings = Settings(options.ttl, min_hold=options.min_hold or None, on_lost=self._on_lost)
+        holding = Holding(client._core, options.name, settings, permits=permits, capacity=capacity)
+        left = None if until is None else max(0.0, until - clock.now())
+        # The program's name alone: its arguments may hold what others must not read.
+        attempt = holding.attempt(not options.nonblock, left, note=os.path.basename(options.argv[0]))
+        _sign(attempt)
+        try:
+            lease = drive(attempt.demand())
+        except BaseException:
+            drive(attempt.undo())
+            raise
+        assert isinstance(lease, Lease)
+        return lease
+
+    # ---- holding ----------------------------------------------------------------------
+
+    def _hold(self, client: Client, lease: Lease) -> int:
+        over = threading.Event()
+        eviction.watch(client._core, lease, over)
+        try:
+            self._command.start(lease.token, lease.deadline)
+            status, ended = self._follow(lease)
+            lost = ended or lease.state is State.LOST
+        except ExecFailed as failed:
+            code = codes.of_exec(failed.errno)
+            self._outlet.error(f"{words.printable(self._options.argv[0])}: {failed}", code)
+            return code
+        finally:
+            over.set()
+            self._signals.stop()
+            lost_by_store = self._release(lease)
+        code = os.waitstatus_to_exitcode(status)
+        code = codes.died_of(-code) if code < 0 else code
+        if lost or lost_by_store:
+            self._outlet.error(self._loss(lease, code), codes.LOST)
+            code = codes.LOST
+        if self._outlet.json:
+            self._outlet.event("exited", code=code)
+        return code
+
+    def _follow(self, lease: Lease) -> tuple[int, bool]:
+        """The status the command ended with, and whether it was ended; tells the warden of renewals."""
+        told, killed = lease.deadline, False
+        pause = min(0.25, max(0.005, self._options.ttl / 50))
+        while True:
+            for word, *values in self._command.reports(pause):
+                if word == "exited":
+                    return int(values[0]), values[1] == "1"
+                if word == "gone":
+                    return signal.SIGKILL, killed  # and so the command died with its warden
+                if word == "failed":
+                    raise ExecFailed(int(values[0]))
+                self._tell(lease, word, values)
+            if lease.deadline != told:
+                told = lease.deadline
+                self._command.extend(told)
+            if not killed and self._overdue(lease):
+                killed = True
+                self._command.kill()
+
+    def _overdue(self, lease: Lease) -> bool:
+        """Whether the warden should have ended the command by now: then it has been stopped itself."""
+        now = clock.now()
+        if self._lost_at is not None:
+            return now > self._lost_at + self._grace + 1.0
+        return now > lease.deadline - self._margin / 2
+
+    def _release(self, lease: Lease) -> bool:
+        """Give the resource back; True if the store had let others in before."""
+        held = lease.state is not State.LOST
+        try:
+            lease.release()
+        except LeaseLost as loss:
+            return held and loss.cause != "lapsed"
+        except StoreUnavailable as error:
+            self._warn(str(error))
+        return False
+
+    # ---- telling ------------------------------------------------------------------------
+
+    def _on_lost(self, lease: Lease) -> None:
+        if lease.loss().cause != "lapsed":  # of that the warden's own clock has told it
+            self._lost_at = clock.now()
+            self._command.end()
+
+    def _tell(self, lease: Lease, word: str, values: list[str]) -> None:
+        if self._outlet.json:
+            data = {"pid": int(values[0])} if word == "started" else {"resource": lease.resource}
+            self._outlet.event(word, **data)
+
+    def _loss(self, lease: Lease, code: int) -> str:
+        what = f"the command was ended (it exited with {code})"
+        if lease.loss().reason or self._lost_at is not None or lease._state is State.LOST:
+            return f"{words.printable(str(lease.loss()))}; {what}"
+        name = words.printable(lease.resource)
+        return f"{name}: no renewal was answered in time; {what}, before its lease could end"
+
+    def _listen(self, event: events.Event) -> None:
+        """Tell what happens to the lease; called on whatever thread it happens."""
+        if self._outlet.json:
+            names: tuple[str, ...] = event.__match_args__
+            self._outlet.event(_snake(type(event).__name__), **{name: getattr(event, name) for name in names})
+        elif isinstance(event, events.Doubtful):
+            left = max(0.0, event.remaining - self._margin - self._grace)
+            self._warn(
+                f"{words.printable(event.resource)}: the store does not answer; "
+                f"the command is ended in {left:.1f} s unless it does"
+            )
+        elif isinstance(event, events.CleanupFailed):
+            self._warn(
+                f"{words.printable(event.resource)}: could not be given back and lapses by itself ({event.error})"
+            )
+
+    def _warn(self, sentence: str) -> None:
+        if self._outlet.json:
+            self._outlet.event("warning", message=sentence)
+        else:
+            self._outlet.say(sentence)
+
+
+def _sign(attempt: Attempt) -> None:
+    """Say `interlock run` for the call site: a line of the script that started Python tells nobody anything."""
+    acquiring = attempt._acquiring
+    who = Who.parse(acquiring.claim.who)
+    signed = Who(who.host, who.pid, who.thread, "interlock run")
+    acquiring.claim = replaced(acquiring.claim, who=signed.pack())
+
+
+class ExecFailed(Exception):
+    """The command could not be executed."""
+
+    def __init__(self, errno: int) -> None:
+        super().__init__(errno)
+        self.errno = errno
+
+    def __str__(self) -> str:
+        if codes.of_exec(self.errno) == codes.NOT_FOUND:
+            return "command not found; give its path, or have it in $PATH"
+        return f"cannot be executed: {os.strerror(self.errno).lower()}"
+
+
+def _snake(name: str) -> str:
+    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip("_")

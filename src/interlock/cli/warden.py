@@ -1,0 +1,269 @@
+"""The warden: a process of its own that starts the command, and ends it in time whatever happens to us.
+
+    interlock run (holds and renews the lease)
+      └─ warden (this file: knows until when, and nothing else)
+           └─ the command ─ whatever it starts
+
+It is a dead man's switch: the command lives until an instant, and each renewal moves the instant. So the command
+is over before the lease ends also when the holder of the lease is stopped, hangs, or cannot reach its
+store; and it is killed at once when the holder is killed, for then the pipe of orders ends.
+
+Whom it ends. A signal that was sent to `interlock run` goes to the command alone, as if there were no
+wrapper. The loss of a lease ends everything below the warden: of `sh -c "a; b"` the shell would die
+and `a` write on under another's lock. Not done: a process group of its own for the command. The group
+in the foreground of a terminal must stay one, or Ctrl-C, Ctrl-Z and `interlock run … | less` break.
+
+It is forked before there are threads, and imports nothing of interlock but the clock.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import signal
+import sys
+from typing import NoReturn
+
+from interlock._runtime import clock
+from interlock.cli import grace as timing
+from interlock.cli import kin
+
+RELAYED = tuple(
+    getattr(signal, name)
+    for name in (
+        "SIGTERM",
+        "SIGINT",
+        "SIGHUP",
+        "SIGQUIT",
+        "SIGUSR1",
+        "SIGUSR2",
+        "SIGWINCH",
+        "SIGTSTP",
+        "SIGCONT",
+    )
+    if hasattr(signal, name)
+)
+HELD_OFF = (*RELAYED, *(getattr(signal, name) for name in ("SIGTTIN", "SIGTTOU") if hasattr(signal, name)))
+"""Blocked in the warden, which must not stop or end with the rest of its group: see `Warden._relay`."""
+
+LONGEST_NAP = 1.0  # a suspended machine's sleep does not count; after waking we must look soon
+KILL_AGAIN = 0.005  # seconds: what forked while we killed its parent is met at the next turn
+
+
+class Warden:
+    """Serves one holder: reads orders, writes reports, one line each.
+
+    orders: `start TOKEN DEADLINE` once, `until DEADLINE` after a renewal, `lost` when the store said so,
+    `signal N`. Reports: `started PID` or `failed ERRNO`, `ending`, `killing`, and at the end `exited STATUS ENDED`:
+    the status of wait(2), and 1 if the warden has ended the command.
+    """
+
+    def __init__(
+        self,
+        orders: int,
+        reports: int,
+        mask: set[int],
+        argv: list[str],
+        resource: str,
+        ttl: float,
+        grace: float,
+    ) -> None:
+        self._orders = orders
+        self._reports = reports
+        self._mask = mask  # the command's: ours blocks what is to be relayed
+        self._argv = argv
+        self._resource = resource
+        self._ttl = ttl
+        self._grace = grace
+        self._buffer = b""
+        self._prctl = kin.load_prctl()
+        self._child = 0
+        self._status: int | None = None
+        self._alone = False  # nobody is below us any more
+        self._deadline = 0.0
+        self._kill_at: float | None = None  # once the command must end
+        self._killing = False
+
+    def serve(self) -> NoReturn:
+        """Do one holder's bidding until the command has ended or the holder has gone."""
+        try:
+            kin.adopt_orphans(self._prctl, b"interlock-warden")
+            bell, ringer = os.pipe()
+            os.set_blocking(ringer, False)
+            signal.set_wakeup_fd(ringer, warn_on_full_buffer=False)
+            signal.signal(signal.SIGCHLD, lambda number, frame: None)
+            while not self._finished():
+                ready = select.select([self._orders, bell], [], [], self._nap())[0]
+                if bell in ready:
+                    os.read(bell, 4096)
+                if self._orders in ready and not self._obey():
+                    self._kill_all()
+                    break
+                self._reap()
+                self._keep_time()
+        except BaseException as error:
+            sys.excepthook(type(error), error, error.__traceback__)
+        finally:
+            os._exit(0)  # nothing of the holder's may be cleaned up here: not its buffers, not its atexit
+
+    def _finished(self) -> bool:
+        """The command has ended; and all that it left behind, if it had to end."""
+        if self._status is None or not (self._alone or self._kill_at is None):
+            return False
+        self._report(f"exited {self._status} {0 if self._kill_at is None else 1}")
+        return True
+
+    # ---- orders --------------------------------------------------------------------
+
+    def _obey(self) -> bool:
+        """Carry out what has come; False when the holder is gone."""
+        came = os.read(self._orders, 4096)
+        if not came:
+            return False
+        *lines, self._buffer = (self._buffer + came).split(b"\n")
+        for line in lines:
+            word, *values = line.decode("ascii").split()
+            if word == "start":
+                self._start(values[0], float(values[1]))
+            elif word == "until":
+                self._deadline = max(self._deadline, float(values[0]))
+            elif word == "lost":
+                self._end(clock.now() + self._grace)  # nothing to be in time for any more: the whole grace
+            elif word == "signal":
+                self._relay(int(values[0]))
+        return True
+
+    def _report(self, line: str) -> None:
+        try:
+            os.write(self._reports, line.encode("ascii") + b"\n")
+        except OSError:
+            pass  # the holder is gone; the orders' end tells us so
+
+    def _relay(self, number: int) -> None:
+        """Pass a signal on to the command, unless the command has got it already.
+
+        Ctrl-C, and `kill -- -GROUP`, reach each process of the group by itself; then it is pending here as
+        well. Twice would be once too often: many programs take a second Ctrl-C as the order to drop everything.
+        """
+        if number in signal.sigpending():
+            signal.sigwait({number})
+            if _group(self._child) == os.getpgrp():
+                return
+        if self._child and self._status is None:  # not reaped, so the number is still this process's own
+            kin.send([self._child], number)
+
+    # ---- the command ------------------------------------------------------------------
+
+    def _start(self, token: str, deadline: float) -> None:
+        self._deadline = deadline
+        for number in signal.sigpending():  # came while we waited for the lease: not for the command
+            signal.sigwait({number})
+        environment = {
+            **os.environ,
+            "INTERLOCK_RESOURCE": self._resource,
+            "INTERLOCK_TOKEN": token,
+            "INTERLOCK_TTL": f"{self._ttl:g}",
+            "INTERLOCK_DEADLINE": f"{deadline:.6f}",
+        }
+        warden = os.getpid()
+        told, tell = os.pipe()  # closed by a successful exec
+        self._child = os.fork()
+        if self._child == 0:
+            self._become_command(warden, environment, tell)
+        os.close(tell)
+        failure = os.read(told, 16)
+        os.close(told)
+        if failure:
+            os.waitpid(self._child, 0)
+            self._child = 0
+            self._report(f"failed {failure.decode('ascii')}")
+        else:
+            self._report(f"started {self._child}")
+
+    def _become_command(self, warden: int, environment: dict[str, str], tell: int) -> NoReturn:
+        """In the forked child: be as if the shell had started us, but for our end; then exec."""
+        failure = errno.ENOEXEC
+        try:
+            kin.die_with(warden, self._prctl)
+            for name in ("SIGPIPE", "SIGXFSZ"):  # which Python ignores
+                if hasattr(signal, name):
+                    signal.signal(getattr(signal, name), signal.SIG_DFL)
+            for number in RELAYED:  # what nohup ignores stays ignored
+                if signal.getsignal(number) is not signal.SIG_IGN:
+                    signal.signal(number, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
+            os.execvpe(self._argv[0], self._argv, environment)
+        except OSError as error:
+            failure = error.errno or failure
+        finally:
+            os.write(tell, str(failure).encode("ascii"))
+            os._exit(127)
+
+    def _reap(self) -> None:
+        """Take note of the dead, adopted ones too."""
+        while self._child:
+            try:
+                process, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                self._alone = True
+                return
+            if process == 0:
+                return
+            if process == self._child:
+                self._status = status
+
+    # ---- the end ------------------------------------------------------------------------
+
+    def _nap(self) -> float:
+        if not self._child:
+            return LONGEST_NAP
+        if self._killing:
+            return KILL_AGAIN
+        end = (
+            timing.term_at(self._deadline, self._ttl, self._grace) if self._kill_at is None else self._kill_at
+        )
+        return min(LONGEST_NAP, max(0.0, end - clock.now()))
+
+    def _keep_time(self) -> None:
+        if not self._child or (self._status is not None and self._kill_at is None):
+            return
+        now = clock.now()
+        if self._kill_at is None and now >= timing.term_at(self._deadline, self._ttl, self._grace):
+            self._end(min(now + self._grace, timing.kill_at(self._deadline, self._ttl)))
+        if self._kill_at is not None and now >= self._kill_at:
+            if not self._killing:
+                self._killing = True
+                self._report("killing")
+            kin.send(self._below(), signal.SIGKILL)
+
+    def _end(self, kill_at: float) -> None:
+        """Ask everything below us to end, and remember until when."""
+        if self._kill_at is not None or not self._child or self._status is not None:
+            return
+        self._kill_at = kill_at
+        self._report("ending")
+        below = self._below()
+        kin.send(below, signal.SIGTERM)
+        kin.send(below, signal.SIGCONT)  # who is stopped cannot hear
+
+    def _kill_all(self) -> None:
+        """The holder has gone: nobody renews any more. Return when nobody is left, or nothing helps."""
+        until = clock.now() + 5.0
+        while self._child and not self._alone and clock.now() < until:
+            kin.send(self._below(), signal.SIGKILL)
+            self._reap()
+            select.select([], [], [], KILL_AGAIN)
+
+    def _below(self) -> list[int]:
+        below = kin.descendants(os.getpid())
+        if self._status is None and self._child not in below:
+            below.append(self._child)  # where there is no /proc
+        return below
+
+
+def _group(process: int) -> int:
+    try:
+        return os.getpgid(process)
+    except OSError:
+        return 0
