@@ -5,13 +5,14 @@ from __future__ import annotations
 from interlock._core import watching
 from interlock._core.holding import Attempt, Holding
 from interlock._core.lease import FINAL, Lease
-from interlock.errors import InvalidSetting, NotHeld
+from interlock._core.names import checked_words
+from interlock.errors import NotHeld
 from interlock.model import Queue, Renewal, Standing
 from interlock.ports import IO_TIMEOUT
 from interlock.record import record
 from interlock.who import Who
 
-LONGEST_NOTE = 4096
+VALUE = "a candidate's value"
 
 
 @record
@@ -32,14 +33,6 @@ class Leader:
         return cls(head.note, head.token, head.age, Who.parse(head.who))
 
 
-def checked_value(value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"a candidate's value is a str, not {type(value).__name__}")
-    if len(value.encode(errors="surrogatepass")) > LONGEST_NOTE or "\x00" in value:
-        raise InvalidSetting(f"a candidate's value has at most {LONGEST_NOTE} bytes and no NUL")
-    return value
-
-
 class Candidacy:
     """One candidate's side of an election, and any observer's."""
 
@@ -48,7 +41,7 @@ class Candidacy:
         self.client = holding.client
 
     def attempt(self, value: str, blocking: bool, timeout: float | None) -> Attempt:
-        return self.holding.attempt(blocking, timeout, note=checked_value(value))
+        return self.holding.attempt(blocking, timeout, note=checked_words(value, VALUE))
 
     def leading(self) -> bool:
         return any(lease.state not in FINAL for lease in list(self.holding.leases))
@@ -75,7 +68,7 @@ class Candidacy:
     async def proclaim(self, value: str) -> None:
         """Change the value of a won election; `NotHeld` or `LeaseLost` for who does not lead."""
         lease = self._leading()
-        ask = Renewal(self.holding.resource, lease._claim.id, lease.ttl, checked_value(value))
+        ask = Renewal(self.holding.resource, lease._claim.id, lease.ttl, checked_words(value, VALUE))
         asked = self.client.runtime.now()
         (answer,) = await self.client.store.renew([ask], IO_TIMEOUT)
         lease.answered(asked, answer)

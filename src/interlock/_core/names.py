@@ -1,13 +1,16 @@
-"""Which names a resource may have: the same on every store, compared by exact code points. Pure."""
+"""Which names a resource may have, and which words go with it: the same on every store. Pure."""
 
 from __future__ import annotations
 
 import re
 
-from interlock.errors import InvalidName
+from interlock.errors import InvalidName, InvalidSetting
 
 LONGEST = 1024
 """Bytes of UTF-8 in the longest name."""
+
+MOST_WORDS = 4096
+"""Bytes of UTF-8 in a candidate's value or an operator's reason."""
 
 _FORBIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
@@ -24,3 +27,16 @@ def checked_name(name: object) -> str:
     if len(name) > LONGEST // 4 and (size := len(name.encode())) > LONGEST:
         raise InvalidName(f"{name[:40]}…: a name has at most {LONGEST} bytes of UTF-8, not {size}")
     return str(name)  # a subclass's own equality must not decide who shares a lock
+
+
+def checked_words(words: object, what: str) -> str:
+    """The caller's own words, if every store can keep them word for word."""
+    if not isinstance(words, str):
+        raise TypeError(f"{what} is a str, not {type(words).__name__}")
+    try:
+        size = len(words.encode())
+    except UnicodeEncodeError:
+        raise InvalidSetting(f"{what} holds a lone surrogate: {ascii(words)[:80]}") from None
+    if size > MOST_WORDS or "\x00" in words:
+        raise InvalidSetting(f"{what} has at most {MOST_WORDS} bytes of UTF-8 and no NUL")
+    return str(words)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from interlock._core import timing
 from interlock._core.client import Client
-from interlock._core.names import checked_name
+from interlock._core.names import checked_name, checked_words
 from interlock.errors import InvalidSetting
 from interlock.model import Queue, Standing
 from interlock.ports import WAITERS
@@ -45,7 +45,7 @@ async def inspected(client: Client, name: str) -> Queue:
 async def page(client: Client, prefix: str, after: str) -> list[str]:
     """The next names after `after`; an empty list at the end."""
     client.open()
-    return await client.store.scan(prefix, after, PAGE)
+    return await client.store.scan(checked_words(prefix, "a prefix"), after, PAGE)
 
 
 def shown(names: list[str]) -> list[str]:
@@ -55,6 +55,6 @@ def shown(names: list[str]) -> list[str]:
 
 async def evicted(client: Client, name: str, id: str | None, reason: str) -> list[Standing]:
     client.open()
-    if not reason.strip():
+    if not checked_words(reason, "a reason").strip():
         raise InvalidSetting("an eviction needs a reason: its victim is told, and so is the next operator")
     return await client.store.evict(checked_name(name), id, reason)

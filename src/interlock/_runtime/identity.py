@@ -12,6 +12,7 @@ import threading
 import weakref
 from itertools import count
 
+LONGEST = 200  # characters kept of the name of a thread, a task or a file
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
@@ -83,7 +84,8 @@ def thread_owner() -> ThreadOwner:
 def quote(text: str) -> str:
     import json
 
-    return json.dumps(text, ensure_ascii=False)
+    # A thread or a path may be named by what no store can keep: that must not cost anyone a lock.
+    return json.dumps(text[:LONGEST].encode("utf-8", "replace").decode(), ensure_ascii=False)
 
 
 _host = ""
