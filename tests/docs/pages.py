@@ -1,0 +1,61 @@
+"""The documentation as data: its pages, their code blocks and links."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.house.source import ROOT
+
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\[[^\]]+\]\(([^)\s]+)\)")
+
+
+@dataclass(frozen=True)
+class Block:
+    """A code block: its language, the line its text begins on, and the text."""
+
+    language: str
+    line: int
+    text: str
+
+
+def pages() -> list[Path]:
+    """Every page a user reads."""
+    folders = [ROOT / "docs" / "guide", ROOT / "docs" / "backends"]
+    return [
+        ROOT / "README.md",
+        ROOT / "CONTRIBUTING.md",
+        *sorted(page for folder in folders for page in folder.glob("*.md")),
+    ]
+
+
+def name(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+def blocks(page: Path, language: str) -> Iterator[Block]:
+    text = page.read_text(encoding="utf-8")
+    for found in FENCE.finditer(text):
+        if found[1] == language:
+            yield Block(found[1], text.count("\n", 0, found.start(2)) + 1, found[2])
+
+
+def program(page: Path) -> str:
+    """All Python blocks of a page as one program, each on the lines it has in the page."""
+    lines: list[str] = []
+    for block in blocks(page, "python"):
+        lines += [""] * (block.line - 1 - len(lines)) + block.text.splitlines()
+    return "\n".join(lines) + "\n"
+
+
+def links(page: Path) -> list[str]:
+    prose = FENCE.sub("", page.read_text(encoding="utf-8"))
+    return [target for target in LINK.findall(prose) if "://" not in target]
+
+
+def prose(page: Path) -> str:
+    """The page without its code."""
+    return re.sub(r"`[^`\n]+`", "", FENCE.sub("", page.read_text(encoding="utf-8")))
