@@ -17,6 +17,7 @@ from tests.house.source import ROOT
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(os.name == "nt", reason="needs signals of POSIX")]
 
 DEADLINE = 60.0
+PROC = os.path.isdir("/proc/self")
 
 
 class Run:
@@ -78,9 +79,11 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Run]]:
         if run.process.poll() is None:
             run.process.kill()
         run.process.communicate()
+        for pid in run.descendants() if PROC else []:  # only a failed test leaves some
+            os.kill(pid, signal.SIGKILL)
 
 
-needs_proc = pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="sees processes through /proc")
+needs_proc = pytest.mark.skipif(not PROC, reason="sees processes through /proc")
 
 
 def test_in_a_pipe_it_tells_the_story_in_plain_lines_and_all_its_claims_are_true(
@@ -133,7 +136,7 @@ def test_interrupted_it_ends_all_workers_and_leaves_nothing(start: Callable[...,
 def test_workers_do_not_outlive_a_killed_director(start: Callable[..., Run]) -> None:
     run = start()
     assert run.process.stdout is not None
-    while "writes" not in run.process.stdout.readline():  # all workers are at work
+    while "act 1" not in run.process.stdout.readline():  # all workers are at work from here on
         assert run.process.poll() is None
     os.kill(run.descendants()[0], signal.SIGSTOP)
     os.kill(run.director(), signal.SIGKILL)

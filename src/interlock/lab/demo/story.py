@@ -134,11 +134,11 @@ class Story:
         self.evidence.left_behind = [f"a claim on {name!r}" for name in self.client.scan()]
 
     def frozen_holder(self) -> tuple[Member, int]:
-        """Stop a worker between its read and its write, with someone waiting and no transaction open."""
+        """Stop a worker between its read and its write, with no transaction open."""
         until = clock.now() + self.pace.patience
         while clock.now() < until:
             report = self.listen()
-            if report is None or report.kind != "read" or not self.client.inspect(LEDGER).waiters:
+            if report is None or report.kind != "read":
                 continue
             member = self.crew.members[report.worker]
             if not CAN_PAUSE:
