@@ -23,13 +23,22 @@ they part.
 from __future__ import annotations
 
 from interlock.testing.conformance.agreement import Agreement
+from interlock.testing.conformance.cells import Events, Guards, Latches, OptimisticLocks
 from interlock.testing.conformance.claims import Claims
+from interlock.testing.conformance.elections import Elections
 from interlock.testing.conformance.face import Face, SyncFace, ask, each, first, got, refused, until, within
 from interlock.testing.conformance.factory import StoreFactory
+from interlock.testing.conformance.gates import Barriers, Conditions
+from interlock.testing.conformance.leases import Leases
+from interlock.testing.conformance.multilocks import MultiLocks
+from interlock.testing.conformance.mutexes import MUTEXES
 from interlock.testing.conformance.operators import Operators
+from interlock.testing.conformance.reentry import RLocks, RWLocks
 from interlock.testing.conformance.registers import Registers
 from interlock.testing.conformance.renewals import Renewals
+from interlock.testing.conformance.semaphores import Semaphores
 from interlock.testing.conformance.shares import Shares
+from interlock.testing.conformance.sight import Sight
 from interlock.testing.conformance.store import StoreSuite
 from interlock.testing.conformance.suite import Suite, faces
 from interlock.testing.conformance.wakeups import Wakeups
@@ -52,12 +61,28 @@ __all__ = [
 ]
 
 STORE_SUITES: list[type[Suite]] = [Claims, Shares, Renewals, Wakeups, Registers, Operators, Agreement]
+CLIENT_SUITES: list[type[Suite]] = [
+    *MUTEXES,
+    Leases,
+    RLocks,
+    RWLocks,
+    Semaphores,
+    MultiLocks,
+    Elections,
+    OptimisticLocks,
+    Events,
+    Latches,
+    Barriers,
+    Conditions,
+    Guards,
+    Sight,
+]
 
 
 def suites(stores: StoreFactory, only: list[type[Suite]] | None = None) -> dict[str, type[Suite]]:
     """Test classes for one kind of store: every suite under both faces, by a name that starts with `Test`."""
     made: dict[str, type[Suite]] = {}
-    for suite in STORE_SUITES if only is None else only:
+    for suite in [*STORE_SUITES, *CLIENT_SUITES] if only is None else only:
         for face in faces():
             name = f"Test{suite.__name__}{face.name.capitalize()}"
             made[name] = type(name, (suite,), {"stores": stores, "face": face, "__doc__": suite.__doc__})

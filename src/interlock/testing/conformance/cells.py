@@ -1,0 +1,194 @@
+"""What is built on registers: the optimistic lock, the event, the latch and the guard."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from interlock.errors import InvalidSetting, SettingsMismatch, StaleToken
+from interlock.testing.conformance.face import each, got, refused
+from interlock.testing.conformance.suite import Suite
+
+
+class OptimisticLocks(Suite):
+    """`register`."""
+
+    async def write(self, register: Any, value: Any) -> None:
+        def replace(old: Any) -> Any:
+            return value
+
+        await got(register.update(replace))
+
+    async def test_nothing_is_there_until_it_is_written(self) -> None:
+        read = await got(self.client().register(self.name).read())
+        assert (read.value, read.version) == (None, 0)
+
+    async def test_what_was_written_is_read_by_others(self) -> None:
+        ours, theirs = self.client().register(self.name), self.client().register(self.name)
+        values: list[Any] = [1, 1.5, "text 🔒", True, [], {"a": [1, {"b": None}]}, False, 0, ""]
+        for value in values:
+            await self.write(ours, value)
+            assert (await got(theirs.read())).value == value
+
+    async def test_a_write_over_a_stale_read_is_refused(self) -> None:
+        ours, theirs = self.client().register(self.name), self.client().register(self.name)
+        stale = await got(ours.read())
+        written = await got(theirs.compare_and_set(stale, "theirs"))
+        assert await got(ours.compare_and_set(stale, "ours")) is None
+        fresh = await got(ours.read())
+        assert (fresh.value, fresh.version) == ("theirs", written.version)
+        assert (await got(ours.compare_and_set(fresh.version, "ours"))).version > fresh.version
+
+    async def test_writing_none_deletes(self) -> None:
+        register = self.client().register(self.name)
+        written = await got(register.compare_and_set(0, "x"))
+        deleted = await got(register.compare_and_set(written, None))
+        read = await got(register.read())
+        assert read.value is None
+        assert read.version == deleted.version > written.version
+
+    async def test_no_update_is_lost(self) -> None:
+        def one_more(value: Any) -> Any:
+            return (value or 0) + 1
+
+        async def count() -> None:
+            register = self.client().register(self.name)
+            for _ in range(8):
+                await got(register.update(one_more))
+
+        for actor in [self.spawn(count) for _ in range(4)]:
+            await actor.result()
+        assert (await got(self.client().register(self.name).read())).value == 32
+
+    async def test_a_watcher_sees_the_last_of_all_changes(self) -> None:
+        ours, theirs, seen = self.client().register(self.name), self.client().register(self.name), list[Any]()
+
+        async def watch() -> None:
+            async for read in each(theirs.watch(timeout=10)):
+                seen.append(read.value)
+                if read.value == "end":
+                    return
+
+        watcher = self.spawn(watch)
+        await self.until(lambda: seen == [None])
+        for value in ("a", "b", "end"):
+            await self.write(ours, value)
+        await watcher.result()
+        assert seen[0] is None
+        assert seen[-1] == "end"
+
+    async def test_what_is_no_json_is_refused_and_nothing_is_written(self) -> None:
+        register = self.client().register(self.name)
+        for no_json in (float("nan"), float("inf"), "x" * (2**20 + 1)):
+            await refused(InvalidSetting, partial(register.compare_and_set, 0, no_json))
+        for nothing_like_it in (object(), {1, 2}, b"bytes"):
+            await refused(TypeError, partial(register.compare_and_set, 0, nothing_like_it))
+        assert (await got(register.read())).version == 0
+
+    async def test_kinds_of_one_name_do_not_meet(self) -> None:
+        client = self.client()
+        await got(client.event(self.name).set())
+        await self.write(client.register(self.name), "mine")
+        await got(client.latch(self.name, 2).count_down())
+        assert await got(client.latch(self.name, 2).count()) == 1
+        assert (await got(client.register(self.name).read())).value == "mine"
+        assert await got(client.lock(self.name).acquire(blocking=False))
+
+
+class Events(Suite):
+    """`event`."""
+
+    async def test_a_flag_is_seen_by_everyone(self) -> None:
+        ours, theirs = self.client().event(self.name), self.client().event(self.name)
+        assert not await got(theirs.is_set())
+        await got(ours.set())
+        assert await got(theirs.is_set())
+        assert await got(theirs.wait(0))
+        await got(theirs.clear())
+        assert not await got(ours.is_set())
+        assert not await got(ours.wait(0.01))
+
+    async def test_everyone_who_waits_goes_on_when_it_is_set(self) -> None:
+        event, began = self.client().event(self.name), list[int]()
+
+        async def wait() -> bool:
+            mine = self.client().event(self.name)
+            began.append(1)
+            return bool(await got(mine.wait(10)))
+
+        waiters = [self.spawn(wait) for _ in range(3)]
+        await self.until(lambda: len(began) == 3)
+        start = self.runtime.now()
+        await got(event.set())
+        assert [await waiter.result() for waiter in waiters] == [True] * 3
+        assert self.runtime.now() - start < 3.0
+
+    async def test_a_wait_ends_after_its_timeout(self) -> None:
+        event = self.client().event(self.name)
+        began = self.runtime.now()
+        assert await got(event.wait(0.1)) is False
+        assert 0.09 < self.runtime.now() - began < 2.0
+        await refused(ValueError, lambda: event.wait(-1))
+
+
+class Latches(Suite):
+    """`latch`."""
+
+    async def test_it_opens_once_when_the_count_is_down(self) -> None:
+        ours, theirs = self.client().latch(self.name, 3), self.client().latch(self.name, 3)
+        assert await got(ours.count()) == 3
+        assert await got(ours.count_down()) == 2
+        assert not await got(theirs.wait(0.01))
+        waiter = self.spawn(lambda: got(theirs.wait(10)))
+        assert await got(ours.count_down(5)) == 0
+        assert await waiter.result() is True
+        assert await got(theirs.count_down()) == 0
+        assert await got(theirs.wait(0))
+
+    async def test_reset_starts_again_and_leaves_nothing(self) -> None:
+        latch = self.client().latch(self.name, 2)
+        await got(latch.count_down(2))
+        await got(latch.reset())
+        assert await got(latch.count()) == 2
+
+    async def test_no_count_down_is_lost(self) -> None:
+        async def count() -> None:
+            latch = self.client().latch(self.name, 20)
+            for _ in range(5):
+                await got(latch.count_down())
+
+        for actor in [self.spawn(count) for _ in range(4)]:
+            await actor.result()
+        assert await got(self.client().latch(self.name, 20).count()) == 0
+
+    async def test_those_who_disagree_on_the_count_are_told(self) -> None:
+        await got(self.client().latch(self.name, 3).count_down())
+        await refused(SettingsMismatch, self.client().latch(self.name, 4).count_down)
+        await refused(SettingsMismatch, self.client().latch(self.name, 4).wait)
+        await refused(ValueError, lambda: self.client().latch(self.name, 0))
+        await refused(ValueError, lambda: self.client().latch(self.name, 3).count_down(0))
+
+
+class Guards(Suite):
+    """`guard`: the high-water mark of a resource's tokens."""
+
+    async def test_a_token_lower_than_one_accepted_is_stale(self) -> None:
+        client = self.client()
+        guard, lock = client.guard(self.name), client.lock(self.name)
+        assert await got(guard.highest()) == 0
+        first = await got(lock.acquire())
+        await got(lock.release())
+        second = await got(lock.acquire())
+        assert await got(guard.accept(second)) == second.token
+        error = await refused(StaleToken, lambda: self.client().guard(self.name).accept(first))
+        assert (error.token, error.accepted) == (first.token, second.token)
+        assert await got(guard.highest()) == second.token
+        await got(lock.release())
+
+    async def test_the_same_token_is_accepted_again(self) -> None:
+        guard = self.client().guard(self.name)
+        for token in (7, 7, 8):
+            assert await got(guard.accept(token)) == token
+        await refused(StaleToken, lambda: guard.accept(7))
+        for bad in (True, "8", None, 8.0):
+            await refused(TypeError, partial(guard.accept, bad))

@@ -1,0 +1,242 @@
+"""The life of a lease, as its holder sees it: held, doubtful, lost or released."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from interlock import events
+from interlock._core.lease import State
+from interlock.errors import AcquireTimeout, LeaseLost, NotHeld
+from interlock.testing.conformance.face import got, refused, within
+from interlock.testing.conformance.suite import Suite
+
+
+class Leases(Suite):
+    """Taken by a plain lock; the other synchronizers hold the same leases."""
+
+    async def test_a_lease_knows_what_it_is(self) -> None:
+        lock = self.client(ttl=7.0).lock(self.name)
+        lease = await got(lock.acquire())
+        assert (lease.resource, lease.permits, lease.ttl, lease.state) == (self.name, 1, 7.0, State.HELD)
+        assert 6.0 < lease.remaining() < 7.0
+        assert lease.token > 0
+        assert lease
+        lease.check()
+        await got(lease.release())
+        assert lease == True  # noqa: E712 - what code written for threading may say
+
+    async def test_a_released_lease_is_not_held_and_not_lost(self) -> None:
+        lock = self.client().lock(self.name)
+        lease = await got(lock.acquire())
+        await got(lease.release())
+        assert lease.state is State.RELEASED
+        assert lease.remaining() == 0.0
+        error = await refused(NotHeld, lease.check)
+        assert not isinstance(error, LeaseLost)
+        await refused(NotHeld, lease.release)
+        await refused(NotHeld, lock.release)
+
+    async def test_a_body_runs_while_it_is_held_and_not_a_moment_longer(self) -> None:
+        client = self.client()
+        lock = client.lock(self.name)
+        async with within(lock) as lease:
+            lease.check()
+            assert lock.owned()
+            assert await got(client.lock(self.name).locked())
+        assert lease.state is State.RELEASED
+        assert not lock.owned()
+        assert not await got(lock.locked())
+
+    async def test_what_the_body_raises_leaves_and_the_lease_is_given_back(self) -> None:
+        client = self.client()
+        lock = client.lock(self.name)
+
+        async def fail() -> None:
+            async with within(lock):
+                raise KeyError("mine")
+
+        assert (await refused(KeyError, fail)).args == ("mine",)
+        await self.standing(client, holders=0, waiters=0)
+
+    async def test_a_body_may_release_by_itself(self) -> None:
+        client = self.client()
+        async with within(client.lock(self.name)) as lease:
+            await got(lease.release())
+            await self.standing(client, holders=0, waiters=0)
+
+    async def test_a_lease_taken_by_hand_can_be_held_by_a_body(self) -> None:
+        client = self.client()
+        async with within(await got(client.lock(self.name).acquire())) as lease:
+            lease.check()
+        await self.standing(client, holders=0, waiters=0)
+
+    async def test_a_renewal_by_hand_gives_the_whole_ttl_again(self) -> None:
+        lock = self.client(ttl=5.0).lock(self.name, renew=False)
+        lease = await got(lock.acquire())
+        await self.until(lambda: lease.remaining() < 4.7)
+        await got(lease.renew())
+        assert lease.remaining() > 4.7
+        await got(lease.release())
+
+    async def test_without_renewal_it_is_lost_after_its_ttl_and_says_so_in_every_way(self) -> None:
+        heard, called = list[events.Event](), list[Any]()
+        client = self.client(listener=heard.append)
+        lock = client.lock(self.name, ttl=self.short, renew=False, on_lost=called.append)
+        lease = await got(lock.acquire())
+        signal = lease.lost
+        assert not signal.is_set()
+        assert await got(signal.wait(self.short + 5))
+        assert lease.state is State.LOST
+        assert lease.remaining() == 0.0
+        assert (await refused(LeaseLost, lease.check)).cause == "lapsed"
+        await self.until(lambda: called == [lease])
+        lost = [event for event in heard if isinstance(event, events.Lost)]
+        assert [(event.resource, event.token, event.cause) for event in lost] == [
+            (self.name, lease.token, "lapsed")
+        ]
+        await refused(LeaseLost, lock.release)
+        await refused(NotHeld, lock.release)
+        assert called == [lease]
+
+    async def test_the_holder_knows_of_the_end_before_the_store_forgets(self) -> None:
+        client = self.client()
+        lock = client.lock(self.name, ttl=max(1.0, self.short), renew=False)
+        lease = await got(lock.acquire())
+        await self.until(lambda: lease.state is State.LOST)
+        assert len((await self.queue(client)).holders) == 1
+
+    async def test_a_body_whose_lease_was_lost_ends_with_that(self) -> None:
+        lock = self.client().lock(self.name, ttl=self.short, renew=False)
+
+        async def outlive() -> None:
+            async with within(lock) as lease:
+                await self.until(lambda: lease.state is State.LOST)
+
+        await refused(LeaseLost, outlive)
+
+    async def test_the_bodys_own_error_is_not_masked_by_the_loss(self) -> None:
+        lock = self.client().lock(self.name, ttl=self.short, renew=False)
+
+        async def fail() -> None:
+            async with within(lock) as lease:
+                try:
+                    await self.until(lambda: lease.state is State.LOST)
+                finally:
+                    raise KeyError("mine")
+
+        error = await refused(KeyError, fail)
+        assert "is lost" in " ".join(error.__notes__)
+
+    async def test_max_hold_ends_it_however_alive_the_holder(self) -> None:
+        client = self.client(ttl=self.short)
+        lock = client.lock(self.name, max_hold=2 * self.short)
+        began = self.runtime.now()
+        lease = await got(lock.acquire())
+        await self.until(lambda: lease.state is State.LOST)
+        assert self.runtime.now() - began <= 2 * self.short + 1.0
+        assert (await refused(LeaseLost, lease.check)).cause == "max_hold"
+        async with within(client.lock(self.name, timeout=5)):
+            pass
+
+    async def test_min_hold_keeps_others_out_after_the_release(self) -> None:
+        client, other = self.client(), self.client().lock(self.name)
+        lock = client.lock(self.name, min_hold=2 * self.short)
+        began = self.runtime.now()
+        await got(lock.acquire())
+        await got(lock.release())
+        await refused(NotHeld, lock.release)
+        assert not await got(other.acquire(blocking=False))
+        assert await got(other.acquire(timeout=5))
+        assert self.runtime.now() - began >= 2 * self.short * 0.9
+        await got(other.release())
+
+    async def test_a_lease_is_not_renewed_for_an_owner_that_has_ended(self) -> None:
+        client, kept = self.client(ttl=self.short), list[Any]()
+        lock = client.lock(self.name)
+
+        async def take() -> None:
+            kept.append(await got(lock.acquire()))
+
+        await self.spawn(take).result()
+        await self.until(lambda: kept[0].state is State.LOST)
+        other = self.client().lock(self.name)
+        assert await got(other.acquire(timeout=5))
+        await got(other.release())
+
+    async def test_a_lease_is_renewed_for_who_adopts_it(self) -> None:
+        client, kept = self.client(ttl=3 * self.short), list[Any]()
+        lock = client.lock(self.name)
+
+        async def take() -> None:
+            kept.append(await got(lock.acquire()))
+
+        await self.spawn(take).result()
+        kept[0].adopt()
+        await self.runtime.sleep(6 * self.short)
+        assert kept[0].state is State.HELD
+        await got(kept[0].release())
+
+    async def test_release_means_the_callers_own_lease_first(self) -> None:
+        self.needs(shares="any")
+        client = self.client()
+        semaphore, theirs = client.semaphore(self.name, 2), list[Any]()
+
+        async def take() -> None:
+            theirs.append(await got(semaphore.acquire()))
+            await self.until(lambda: len(theirs) == 2)
+
+        actor = self.spawn(take)
+        await self.until(lambda: theirs)
+        ours = await got(semaphore.acquire())
+        await got(semaphore.release())
+        assert (ours.state, theirs[0].state) == (State.RELEASED, State.HELD)
+        await got(semaphore.release())  # the caller has none any more: the one this object holds
+        assert theirs[0].state is State.RELEASED
+        theirs.append(None)
+        await actor.result()
+
+    async def test_a_callback_that_fails_harms_nobody(self) -> None:
+        heard = list[events.Event]()
+
+        def fail(lease: Any) -> None:
+            raise ValueError("a bug in a callback")
+
+        client = self.client(listener=heard.append)
+        await got(client.lock(self.name, ttl=self.short, renew=False, on_lost=fail).acquire())
+        await self.until(lambda: [event for event in heard if isinstance(event, events.CallbackFailed)])
+        async with within(client.lock(self.name, timeout=5)):
+            pass
+
+    async def test_a_listener_hears_what_happens(self) -> None:
+        heard = list[events.Event]()
+        client = self.client(listener=heard.append)
+        lock = client.lock(self.name)
+        lease = await got(lock.acquire())
+        assert not await got(client.lock(self.name).acquire(timeout=0.01))
+        await got(lock.release())
+        acquired, timed_out, released = heard
+        assert isinstance(acquired, events.Acquired)
+        assert isinstance(timed_out, events.TimedOut)
+        assert isinstance(released, events.Released)
+        assert acquired.token == released.token == lease.token
+        assert timed_out.waited >= 0.009
+
+    async def test_a_timeout_names_the_holder_and_counts_who_is_ahead(self) -> None:
+        self.needs(fair=True)
+        client = self.client()
+        lease = await got(client.lock(self.name).acquire())
+        waiter = self.spawn(lambda: self._enter(client.lock(self.name)))
+        await self.standing(client, holders=1, waiters=1)
+        error = await refused(AcquireTimeout, lambda: self._enter(client.lock(self.name, timeout=0.05)))
+        assert isinstance(error, TimeoutError)
+        assert (error.resource, error.ahead) == (self.name, 2)
+        assert error.waited >= 0.05
+        assert [holder.token for holder in error.holders] == [lease.token]
+        for word in (self.name, "2 claims ahead", "pid", f"token {lease.token}"):
+            assert word in str(error)
+        await got(lease.release())
+        await waiter.result()
+
+    async def _enter(self, lock: Any) -> None:
+        async with within(lock):
+            pass
