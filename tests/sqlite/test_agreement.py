@@ -34,10 +34,14 @@ steps = st.one_of(
     st.tuples(st.just("claim"), ids, seconds, seconds, st.booleans()),
     st.tuples(st.just("claim"), ids, seconds, seconds, st.booleans()),
     st.tuples(st.just("release"), ids, st.sampled_from([0.0, 0.0, 1.0])),
-    st.tuples(st.just("renew"), st.lists(st.tuples(ids, seconds, st.sampled_from([None, None, 1])), max_size=8)),
+    st.tuples(
+        st.just("renew"), st.lists(st.tuples(ids, seconds, st.sampled_from([None, None, 1])), max_size=8)
+    ),
     st.tuples(st.just("evict"), ids, st.booleans()),
     st.tuples(st.just("look"), st.sampled_from(["mutex", "semaphore", "rw", "nobody"])),
-    st.tuples(st.just("scan"), st.sampled_from(["", "m", "mutex", "s", "x"]), st.sampled_from(["", "mutex", "rw"])),
+    st.tuples(
+        st.just("scan"), st.sampled_from(["", "m", "mutex", "s", "x"]), st.sampled_from(["", "mutex", "rw"])
+    ),
     st.tuples(st.just("pass"), st.sampled_from([0.1, 0.5, 1.0, 3.0])),
     st.tuples(st.just("wall"), st.sampled_from([-5_000_000, 7, 5_000_000])),
     st.tuples(st.just("write"), st.sampled_from(["x", "y"]), st.booleans(), st.sampled_from(["v", None])),
@@ -62,7 +66,9 @@ def asked(store: Store, step: Any, versions: dict[str, int]) -> Coroutine[Any, A
         case ("scan", prefix, after):
             return store.scan(prefix, after, 2)
         case ("write", name, right, value):
-            return store.compare_and_set(name, versions.get(name, 0) if right else 1, value, f"{len(versions)}")
+            return store.compare_and_set(
+                name, versions.get(name, 0) if right else 1, value, f"{len(versions)}"
+            )
         case _:
             raise AssertionError(step)
 
@@ -70,7 +76,14 @@ def asked(store: Store, step: Any, versions: dict[str, int]) -> Coroutine[Any, A
 def plain(answer: Any) -> Any:
     """An answer without ages, which differ where a lapse was noticed at different times."""
     if isinstance(answer, Standing):
-        return (answer.id, answer.token, answer.permits, answer.admitted, round(answer.lapses_in, 6), answer.note)
+        return (
+            answer.id,
+            answer.token,
+            answer.permits,
+            answer.admitted,
+            round(answer.lapses_in, 6),
+            answer.note,
+        )
     if isinstance(answer, Queue):
         return (answer.resource, answer.capacity, [plain(standing) for standing in answer.standings])
     if isinstance(answer, list):
@@ -95,7 +108,8 @@ def test_the_lock_file_answers_as_the_reference_does(script: list[Any]) -> None:
     with TemporaryDirectory() as folder:
         # Two stores take turns: what one remembers for itself must not matter.
         files = [
-            open_store(f"{folder}/locks.db", Threads(), asynchronous=False, clock=hands.clock) for _ in range(2)
+            open_store(f"{folder}/locks.db", Threads(), asynchronous=False, clock=hands.clock)
+            for _ in range(2)
         ]
         versions: dict[str, int] = {}
         elapsed = 0.0

@@ -1,6 +1,6 @@
 """The embedded store: locks for the processes of one machine, in one SQLite file, with nothing to run.
 
-One request, from top to bottom: `store` (the port) -> `worker` (which thread) -> `ledger` (one transaction,
+One request, from top to bottom: `store` (the port) -> `leaf` (which thread) -> `ledger` (one transaction,
 then the rings) -> `database` (the connection, patience, fork) -> `claims`, `queue`, `registers` (what the
 transaction does) -> the `.sql` files. Beside it: `listener` and `doorbell` end waits, `sweep` leaves nothing
 behind, `place` and `file` refuse what cannot carry locks.

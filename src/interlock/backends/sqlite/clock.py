@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 SLACK = 1.0  # seconds: what two processes' readings of the clock around one transaction may differ by
 SAME_BOOT = 10.0  # seconds: by how much the computed instant of one boot may wander
@@ -35,13 +34,22 @@ def _boot_id() -> str:
         return ""
 
 
-@dataclass(frozen=True)
+def _wall_micros() -> int:
+    return time.time_ns() // 1000
+
+
 class Clock:
     """What time it is for a store; a test may bring its own."""
 
-    now: Callable[[], float] = field(default_factory=_boot_clock)
-    micros: Callable[[], int] = lambda: time.time_ns() // 1000
-    boot: str = field(default_factory=_boot_id)
+    def __init__(
+        self,
+        now: Callable[[], float] | None = None,
+        micros: Callable[[], int] = _wall_micros,
+        boot: str | None = None,
+    ) -> None:
+        self.now = now or _boot_clock()
+        self.micros = micros
+        self.boot = _boot_id() if boot is None else boot
 
     def booted(self) -> float:
         """The wall clock's reading when the boot clock was 0."""

@@ -6,6 +6,7 @@ Fork: SQLite keeps a process's file locks in its own memory, which a child inher
 does not give it the locks. A child that opened the file again would believe that it is protected, and
 the last process to leave would delete the log under its feet: granted claims lost, two holders. So
 connections are closed just *before* a fork, in the parent, and both sides open new ones when they need them.
+Where that was not possible the child refuses the file.
 """
 
 from __future__ import annotations
@@ -133,6 +134,10 @@ class Database:
     def _open(self, now: float) -> None:
         if self._closed:
             raise ClientClosed(f"{self.path} was closed")
+        if self.path in _inherited:
+            raise refusal.unfit(
+                self.path, "was in use when this process was forked from its parent; connect after the fork"
+            )
         make_file(self.path)
         self._inode = _inode(self.path)  # before it is opened: a file replaced in between is then noticed
         self._connection = connect(self.path, self.clock)
@@ -166,8 +171,8 @@ class Database:
             self._lock.release()
 
     def after_fork_in_child(self) -> None:
-        if self._connection is not None:  # its thread did not let go in time; it is the parent's
-            _inherited.append(self._connection)  # never closed: that would write to the parent's file
+        if self._connection is not None:  # its thread did not let go in time, or nobody told us of the fork
+            _inherited.setdefault(self.path, []).append(self._connection)  # never closed: it is the parent's
             self._connection = None
         self._forking = False
         self._lock = threading.Lock()
@@ -182,7 +187,7 @@ def _inode(path: str) -> tuple[int, int] | None:
 
 
 _databases: dict[int, weakref.ref[Database]] = {}  # a WeakSet cannot be read while other threads add to it
-_inherited: list[sqlite3.Connection] = []
+_inherited: dict[str, list[sqlite3.Connection]] = {}
 
 
 def _each(act: Callable[[Database], None]) -> Callable[[], None]:

@@ -7,18 +7,26 @@ network namespace, a crash between commit and ring), and the listener's poll is 
 from __future__ import annotations
 
 import os
-import shutil
-import socket
 import sys
-import tempfile
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import socket
 
 LARGEST = 32 * 1024  # bytes of a datagram
 
 
 def available() -> bool:
-    return hasattr(socket, "AF_UNIX") and sys.platform != "win32"
+    return os.name == "posix"
+
+
+def _new_socket() -> socket.socket:
+    import socket  # here, not above: most programs never wait, and need none
+
+    return socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
 
 
 class Doorbell:
@@ -34,13 +42,15 @@ class Doorbell:
     def hang(self) -> str:
         """Make the socket if there is none yet; its address."""
         if self._socket is None and available():
-            bell = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+            bell = _new_socket()
             name = f"interlock/{os.getpid()}/{os.urandom(8).hex()}"
             if sys.platform == "linux":  # an abstract name: a killed process leaves nothing on disk
                 bell.bind("\0" + name)
                 address = "@" + name
             else:
-                self._directory = tempfile.mkdtemp(prefix="interlock-")  # mode 0700
+                from tempfile import mkdtemp
+
+                self._directory = mkdtemp(prefix="interlock-")  # mode 0700
                 address = os.path.join(self._directory, "bell")
                 bell.bind(address)
             self._socket, self.address = bell, address
@@ -52,7 +62,7 @@ class Doorbell:
             return
         with self._guard:
             if self._sender is None:
-                self._sender = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+                self._sender = _new_socket()
                 self._sender.setblocking(False)  # a stopped process must not stop those who ring it
             sender = self._sender
         where = "\0" + address[1:] if address.startswith("@") else address
@@ -80,7 +90,9 @@ class Doorbell:
             if ours is not None:
                 ours.close()
         if self._directory:
-            shutil.rmtree(self._directory, ignore_errors=True)
+            with suppress(OSError):
+                os.unlink(self.address)
+                os.rmdir(self._directory)
         self.__init__()  # type: ignore[misc]
 
     def __del__(self) -> None:

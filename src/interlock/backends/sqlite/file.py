@@ -39,8 +39,7 @@ def connect(path: str, clock: Clock) -> sqlite3.Connection:
 
 def _is_new(connection: sqlite3.Connection, path: str) -> bool:
     """Whether the file is still empty; raises if it is somebody else's or a later interlock's."""
-    (mark,) = connection.execute("pragma application_id").fetchone()
-    (schema,) = connection.execute("pragma user_version").fetchone()
+    mark, schema, tables = _signs(connection)
     if mark == MARK and 0 < schema <= SCHEMA:
         return False
     if mark == MARK and schema > SCHEMA:
@@ -49,17 +48,27 @@ def _is_new(connection: sqlite3.Connection, path: str) -> bool:
             f"was written by a later interlock (schema {schema}, this one knows {SCHEMA}); "
             "upgrade interlock, or name another file",
         )
-    (tables,) = connection.execute("select count(*) from sqlite_master").fetchone()
     if mark or schema or tables:
         raise refusal.unfit(path, "is the database of another program; name another file for locks")
     return True
 
 
+def _signs(connection: sqlite3.Connection) -> tuple[int, int, int]:
+    """Whose file it is: application id, schema version, and how many tables it has, all of one instant."""
+    # Not one by one: the tables that another process is just making would look like a stranger's.
+    connection.execute("begin")
+    try:
+        (mark,) = connection.execute("pragma application_id").fetchone()
+        (schema,) = connection.execute("pragma user_version").fetchone()
+        (tables,) = connection.execute("select count(*) from sqlite_master").fetchone()
+    finally:
+        connection.execute("rollback")
+    return mark, schema, tables
+
+
 def _create(connection: sqlite3.Connection) -> None:
     connection.execute(f"pragma page_size = {PAGE}")
-    connection.execute(
-        "pragma journal_mode = wal"
-    )  # before the tables: it cannot change inside a transaction
+    connection.execute("pragma journal_mode = wal")  # before the tables: not possible inside a transaction
     connection.execute("begin immediate")
     try:
         (schema,) = connection.execute("pragma user_version").fetchone()

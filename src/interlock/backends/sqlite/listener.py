@@ -10,7 +10,6 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from interlock.backends.sqlite.database import Database
 from interlock.backends.sqlite.doorbell import Doorbell, available
@@ -25,14 +24,22 @@ SHARE = 20  # of this thread's time at most one part in so many is spent looking
 IDLE = 5.0  # seconds the thread outlives the last who waited
 
 
-@dataclass(eq=False, slots=True)
 class Ear:
     """Somebody who waits for a topic: a claim of a resource, or anything `changed` can look at."""
 
-    topic: str
-    signal: Signal
-    resource: str = ""
-    changed: Callable[[sqlite3.Connection], bool] | None = None
+    __slots__ = ("changed", "resource", "signal", "topic")
+
+    def __init__(
+        self,
+        topic: str,
+        signal: Signal,
+        resource: str = "",
+        changed: Callable[[sqlite3.Connection], bool] | None = None,
+    ) -> None:
+        self.topic = topic
+        self.signal = signal
+        self.resource = resource
+        self.changed = changed
 
 
 class Listener:

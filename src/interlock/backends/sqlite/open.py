@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from interlock.backends.sqlite.clock import Clock
 from interlock.backends.sqlite.database import Database
+from interlock.backends.sqlite.leaf import Here, Leaf
 from interlock.backends.sqlite.ledger import Ledger
 from interlock.backends.sqlite.listener import Listener
 from interlock.backends.sqlite.place import settle
 from interlock.backends.sqlite.store import SqliteStore
-from interlock.backends.sqlite.worker import Here, Leaf, Worker
 from interlock.ports import Runtime
 
 
@@ -31,5 +31,11 @@ def open_store(
     listener = Listener(Database(path, clock, runtime.random))
     ledger = Ledger(database, listener)
     ledger.open()  # now, not at the first claim: a file that will not do is refused where it is named
-    leaf: Leaf = Worker(clock.now) if asynchronous else Here(clock.now)
+    leaf: Leaf
+    if asynchronous:
+        from interlock.backends.sqlite.worker import Worker  # here, not above: it needs asyncio
+
+        leaf = Worker(clock.now)
+    else:
+        leaf = Here(clock.now)
     return SqliteStore(ledger, listener, runtime, leaf, shared=False)

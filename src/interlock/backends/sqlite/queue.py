@@ -11,7 +11,6 @@ rung as well: what they must watch now may lapse sooner.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import Any
 
 from interlock._core.admission import admitted
@@ -21,14 +20,16 @@ from interlock.backends.sqlite.statements import CLAIMS, REGISTERS
 from interlock.model import Standing
 
 
-@dataclass(slots=True)
 class Place:
     """Where a claim stands: live claims ahead of it, itself if it is there, and what lapsed on the way."""
 
-    ahead: list[Row] = field(default_factory=list[Row])
-    mine: Row | None = None
-    evicted: bool = False
-    lapsed: list[int] = field(default_factory=list[int])
+    __slots__ = ("ahead", "evicted", "lapsed", "mine")
+
+    def __init__(self) -> None:
+        self.ahead: list[Row] = []
+        self.mine: Row | None = None
+        self.evicted = False
+        self.lapsed: list[int] = []
 
     @property
     def taken(self) -> int:

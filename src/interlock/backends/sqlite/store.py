@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from interlock.backends.sqlite.doorbell import available
+from interlock.backends.sqlite.leaf import Here, Leaf
 from interlock.backends.sqlite.ledger import Ledger
 from interlock.backends.sqlite.listener import Ear, Listener
-from interlock.backends.sqlite.worker import Here, Leaf
 from interlock.errors import StoreUnavailable
 from interlock.model import (
     Busy,

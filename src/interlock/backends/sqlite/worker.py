@@ -1,4 +1,4 @@
-"""Where a transaction runs: on the caller's own thread, or on one beside the event loop.
+"""The asyncio leaf: a thread beside the event loop, on which transactions run.
 
 SQLite has no call that does not block. One thread for each asyncio store runs its transactions in the
 order they were asked for, so a claim that was cancelled is taken back after it was made, never before.
@@ -6,45 +6,19 @@ order they were asked for, so a claim that was cancelled is taken back after it 
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from interlock.errors import StoreUnavailable
-
-if TYPE_CHECKING:
-    import asyncio
 
 T = TypeVar("T")
 
 
-class Leaf(Protocol):
-    """How a store's calls reach its ledger: `step(until, *args)`, where `until` bounds its patience."""
-
-    async def run(self, step: Callable[..., T], *args: Any, timeout: float) -> T: ...
-    def after_fork(self) -> None: ...
-    def close(self) -> None: ...
-
-
-class Here:
-    """The blocking leaf: nothing suspends."""
-
-    def __init__(self, now: Callable[[], float]) -> None:
-        self._now = now
-
-    async def run(self, step: Callable[..., T], *args: Any, timeout: float) -> T:
-        return step(self._now() + timeout, *args)
-
-    def after_fork(self) -> None:
-        """Nothing is shared with the parent."""
-
-    def close(self) -> None:
-        """Nothing is open."""
-
-
 class Worker:
-    """The asyncio leaf. A cancelled caller stops waiting; its transaction runs to its end all the same."""
+    """Runs steps in order. A cancelled caller stops waiting; its transaction runs to its end all the same."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
@@ -53,8 +27,6 @@ class Worker:
         self._thread: threading.Thread | None = None
 
     async def run(self, step: Callable[..., T], *args: Any, timeout: float) -> T:
-        import asyncio  # here, not above: blocking programs never pay for it
-
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[T] = loop.create_future()
         until = self._now() + timeout  # from now: who queues up behind a locked file must not wait in turn

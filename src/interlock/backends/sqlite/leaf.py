@@ -1,0 +1,32 @@
+"""Where a transaction runs: on the caller's own thread, or (see `worker`) on one beside the event loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar
+
+T = TypeVar("T")
+
+
+class Leaf(Protocol):
+    """How a store's calls reach its ledger: `step(until, *args)`, where `until` bounds its patience."""
+
+    async def run(self, step: Callable[..., T], *args: Any, timeout: float) -> T: ...
+    def after_fork(self) -> None: ...
+    def close(self) -> None: ...
+
+
+class Here:
+    """The blocking leaf: nothing suspends."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+
+    async def run(self, step: Callable[..., T], *args: Any, timeout: float) -> T:
+        return step(self._now() + timeout, *args)
+
+    def after_fork(self) -> None:
+        """Nothing is shared with the parent."""
+
+    def close(self) -> None:
+        """Nothing is open."""

@@ -1,0 +1,157 @@
+"""Under asyncio the event loop never blocks, and a cancelled call disturbs nobody."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import threading
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
+
+import pytest
+
+from interlock._core.drive import drive
+from interlock._runtime.tasks import Tasks
+from interlock.backends.sqlite import SqliteStore, open_store
+from interlock.errors import StoreUnavailable
+from interlock.model import Busy, Granted, Renewal, Renewed
+from tests.sqlite.stage import claim
+
+
+@asynccontextmanager
+async def opened(path: str) -> AsyncIterator[SqliteStore]:
+    store = open_store(path, Tasks(), asynchronous=True)
+    yield store
+    await store.close()
+
+
+def test_the_loop_runs_on_while_another_process_keeps_the_file_locked(path: str) -> None:
+    async def program() -> int:
+        async with opened(path) as store:
+            with closing(sqlite3.connect(path, isolation_level=None)) as other:
+                other.execute("begin immediate")
+                asking = asyncio.create_task(store.claim(claim()))
+                turns = 0
+                until = time.monotonic() + 0.2
+                while time.monotonic() < until:
+                    await asyncio.sleep(0.001)
+                    turns += 1
+                assert not asking.done()
+                other.execute("rollback")
+            assert isinstance(await asking, Granted)
+            return turns
+
+    assert asyncio.run(program()) > 20
+
+
+def test_a_cancelled_claim_is_taken_back_after_it_was_made(path: str) -> None:
+    async def program() -> None:
+        async with opened(path) as store:
+            for number in range(50):
+                asking = asyncio.create_task(store.claim(claim(id=f"{number}")))
+                await asyncio.sleep(0 if number % 2 else 0.0001)
+                asking.cancel()
+                await asyncio.gather(asking, return_exceptions=True)
+                await store.release("r", f"{number}")
+                assert (await store.inspect("r")).standings == ()
+
+    asyncio.run(program())
+
+
+def test_every_call_keeps_its_own_time_behind_a_locked_file(path: str) -> None:
+    async def program() -> None:
+        async with opened(path) as store:
+            with closing(sqlite3.connect(path, isolation_level=None)) as other:
+                other.execute("begin immediate")
+                slow = asyncio.create_task(store.claim(claim(), timeout=0.6))
+                await asyncio.sleep(0.01)
+                began = time.monotonic()
+                with pytest.raises(StoreUnavailable):
+                    await store.renew([Renewal("r", "a", 1.0)], timeout=0.1)
+                assert time.monotonic() - began < 0.35
+                with pytest.raises(StoreUnavailable):
+                    await slow
+                assert time.monotonic() - began < 1.0
+                other.execute("rollback")
+
+    asyncio.run(program())
+
+
+def test_a_thread_renews_through_the_blocking_twin_while_the_loop_is_stuck(path: str) -> None:
+    async def program() -> None:
+        async with opened(path) as store:
+            await store.claim(claim(ttl=0.3))
+            twin = store.blocking()
+            assert store.blocking() is twin
+            assert twin.blocking() is twin
+            answers: list[object] = []
+            stuck = threading.Event()
+
+            def keep() -> None:
+                while not stuck.wait(0.05):
+                    answers.extend(drive(twin.renew([Renewal("r", "a", 0.3)], timeout=1.0)))
+
+            keeper = threading.Thread(target=keep)
+            keeper.start()
+            time.sleep(0.8)  # the loop is blocked for more than twice the ttl
+            stuck.set()
+            keeper.join()
+            assert set(answers) == {Renewed(0.3)}
+            assert isinstance(await store.claim(claim(id="b", queued=False)), Busy)
+
+    asyncio.run(program())
+
+
+def test_the_twin_waits_on_its_own_thread(path: str) -> None:
+    async def program() -> None:
+        async with opened(path) as store:
+            await store.claim(claim(id="a"))
+            twin = store.blocking()
+            busy = await store.claim(claim(id="b"))
+            assert isinstance(busy, Busy)
+            waiter = asyncio.create_task(
+                asyncio.to_thread(lambda: drive(twin.wait(claim(id="b"), busy, 5.0)))
+            )
+            await asyncio.sleep(0.1)
+            began = time.monotonic()
+            await store.release("r", "a")
+            await waiter
+            assert time.monotonic() - began < 1.0
+
+    asyncio.run(program())
+
+
+def test_a_hundred_tasks_wait_and_are_let_in_one_by_one(path: str) -> None:
+    async def program() -> None:
+        async with opened(path) as store:
+
+            async def turn(number: int) -> int:
+                mine = claim(id=f"{number}")
+                answer = await store.claim(mine)
+                while isinstance(answer, Busy):
+                    await store.wait(mine, answer, 5.0)
+                    answer = await store.claim(mine)
+                assert isinstance(answer, Granted)
+                assert len((await store.inspect("r")).holders) == 1
+                assert await store.release("r", mine.id)
+                return answer.token
+
+            tokens = await asyncio.wait_for(asyncio.gather(*(turn(number) for number in range(100))), 30)
+            assert tokens == sorted(set(tokens))
+
+    asyncio.run(program())
+
+
+def test_an_unclosed_store_leaves_no_thread_behind(path: str) -> None:
+    before = threading.active_count()
+
+    async def program() -> None:
+        store = open_store(path, Tasks(), asynchronous=True)
+        await store.claim(claim())
+
+    asyncio.run(program())
+    until = time.monotonic() + 5
+    while threading.active_count() > before:
+        assert time.monotonic() < until
+        time.sleep(0.01)

@@ -1,0 +1,328 @@
+"""Waits end at once when they should, on time when they must, and cost one thread however many there are."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from interlock._core.drive import drive
+from interlock.backends.sqlite import SqliteStore, doorbell, listener
+from interlock.backends.sqlite.doorbell import Doorbell
+from interlock.model import Busy, Claim, Granted, Renewal
+from tests.sqlite.conftest import Open
+from tests.sqlite.stage import Hands, claim, eventually
+
+SOON = 1.0  # seconds; far less than the net where only a ring may have done it
+
+
+@pytest.fixture
+def bells_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody is saved by the net."""
+    if not doorbell.available():
+        pytest.skip("no doorbells here")
+    monkeypatch.setattr(listener, "NET", 30.0)
+
+
+@contextmanager
+def waiting(wait: Callable[[], Coroutine[Any, Any, object]], within: float = 5.0) -> Iterator[list[float]]:
+    """Wait on another thread during the block; afterwards the list has how long after it the wait ended."""
+    ended: list[float] = []
+    done: list[float] = []
+
+    def run() -> None:
+        drive(wait())
+        ended.append(time.monotonic())
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    yield done
+    left = time.monotonic()
+    thread.join(within)
+    assert ended, f"still waiting after {within} s"
+    done.append(ended[0] - left)
+
+
+def listening(store: SqliteStore) -> Callable[[], bool]:
+    return lambda: bool(store._listener._ears)
+
+
+def stand(store: SqliteStore, *claims: Claim) -> list[Any]:
+    return [drive(store.claim(each)) for each in claims]
+
+
+def rung(store: SqliteStore, id: str, resource: str = "r") -> bool:
+    """Whether a wait of this claim would return at once."""
+    return not store._ledger.unchanged(store._ledger.now() + 5, claim(resource, id), True)
+
+
+# ---- doorbells ----------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("bells_only")
+def test_a_release_in_another_process_ends_a_wait_at_once(opened: Open) -> None:
+    holder, waiter = opened(), opened()
+    stand(holder, claim(id="a"))
+    (busy,) = stand(waiter, claim(id="b"))
+    with waiting(lambda: waiter.wait(claim(id="b"), busy, 10.0)) as took:
+        eventually(listening(waiter))
+        time.sleep(0.1)  # so that it sleeps, and the look after starting to listen cannot have been it
+        drive(holder.release("r", "a"))
+    assert took[0] < SOON
+    assert isinstance(drive(waiter.claim(claim(id="b"))), Granted)
+
+
+def test_a_release_before_the_wait_begins_is_not_missed(opened: Open) -> None:
+    holder, waiter = opened(), opened()
+    stand(holder, claim(id="a"))
+    (busy,) = stand(waiter, claim(id="b"))
+    drive(holder.release("r", "a"))
+    began = time.monotonic()
+    drive(waiter.wait(claim(id="b"), busy, 10.0))
+    assert time.monotonic() - began < 1.0
+
+
+@pytest.mark.usefixtures("bells_only")
+@pytest.mark.parametrize("how", ["release", "evict"])
+def test_a_holder_that_waits_is_woken_when_somebody_removes_it(opened: Open, how: str) -> None:
+    remover, holder = opened(), opened()
+    stand(holder, claim(id="a"))
+    with waiting(lambda: holder.wait(claim(id="a"), None, 10.0)) as took:
+        eventually(listening(holder))
+        time.sleep(0.1)
+        drive(remover.release("r", "a") if how == "release" else remover.evict("r", "a", "why"))
+    assert took[0] < SOON
+
+
+@pytest.mark.usefixtures("bells_only")
+def test_a_changed_register_ends_a_watch_at_once(opened: Open) -> None:
+    writer, watcher = opened(), opened()
+    with waiting(lambda: watcher.watch_register("n", 0, 10.0)) as took:
+        eventually(listening(watcher))
+        time.sleep(0.1)
+        drive(writer.compare_and_set("n", 0, "v", "1"))
+    assert took[0] < SOON
+
+
+@pytest.mark.usefixtures("bells_only")
+@pytest.mark.parametrize("what", ["comes", "leaves", "note"])
+def test_a_changed_queue_ends_a_watch_at_once(opened: Open, what: str) -> None:
+    other, watcher = opened(), opened()
+    if what != "comes":
+        stand(other, claim(id="a"))
+    seen = drive(watcher.inspect("r"))
+    with waiting(lambda: watcher.watch("r", seen, 10.0)) as took:
+        eventually(listening(watcher))
+        time.sleep(0.1)
+        if what == "comes":
+            stand(other, claim(id="a"))
+        elif what == "leaves":
+            drive(other.release("r", "a"))
+        else:
+            drive(other.renew([Renewal("r", "a", 30.0, note="new")]))
+    assert took[0] < SOON
+
+
+def test_a_renewal_does_not_end_a_watch(opened: Open) -> None:
+    other, watcher = opened(), opened()
+    stand(other, claim(id="a"))
+    seen = drive(watcher.inspect("r"))
+    with waiting(lambda: watcher.watch("r", seen, 0.3)) as took:
+        eventually(listening(watcher))
+        drive(other.renew([Renewal("r", "a", 30.0)]))
+    assert took[0] > 0.1
+
+
+# ---- the net ----------------------------------------------------------------------------------
+
+
+def test_a_lost_ring_costs_no_more_than_a_poll(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Doorbell, "ring", lambda *_: None)
+    holder, waiter = opened(), opened()
+    stand(holder, claim(id="a"))
+    (busy,) = stand(waiter, claim(id="b"))
+    with waiting(lambda: waiter.wait(claim(id="b"), busy, 10.0)) as took:
+        eventually(listening(waiter))
+        drive(holder.release("r", "a"))
+    assert took[0] < 10 * listener.NET
+    with waiting(lambda: waiter.watch_register("n", 0, 10.0)) as took:
+        eventually(listening(waiter))
+        drive(holder.compare_and_set("n", 0, "v", "1"))
+    assert took[0] < 10 * listener.NET
+
+
+def test_without_doorbells_waits_end_by_polling(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (doorbell, listener):
+        monkeypatch.setattr(module, "available", lambda: False)
+    holder, waiter = opened(), opened()
+    stand(holder, claim(id="a"))
+    (busy,) = stand(waiter, claim(id="b"))
+    with waiting(lambda: waiter.wait(claim(id="b"), busy, 10.0)) as took:
+        eventually(listening(waiter))
+        drive(holder.release("r", "a"))
+    assert took[0] < 0.5
+    with waiting(lambda: waiter.watch_register("n", 0, 10.0)) as took:
+        eventually(listening(waiter))
+        drive(holder.compare_and_set("n", 0, "v", "1"))
+    assert took[0] < 0.5
+
+
+def test_a_flood_of_strangers_datagrams_wakes_nobody_and_breaks_nothing(opened: Open) -> None:
+    holder, waiter = opened(), opened()
+    stand(holder, claim(id="a"))
+    (busy,) = stand(waiter, claim(id="b"))
+    with waiting(lambda: waiter.wait(claim(id="b"), busy, 10.0)) as took:
+        eventually(listening(waiter))
+        for _ in range(1000):
+            holder._listener.bell.ring(
+                waiter._listener.bell.address, ["cnobody", "\udcff".encode("utf-8", "ignore").decode()]
+            )
+        drive(holder.release("r", "a"))
+    assert took[0] < 10 * listener.NET
+
+
+# ---- on time --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("timeout", [0.0, 0.05, 0.3])
+def test_a_wait_is_never_late(opened: Open, timeout: float) -> None:
+    store = opened()
+    stand(store, claim(id="a"))
+    (busy,) = stand(store, claim(id="b"))
+    waits = [
+        lambda: store.wait(claim(id="b"), busy, timeout),
+        lambda: store.wait(claim(id="a"), None, timeout),
+        lambda: store.watch_register("n", 0, timeout),
+        lambda: store.watch("idle", drive(store.inspect("idle")), timeout),
+    ]
+    for wait in waits:
+        began = time.monotonic()
+        drive(wait())
+        assert timeout - 0.01 <= time.monotonic() - began < timeout + 0.25
+
+
+# ---- exactly those who should ------------------------------------------------------------------------
+
+
+def test_a_release_rings_only_the_next_of_a_mutex(opened: Open) -> None:
+    store = opened()
+    stand(store, *(claim(id=id) for id in "abcd"))
+    drive(store.release("r", "a"))
+    assert [rung(store, id) for id in "bcd"] == [True, False, False]
+
+
+def test_a_writers_release_rings_all_readers_up_to_the_next_writer(opened: Open) -> None:
+    store = opened()
+    widths = {"w1": 10, "r1": 1, "r2": 1, "w2": 10, "r3": 1}
+    stand(store, *(claim(id=id, permits=width, capacity=10) for id, width in widths.items()))
+    drive(store.release("r", "w1"))
+    assert {id: rung(store, id) for id in ("r1", "r2", "w2", "r3")} == {
+        "r1": True,
+        "r2": True,
+        "w2": False,
+        "r3": False,
+    }
+
+
+def test_a_shrinking_writer_rings_the_readers_behind_it(opened: Open) -> None:
+    store = opened()
+    stand(
+        store, *(claim(id=id, permits=width, capacity=10) for id, width in {"w": 10, "r": 1, "x": 10}.items())
+    )
+    drive(store.renew([Renewal("r", "w", 30.0, permits=1)]))
+    assert [rung(store, id) for id in ("r", "x")] == [True, False]
+
+
+def test_who_watched_a_waiter_that_leaves_is_told_to_look_again(opened: Open) -> None:
+    """It was told when that waiter's place lapses; the holder it must watch now may lapse sooner."""
+    store = opened()
+    stand(store, claim(id="a", ttl=1.0), claim(id="b"), claim(id="c"), claim(id="d"))
+    drive(store.release("r", "b"))
+    assert [rung(store, id) for id in "cd"] == [True, False]
+    (again,) = stand(store, claim(id="c"))
+    assert isinstance(again, Busy)
+    assert again.retry_after <= 1.0
+
+
+def test_the_new_first_of_a_semaphore_is_told_to_watch_the_holders(opened: Open) -> None:
+    store = opened()
+    stand(store, *(claim(id=id, capacity=2) for id in "abcde"))
+    drive(store.release("r", "a"))
+    assert [rung(store, id) for id in "cde"] == [True, True, False]
+
+
+def test_who_watched_a_holder_that_lingers_is_told_its_nearer_end(opened: Open) -> None:
+    store = opened()
+    stand(store, *(claim(id=id) for id in "abc"))
+    drive(store.release("r", "a", linger=0.5))
+    assert [rung(store, id) for id in "bc"] == [True, False]
+    (again,) = stand(store, claim(id="b"))
+    assert isinstance(again, Busy)
+    assert again.retry_after <= 0.5
+
+
+def test_a_lapse_that_one_waiter_notices_lets_in_all_whom_it_concerns(opened: Open) -> None:
+    hands = Hands()
+    store = opened(clock=hands.clock)
+    stand(store, claim(id="a", capacity=2, ttl=1.0), claim(id="b", capacity=2, ttl=1.0))
+    stand(store, claim(id="c", capacity=2), claim(id="d", capacity=2), claim(id="e", capacity=2))
+    hands.now += 2.0
+    assert isinstance(drive(store.claim(claim(id="c", capacity=2))), Granted)
+    assert [rung(store, id) for id in "de"] == [True, True]  # d is in; e is first now
+    assert isinstance(drive(store.claim(claim(id="d", capacity=2))), Granted)
+    assert isinstance(drive(store.claim(claim(id="e", capacity=2))), Busy)
+
+
+# ---- what it costs -----------------------------------------------------------------------------------
+
+
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="counts descriptors in /proc")
+def test_1000_waiters_on_1000_resources_use_one_socket_one_thread_and_two_connections(opened: Open) -> None:
+    holder, store = opened(), opened()
+    stand(holder, *(claim(f"r{n}", f"h{n}") for n in range(1000)))
+    stand(store, claim("r0", "w0"))
+    before = descriptors(), threading.active_count()
+    ears: list[listener.Ear] = []
+    for n in range(1000):
+        stand(store, claim(f"r{n}", f"w{n}"))
+        ears.append(listener.Ear(f"cw{n}", threading.Event(), resource=f"r{n}"))
+        store._listener.listen(ears[-1])
+    eventually(lambda: store._listener._database.opened > 0)
+    assert descriptors() - before[0] <= 5  # a second connection: the file, its log, its shared memory
+    assert threading.active_count() - before[1] <= 1
+    for n in range(1000):
+        drive(holder.release(f"r{n}", f"h{n}"))
+    eventually(lambda: all(ear.signal.is_set() for ear in ears))
+    for ear in ears:
+        store._listener.forget(ear)
+
+
+def test_the_listener_ends_when_nobody_has_waited_for_a_while(
+    opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listener, "IDLE", 0.1)
+    store = opened()
+    drive(store.watch_register("n", 0, 0.01))
+    eventually(lambda: store._listener._thread is None)
+    with waiting(lambda: store.watch_register("n", 0, 10.0)) as took:  # and starts again
+        eventually(listening(store))
+        drive(opened().compare_and_set("n", 0, "v", "1"))
+    assert took[0] < 1.0
+
+
+def test_closing_ends_the_listener_and_gives_back_every_descriptor(opened: Open) -> None:
+    before = threading.active_count()
+    store = opened()
+    drive(store.watch_register("n", 0, 0.01))
+    drive(store.close())
+    assert threading.active_count() == before
+    assert not store._listener.bell.address
