@@ -23,6 +23,7 @@ from interlock.ports import IO_TIMEOUT, Job, Runtime, Signal, Store
 
 BATCH = 100  # renewals in one request: more would block the server for everyone else
 LONGEST_NAP = 1.0  # a suspended machine's sleep does not count; after waking we must look soon
+LAST_TRY = 0.5  # seconds for a claim that is still owed when its client closes
 LAG = 0.5  # being this late, seconds, is worth a report
 
 
@@ -142,6 +143,19 @@ class Keeper:
             except Exception as error:  # a keeper that dies loses every lock of its client
                 self._report(events.KeeperFailed(repr(error)))
                 await self._runtime.sleep(0.05)
+        await self._settle()
+
+    async def _settle(self) -> None:
+        """The client closes: a last try at what is owed, or others would wait until it lapses."""
+        debts = [kept for kept in self.kept() if isinstance(kept, Debt)]
+        for debt in debts:
+            self.drop(debt)
+        for debt in debts:
+            try:
+                await self._store.release(debt.resource, debt.id, debt.linger, LAST_TRY)
+            except Exception as error:
+                self._report(events.CleanupFailed(debt.resource, str(error)))
+                return  # the store is away, and nobody has the time to ask it for each
 
     async def _nap(self) -> None:
         """Sleep until the next entry is due; a keeper with nothing to keep sleeps until called."""

@@ -14,10 +14,10 @@ TIMEOUT_MAX = 9223372036.0
 PLACE_TTL = 10.0
 """How long a waiter's place lives unrefreshed, seconds; a dead waiter delays the queue at most this."""
 
-GRACE = 0.2
+GRACE = 0.15
 """What a request may take beyond its caller's time, seconds: a call that may not wait must still be answered."""
 
-SHORTEST_ASK = 0.02
+SHORTEST_ASK = 0.01
 """What is left for a request, seconds, once the grace is used up: time to send it, hardly to be answered."""
 
 

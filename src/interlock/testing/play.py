@@ -60,7 +60,7 @@ class Play:
             for number in range(self.scenario.workers):
                 self.jobs.append(node.runtime.spawn(f"worker-{number + 1}", self._work(node)))
         self._nemesis.begin(RAGE)
-        world.run(RAGE)
+        world.run(RAGE + 0.001)  # and healed
         self.closing = True
         if self.scenario.close is not None:
             self._close()

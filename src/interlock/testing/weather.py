@@ -100,7 +100,8 @@ class Nemesis:
         ]
         total = sum(rate for rate, _ in rates)
         while total and self._stage.world.time < until:
-            await self._runtime.sleep(self._stage.random.expovariate(total))
+            pause = self._stage.random.expovariate(total)
+            await self._runtime.sleep(min(pause, until - self._stage.world.time))
             if self._stage.world.time < until:
                 (act,) = self._stage.random.choices([a for _, a in rates], [rate for rate, _ in rates])
                 act()
