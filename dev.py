@@ -219,7 +219,7 @@ def alone() -> Iterator[None]:
     except ImportError:  # Windows: nobody runs two there at once
         yield
         return
-    with open(ROOT / "w") as file:
+    with open(ROOT / ".venv.lock", "w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
