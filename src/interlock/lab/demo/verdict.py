@@ -148,8 +148,8 @@ def the_late_write_was_refused(evidence: Evidence, nap: Nap) -> Finding:
     winner = meanwhile[0].worker if meanwhile else "nobody"
     text = (
         f"{nap.worker} was paused for {nap.resumed - nap.paused:.1f} s while it held the lock. Its lease "
-        f"lapsed and {winner} went on. Resumed, {nap.worker} knew of nothing and wrote {late.becomes} over a "
-        f"balance of {late.balance}, with its old token. The ledger had accepted a higher one: StaleToken, "
+        f"lapsed and {winner} went on. Resumed, {nap.worker} knew of nothing and tried to write {late.becomes} "
+        f"over a balance of {late.balance}, with its old token. The ledger had accepted a higher one: StaleToken, "
         f"refused. Without that check the write would have undone {undone} update{'s' * (undone != 1)}."
     )
     return Finding(bool(meanwhile) and late.highest > nap.token, text)
