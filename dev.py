@@ -96,6 +96,12 @@ def mutants(args: list[str]) -> int:
     return call([str(PYTHON), str(ROOT / "tests" / "mutants" / "run.py"), *args])
 
 
+def bench(args: list[str]) -> int:
+    """Ask how fast interlock is, side by side with the bare commands; --list shows the questions."""
+    make_environment()
+    return call([str(PYTHON), "-m", "benchmarks", *args])
+
+
 def surface(args: list[str]) -> int:
     """Rewrite tests/house/public_surface.txt, to be reviewed with the change that caused it."""
     script = ROOT / "tests" / "house" / "surface.py"
@@ -110,7 +116,8 @@ def clean(args: list[str]) -> int:
 
 
 COMMANDS: dict[str, Callable[[list[str]], int]] = {
-    command.__name__: command for command in (demo, test, lint, types, format, sim, mutants, surface, clean)
+    command.__name__: command
+    for command in (demo, test, lint, types, format, sim, mutants, bench, surface, clean)
 }
 
 
