@@ -62,18 +62,29 @@ class Waiting:
         timeout = timing.checked_timeout(timeout)
         if not self._mutex.owned():
             raise NotHeld(f"{self.name}: cannot wait on un-acquired lock")
-        claim = await self._stand()
+        claim, token = await self._stand()
         place = Place(claim, self.client.runtime.now())
         self.client.keeper.keep(place)
         try:
             # Standing before letting go: who notifies in between must meet us.
-            saved = await self._mutex.release_save()
+            saved = await self._interruptible(claim, self._mutex.release_save())
+            notified = False
             try:
-                return await self._until_removed(claim, timeout)
+                notified = await self._interruptible(claim, self._until_removed(claim, token, timeout))
             finally:
-                await self._take_again(saved)
+                again = self._take_again(saved)
+                await (self._interruptible(claim, again) if notified else again)
+            return notified
         finally:
             self.client.keeper.drop(place)
+
+    async def _interruptible(self, claim: Claim, step: Awaitable[R]) -> R:
+        """A step of a wait; if it fails the caller will not hear of a notification, so another must."""
+        try:
+            return await step
+        except BaseException:
+            await self.client.runtime.finish(lambda: self._pass_on(claim))
+            raise
 
     async def _take_again(self, saved: Any) -> None:
         """The caller holds the lock when wait ends, also when it is interrupted: its `with` will release."""
@@ -91,32 +102,36 @@ class Waiting:
         if interrupted is not None:
             raise interrupted
 
-    async def _stand(self) -> Claim:
+    async def _stand(self) -> tuple[Claim, int]:
         runtime = self.client.runtime
         ttl = max(timing.PLACE_TTL, self.client.store.traits.min_ttl)
         claim = Claim(self._resource, runtime.fresh_id(), ttl, 1, EVERYTHING, False, ttl, "", runtime.who())
-        await Acquiring(self.client, claim, None).run()
-        return claim
+        granted = await Acquiring(self.client, claim, None).run()
+        assert granted is not None
+        return claim, granted.token
 
-    async def _until_removed(self, claim: Claim, timeout: float | None) -> bool:
+    async def _until_removed(self, claim: Claim, token: int, timeout: float | None) -> bool:
         runtime, store = self.client.runtime, self.client.store
         until = float("inf") if timeout is None else runtime.now() + timeout
-        try:
-            while (left := until - runtime.now()) > 0:
-                try:
-                    await store.wait(claim, None, min(left, claim.ttl / 2))
-                    ask = Renewal(claim.resource, claim.id, claim.ttl)
-                    (answer,) = await store.renew([ask], timing.patience(until - runtime.now()))
-                except StoreUnavailable:
-                    await runtime.sleep(min(0.2, max(0.0, until - runtime.now())))
-                    continue
+        while (left := until - runtime.now()) > 0:
+            try:
+                await store.wait(claim, None, min(left, claim.ttl / 2))
+                patience = timing.patience(until - runtime.now())
+                (answer,) = await store.renew([Renewal(claim.resource, claim.id, claim.ttl)], patience)
                 if isinstance(answer, Gone):
                     return True  # notified; or lapsed while the store was away: look at your predicate
-            # Whoever removes the claim decides: if it is gone, we were notified at the last moment.
-            return not await removed(self.client, claim, left=0.0)
-        except BaseException:
-            await runtime.finish(lambda: self._pass_on(claim))
-            raise
+                if not await self._stands(claim, token, timing.patience(until - runtime.now())):
+                    await removed(self.client, claim)
+                    return True
+            except StoreUnavailable:
+                await runtime.sleep(min(0.2, max(0.0, until - runtime.now())))
+        # Whoever removes the claim decides: if it is gone, we were notified at the last moment.
+        return not await removed(self.client, claim, left=0.0)
+
+    async def _stands(self, claim: Claim, token: int, patience: float) -> bool:
+        """Whether this is still the place we took: a late copy of our own request may have taken a new one."""
+        queue = await self.client.store.inspect(claim.resource, patience)
+        return any(standing.id == claim.id and standing.token == token for standing in queue.standings)
 
     async def _pass_on(self, claim: Claim) -> None:
         """Interrupted: stand no longer; if we had been notified already, someone else gets it."""

@@ -4,7 +4,8 @@
     or with chances, decided by a seed       Link(Faults(lose_reply=0.05), random.Random(7))
 
 A request travels on its own: when its sender gives up, is paused or dies, it still arrives, perhaps much
-later. Wraps any store, under any runtime, so a program can be tested against it as well as interlock itself:
+later. Requests of one client arrive in the order they were sent, as on one connection, but for those a fault
+delays or repeats. Wraps any store, under any runtime, so a program can be tested against it as well as interlock itself:
 
     link = Link()
     store = Faulty(store, runtime, link)
@@ -66,6 +67,7 @@ class Link:
     random: random.Random = field(default_factory=random.Random)
     severed: bool = False
     stalled_until: float = 0.0  # on the carrier's clock: nothing moves before
+    last: Signal | None = None  # set once the request that was sent last has arrived
 
     def cut(self) -> None:
         """From now on nothing arrives, in either direction."""
@@ -79,21 +81,21 @@ class Link:
     def happens(self, chance: float) -> bool:
         return chance > 0.0 and self.random.random() < chance
 
-    def flight(self) -> float:
+    def flight(self, delayed: bool) -> float:
         """Seconds one direction takes."""
-        if self.happens(self.faults.delay):
-            return self.random.random() * self.faults.long
-        return self.random.random() * self.faults.latency
+        return self.random.random() * (self.faults.long if delayed else self.faults.latency)
 
 
 class _Letter(Generic[T]):
     """One request on its way, and the answer to it."""
 
-    __slots__ = ("answer", "arrived", "call", "error")
+    __slots__ = ("answer", "answered", "arrived", "behind", "call", "error")
 
-    def __init__(self, call: Callable[[], Awaitable[T]], arrived: Signal) -> None:
+    def __init__(self, call: Callable[[], Awaitable[T]], answered: Signal, arrived: Signal) -> None:
         self.call = call
+        self.answered = answered
         self.arrived = arrived
+        self.behind: Signal | None = None  # set once the one before has arrived
         self.answer: list[T] = []
         self.error: Exception | None = None
 
@@ -114,21 +116,30 @@ class Faulty:
     async def _ask(self, what: str, call: Callable[[], Awaitable[T]], timeout: float = IO_TIMEOUT) -> T:
         limit = min(timeout, self.link.faults.timeout)
         await self._runtime.sleep(0.0)  # an await before anything is sent: who is cut off here sent nothing
-        letter = _Letter(call, self._runtime.signal())
-        lost = self.link.happens(self.link.faults.lose_request)
-        if not lost:
-            self._carrier.spawn(what, self._carry(letter))
+        letter = _Letter(call, self._runtime.signal(), self._carrier.signal())
+        if not self.link.happens(self.link.faults.lose_request):
+            self._send(what, letter)
         if self.link.happens(self.link.faults.repeat):
             self._carrier.spawn(f"{what} again", self._repeat(call))
-        if not await self._runtime.wait(letter.arrived, limit):
+        if not await self._runtime.wait(letter.answered, limit):
             raise StoreUnavailable(f"{what}: no answer in {limit:.3f} s")
         if letter.error is not None:
             raise letter.error
         return letter.answer[0]
 
-    async def _carry(self, letter: _Letter[T]) -> None:
+    def _send(self, what: str, letter: _Letter[T]) -> None:
+        delayed = self.link.happens(self.link.faults.delay)
+        if not delayed:
+            letter.behind, self.link.last = self.link.last, letter.arrived
+        self._carrier.spawn(what, self._carry(letter, delayed))
+
+    async def _carry(self, letter: _Letter[T], delayed: bool) -> None:
         """Bring a request to the store, and what the store says back."""
-        await self._travel()
+        await self._travel(delayed)
+        if letter.behind is not None and not letter.behind.is_set():
+            await self._carrier.wait(letter.behind, None)
+        letter.behind = None
+        letter.arrived.set()
         if self.link.severed:
             return
         try:
@@ -137,9 +148,9 @@ class Faulty:
             letter.error = error
         if self.link.happens(self.link.faults.lose_reply):
             return
-        await self._travel()
+        await self._travel(self.link.happens(self.link.faults.delay))
         if not self.link.severed:
-            letter.arrived.set()
+            letter.answered.set()
 
     async def _repeat(self, call: Callable[[], Awaitable[object]]) -> None:
         await self._carrier.sleep(self.link.random.random() * self.link.faults.long)
@@ -149,8 +160,8 @@ class Faulty:
             except Exception:
                 pass  # nobody waits for this answer
 
-    async def _travel(self) -> None:
-        await self._carrier.sleep(self.link.flight())
+    async def _travel(self, delayed: bool) -> None:
+        await self._carrier.sleep(self.link.flight(delayed))
         while (stalled := self.link.stalled_until - self._carrier.now()) > 0:
             await self._carrier.sleep(stalled)
 
@@ -160,7 +171,7 @@ class Faulty:
             await self._runtime.sleep(timeout)
             return None
         if self.link.happens(self.link.faults.lose_reply):
-            await self._runtime.sleep(min(timeout, self.link.flight()))
+            await self._runtime.sleep(min(timeout, self.link.flight(delayed=False)))
             raise StoreUnavailable(f"{what}: the connection broke")
         return await wait()
 
