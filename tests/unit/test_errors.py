@@ -1,0 +1,118 @@
+"""Errors are the builtins they resemble, carry data, make sentences of it, and travel between processes."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import threading
+from itertools import product
+
+import pytest
+
+from interlock import errors
+from interlock.model import Standing
+from interlock.who import Who
+
+WHO = Who("worker-7", 211, "MainThread", "billing/run.py:88").pack()
+HOLDER = Standing("id", 1793, 1, True, 41.2, 20.0, "", WHO)
+
+EXAMPLES: dict[errors.InterlockError, type[BaseException]] = {
+    errors.InvalidName("empty"): ValueError,
+    errors.InvalidURL("what://"): ValueError,
+    errors.InvalidSetting("ttl"): ValueError,
+    errors.Unsupported("no semaphores"): ValueError,
+    errors.SettingsMismatch("pool", 4, 3): ValueError,
+    errors.AcquireTimeout("orders/42", 5.0, 3, (HOLDER,)): TimeoutError,
+    errors.NotHeld("orders/42"): RuntimeError,
+    errors.LeaseLost("orders/42", 1793, "evicted", "making room"): RuntimeError,
+    errors.Evicted("orders/42", "making room"): RuntimeError,
+    errors.WouldDeadlock("orders/42"): RuntimeError,
+    errors.BrokenBarrier("start"): threading.BrokenBarrierError,
+    errors.StaleToken("orders/42", 1792, 1793): RuntimeError,
+    errors.StoreUnavailable("no answer"): ConnectionError,
+    errors.StoreUnfit("read-only"): OSError,
+    errors.ClientClosed("closed"): RuntimeError,
+}
+each_error = pytest.mark.parametrize("error", EXAMPLES, ids=lambda error: type(error).__name__)
+
+
+def test_every_error_has_an_example() -> None:
+    kinds = {
+        kind
+        for kind in vars(errors).values()
+        if isinstance(kind, type) and kind.__module__ == errors.__name__
+    }
+    assert {type(error) for error in EXAMPLES} == kinds - {errors.InterlockError}
+
+
+@each_error
+def test_an_error_is_ours_and_the_builtin_it_resembles(error: errors.InterlockError) -> None:
+    assert isinstance(error, errors.InterlockError)
+    assert isinstance(error, EXAMPLES[error])
+
+
+@each_error
+def test_an_error_survives_pickling_and_copying_with_its_data(error: errors.InterlockError) -> None:
+    error.add_note("a note")
+    for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1):
+        for again in (pickle.loads(pickle.dumps(error, protocol)), copy.copy(error), copy.deepcopy(error)):
+            assert type(again) is type(error)
+            assert str(again) == str(error)
+            assert vars(again) == vars(error)
+
+
+def test_a_timeout_names_the_holder_as_an_operator_would_ask() -> None:
+    error = errors.AcquireTimeout("orders/42", 5.0, 3, (HOLDER,))
+    assert str(error) == (
+        "orders/42: not acquired in 5.0 s; 3 claims ahead; "
+        "held 41 s by worker-7 pid 211 MainThread (billing/run.py:88), token 1793"
+    )
+
+
+def test_a_timeout_among_many_holders_stays_readable() -> None:
+    error = errors.AcquireTimeout("pool", 0.1, 1, (HOLDER,) * 5)
+    assert str(error).count("held 41 s") == 3
+    assert str(error).endswith("and 2 more holders")
+    assert "1 claim ahead" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("cause", "words"),
+    [
+        ("lapsed", "its ttl ran out before a renewal was answered"),
+        ("refused", "the store no longer knows it"),
+        ("evicted", "an operator evicted it (making room)"),
+        ("max_hold", "it was held for max_hold seconds"),
+        ("forked", "this process was forked from its holder"),
+    ],
+)
+def test_a_loss_says_what_happened_and_what_follows(cause: str, words: str) -> None:
+    error = errors.LeaseLost("orders/42", 1793, cause, "making room" if cause == "evicted" else "")
+    assert str(error) == f"orders/42: lease with token 1793 is lost: {words}; another may hold it now"
+
+
+def test_a_mismatch_says_what_to_do() -> None:
+    text = str(errors.SettingsMismatch("pool", 4, 3))
+    assert "asked for capacity 4" in text
+    assert "capacity 3" in text
+    assert "all contenders must use" in text
+
+
+def test_a_stale_token_says_who_was_faster() -> None:
+    text = str(errors.StaleToken("orders/42", 1792, 1793))
+    assert text.startswith("orders/42: token 1792 is stale, 1793 was accepted already")
+
+
+@pytest.mark.parametrize(
+    ("host", "thread", "site"), [*product(["worker-7", "höst 🔒"], ["", "Thread-1"], ["", "a/b.py:1"])]
+)
+def test_who_is_read_back_as_it_was_packed(host: str, thread: str, site: str) -> None:
+    who = Who(host, 211, thread, site)
+    assert Who.parse(who.pack()) == who
+
+
+@pytest.mark.parametrize(
+    "foreign", ["", "another program's words", "[1,2]", "{}", "null", '["a","b","c","d"]']
+)
+def test_a_claim_of_another_program_is_shown_as_it_is(foreign: str) -> None:
+    assert str(Who.parse(foreign)) == (foreign or "unknown")

@@ -1,0 +1,115 @@
+"""From a URL to a store: what is known, what is refused, and that passwords stay inside."""
+
+from __future__ import annotations
+
+import traceback
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import interlock
+from interlock import aio
+from interlock.errors import InvalidURL
+from interlock.urls import LATER, redacted
+
+CONNECT = pytest.mark.parametrize("connect", [interlock.connect, aio.connect], ids=["sync", "async"])
+
+REFUSED = {
+    "": "a store is named by a URL; for a file write sqlite:///path/to/locks.db",
+    "locks.db": "a store is named by a URL",
+    "/var/lib/locks.db": "a store is named by a URL",
+    "C:\\locks.db": "a store is named by a URL",
+    "sqlit:///x": "did you mean sqlite://?",
+    "memroy://": "did you mean memory://?",
+    "ftp://example.org": "names no store interlock knows",
+    "http://[bad": "Invalid IPv6 URL",
+    "memory://x?ttl=3": "takes a name and no options",
+    "memory://x#y": "takes a name and no options",
+    "sqlite://host/path": "a file has no host",
+    "sqlite:///x?mode=ro": "knows one option",
+    "sqlite:///x?allow_network_filesystem=yes": "knows one option",
+    "sqlite:///x#y": "takes no #fragment",
+}
+
+
+@CONNECT
+@pytest.mark.parametrize("url", REFUSED)
+def test_a_wrong_url_is_refused_with_a_hint(connect: Any, url: str, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("INTERLOCK_URL", raising=False)
+    with pytest.raises(InvalidURL) as refusal:
+        connect(url)
+    assert REFUSED[url] in str(refusal.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+@CONNECT
+@pytest.mark.parametrize("scheme", LATER)
+def test_a_store_that_comes_later_is_named_as_such(connect: Any, scheme: str) -> None:
+    with pytest.raises(InvalidURL, match="is not in this version of interlock"):
+        connect(f"{scheme}://user:secret@localhost/0")
+
+
+@CONNECT
+@pytest.mark.parametrize("url", [7, b"memory://", ["memory://"], Path("locks.db")])
+def test_what_is_no_text_is_a_type_error(connect: Any, url: Any) -> None:
+    with pytest.raises(TypeError, match="connect takes a URL such as"):
+        connect(url)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redsi://user:s3cret@host:1/0",
+        "redis://:s3cret@host/0",
+        "etcd://u:s3cret@h1,h2",
+        "what://u:p@s3cret@host/x?y=z",
+        "http://u:s3cret@[bad",
+    ],
+)
+def test_a_password_never_appears_in_a_message(url: str) -> None:
+    assert "s3cret" not in redacted(url)
+    with pytest.raises(InvalidURL) as refusal:
+        interlock.connect(url)
+    assert "s3cret" not in "".join(traceback.format_exception(refusal.value))
+
+
+@pytest.mark.parametrize("ttl", [0, -1, float("nan"), float("inf"), 1e12])
+@CONNECT
+def test_a_bad_ttl_is_refused_when_connecting(connect: Any, ttl: float, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="ttl must be between"):
+        connect("memory://", ttl=ttl)
+    with pytest.raises(ValueError, match="ttl must be between"):
+        connect(f"sqlite:///{tmp_path}/locks.db", ttl=ttl)
+
+
+def test_the_environment_names_the_store_if_the_program_does_not(monkeypatch: Any) -> None:
+    monkeypatch.setenv("INTERLOCK_URL", "memory://from-the-environment")
+    with interlock.connect() as client:
+        assert client.traits.backend == "memory"
+
+
+def test_without_any_url_it_is_the_users_own_file(monkeypatch: Any, tmp_path: Path) -> None:
+    monkeypatch.delenv("INTERLOCK_URL", raising=False)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("LOCALAPPDATA", str(tmp_path))
+    with interlock.connect() as client:
+        assert client.traits.backend == "sqlite"
+        with client.lock("x"):
+            pass
+    assert [path.name for path in tmp_path.rglob("*.db")] == ["locks.db"]
+
+
+def test_clients_of_one_memory_url_meet_and_those_of_another_do_not() -> None:
+    one, two, other = (interlock.connect(f"memory://{name}") for name in "aab")
+    with one, two, other, one.lock("x"):
+        assert not two.lock("x").acquire(blocking=False)
+        with other.lock("x", timeout=5):
+            pass
+
+
+def test_the_keeper_of_an_async_client_is_a_thread_or_a_task() -> None:
+    with pytest.raises(ValueError, match="keeper is 'thread' or 'task'"):
+        aio.connect("memory://", keeper="process")  # type: ignore[arg-type]
