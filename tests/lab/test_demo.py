@@ -78,7 +78,9 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Run]]:
     for run in runs:
         if run.process.poll() is None:
             run.process.kill()
-        run.process.communicate()
+        run.process.wait()
+        if run.process.stdout is not None:
+            run.process.stdout.close()
         for pid in run.descendants() if PROC else []:  # only a failed test leaves some
             os.kill(pid, signal.SIGKILL)
 
@@ -116,6 +118,15 @@ def test_on_a_terminal_it_is_redrawn_in_place_and_the_cursor_comes_back(start: C
     assert b"\x1b[22A" in text
     assert b"KILLED" in text
     assert text.rstrip().endswith(b"\x1b[?25h")
+
+
+def test_when_nobody_reads_on_it_ends_quietly_and_leaves_nothing(start: Callable[..., Run]) -> None:
+    run = start()
+    assert run.process.stdout is not None
+    run.process.stdout.readline()
+    run.process.stdout.close()
+    assert run.process.wait(DEADLINE) == 141
+    assert run.leftovers() == []
 
 
 @needs_proc

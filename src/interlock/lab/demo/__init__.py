@@ -7,6 +7,7 @@ demo checks what it claims: it exits with 1 if a claim turned out false.
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import signal
 import sys
@@ -31,7 +32,7 @@ REPORT = "A claim of this demo is false. Please report it, with the lines above.
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Show the demo; 0 if all it claims was true, 1 if not, 130 if interrupted."""
+    """Show the demo; 0 if all it claims was true, 1 if not, 130 if interrupted, 141 if nobody reads on."""
     parser = argparse.ArgumentParser(prog="dev.py demo", description="interlock at work on this machine")
     parser.add_argument("--fast", action="store_true", help="too fast to read: for tests")
     pace = FAST if parser.parse_args(argv).fast else WATCHED
@@ -42,6 +43,9 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         screen.say([("", "\ninterrupted: all workers were ended, and nothing is left behind")])
         return 130
+    except BrokenPipeError:  # `| head`: whoever read has enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains at its end
+        return 141
     finally:
         screen.close()
 

@@ -42,8 +42,9 @@ class Plain:
         """Nothing: a pipe gets what happens, not pictures of it."""
 
     def tell(self, elapsed: float, text: str) -> None:
-        for line in wrap(text, 90, subsequent_indent="   "):
-            print(f"{elapsed:6.1f} s  {line}", file=self._out, flush=True)
+        first = f"{elapsed:6.1f} s  "
+        for line in wrap(text, 100, initial_indent=first, subsequent_indent=" " * len(first)):
+            print(line, file=self._out, flush=True)
 
     def say(self, line: Line) -> None:
         print("".join(text for _, text in line).rstrip(), file=self._out, flush=True)

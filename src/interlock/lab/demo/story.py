@@ -215,7 +215,7 @@ class Story:
     def read_ledger(self) -> None:
         for write in self.ledger.log(after=self.writes[-1].seq if self.writes else 0):
             self.writes.append(write)
-            outcome = "accepted" if write.accepted else f"REFUSED: {write.highest} was accepted already"
+            outcome = "accepted" if write.accepted else "REFUSED (StaleToken)"
             asks = f"{write.worker} writes {write.was} -> {write.becomes} with token {write.token}"
             self.screen.tell(self.elapsed(), f"   {asks}: {outcome}")
 
