@@ -165,7 +165,8 @@ class Holding:
         self.discharge(lease)
         if before is State.LOST and lease._cause == "forked":
             raise lease.loss()
-        stood = await self._remove(lease)
+        # Who has lost it must hear so at once: a store that is away is asked again by the keeper.
+        stood = await self._remove(lease, 0.0 if before is State.LOST else float("inf"))
         if before is State.LOST:
             raise lease.loss()
         if stood is None and strict:
@@ -186,10 +187,10 @@ class Holding:
             return 0.0
         return max(0.0, self.min_hold - (self.client.runtime.now() - lease._granted_at))
 
-    async def _remove(self, lease: Lease) -> bool | None:
+    async def _remove(self, lease: Lease, left: float) -> bool | None:
         linger = self.lingering(lease)
         try:
-            return await removed(self.client, lease._claim, linger)
+            return await removed(self.client, lease._claim, linger, left)
         except Exception:
             raise
         except BaseException:  # interrupted: whoever waits must not pay for it

@@ -243,9 +243,9 @@ class Keeper:
         self.drop(debt)
 
     def _patience(self, now: float) -> float:
-        """How long a request may take: until the first deadline in our care."""
+        """How long a request may take: half the time to the first deadline, so that another try fits in."""
         first = min((kept.deadline for kept in self.kept()), default=now)
-        return max(0.01, min(IO_TIMEOUT, first - now))
+        return max(0.01, min(IO_TIMEOUT, (first - now) / 2))
 
     def _look_at_all(self) -> None:
         now = self._runtime.now()
