@@ -125,7 +125,8 @@ def _begin(leases: Sequence[Lease]) -> None:
     """A body begins under these leases: from now on the loss of one cancels it."""
     task = asyncio.current_task()
     for lease in leases:
-        lease._cancelling = 0 if task is None else task.cancelling()
+        if not lease._bodies:
+            lease._cancelling = 0 if task is None else task.cancelling()
         lease._enter_body()
 
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from interlock import events
 from interlock._core import timing
 from interlock._core.keeper import Debt
-from interlock.errors import Evicted, StoreUnavailable
+from interlock.errors import Evicted, StoreUnavailable, StoreUnfit
 from interlock.model import Busy, Claim, ClaimAnswer, Gone, Granted, Renewal, RenewAnswer, Renewed
-from interlock.ports import Runtime, Store
+from interlock.ports import Owner, Runtime, Store
 
 if TYPE_CHECKING:
     from interlock._core.client import Client
@@ -26,11 +26,17 @@ TRIES = 3  # a first claim is asked for this often before the store counts as un
 class Place:
     """A waiter's place in a queue, as the keeper sees it. It has no deadline: losing it costs a turn."""
 
-    def __init__(self, claim: Claim, now: float) -> None:
+    def __init__(self, claim: Claim, now: float, owner: Owner | None = None) -> None:
         self.deadline = float("inf")
+        self._owner = owner
         self.when = now + claim.place_ttl / 3
         self.refreshed = now  # before the question that was answered last: the place lives from then
         self._renewal = Renewal(claim.resource, claim.id, claim.place_ttl)
+
+    @property
+    def over(self) -> bool:
+        """Whether its waiter is gone: a place kept for nobody would jam the queue for ever."""
+        return self._owner is not None and not self._owner.alive()
 
     def renewal(self, now: float) -> Renewal | None:
         self.when = now + self._renewal.ttl / 3
@@ -100,7 +106,7 @@ class Acquiring:
             await self._runtime.sleep(min(left, 0.002 + 0.03 * self._runtime.random()))
             return None
         if self._place is None:
-            self._place = Place(claim, self.asked)
+            self._place = Place(claim, self.asked, self._runtime.owner())
             self._client.keeper.keep(self._place)
         else:
             self._place.refreshed = max(self._place.refreshed, self.asked)
@@ -169,8 +175,15 @@ async def removed(
         except StoreUnavailable:
             if client.runtime.now() >= until:
                 break
+        except StoreUnfit:  # a full disk, say: that can be mended before the claim lapses
+            _owe(client, claim, linger)
+            raise
         else:
             return True if tries else stood
+    _owe(client, claim, linger)
+    return None
+
+
+def _owe(client: Client, claim: Claim, linger: float) -> None:
     now = client.runtime.now()
     client.keeper.keep(Debt(claim.resource, claim.id, linger, now + claim.ttl, now + 0.5))
-    return None

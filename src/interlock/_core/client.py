@@ -57,7 +57,7 @@ class Client:
 
     def emit(self, event: events.Event) -> None:
         if self._listener is not None:
-            with suppress(Exception):  # a listener must not decide whether locks work
+            with suppress(Exception, SystemExit):  # a listener must not decide whether locks work
                 self._listener(event)
 
     def open(self) -> None:

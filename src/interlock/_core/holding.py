@@ -134,7 +134,7 @@ class Holding:
 
     def held(self) -> bool:
         """Whether some lease taken through this object is held, without asking the store."""
-        return any(lease._state not in FINAL for lease in list(self.leases))
+        return any(lease.state not in FINAL for lease in list(self.leases))
 
     async def locked(self) -> bool:
         return bool((await self.client.store.inspect(self.resource)).holders)
@@ -210,10 +210,10 @@ class Holding:
         owner = self.client.runtime.owner()
         with self.client.guard:
             mine = [lease for lease in self.entered if lease._owner is owner] or self.entered
-            if not mine:
-                return None
-            self.entered.remove(mine[-1])
-            return mine[-1]
+            lease = mine[-1] if mine else None
+            if lease is not None:
+                self.entered.remove(lease)
+            return lease
 
     def replace_entered(self, lease: Lease) -> None:
         """After a condition's wait the caller's `with` body goes on under a new lease."""
@@ -228,10 +228,10 @@ class Holding:
             return
         try:
             await self.give_back(lease)
-        except NotHeld as loss:
+        except Exception as failure:  # a loss; or a store that became unfit
             if error is None:
                 raise
-            error.add_note(f"and meanwhile: {loss}")
+            error.add_note(f"and meanwhile: {failure}")
 
     async def renew_now(self, lease: Lease) -> None:
         """Ask for a whole ttl from now; raise unless the lease is held afterwards."""

@@ -37,6 +37,11 @@ class Kept(Protocol):
 
     @property
     def deadline(self) -> float: ...
+    @property
+    def over(self) -> bool:
+        """Whether nobody needs it any more, though it was not dropped: its holder was interrupted, or is gone."""
+        ...
+
     def renewal(self, now: float) -> Renewal | None: ...
     def answered(self, asked: float, answer: RenewAnswer) -> None: ...
     def unanswered(self) -> None: ...
@@ -53,6 +58,7 @@ class Debt:
         self.id = id
         self.linger = linger
         self.deadline = float("inf")
+        self.over = False
         self.until = until  # by then it has lapsed by itself
         self.when = now
 
@@ -213,7 +219,9 @@ class Keeper:
         asking: list[tuple[Kept, Renewal]] = []
         for kept in batch:
             kept.look(asked)
-            if kept in self._live:
+            if kept.over:
+                self.drop(kept)  # or it would be due for ever, and we would never sleep again
+            elif kept in self._live:
                 if renewal := kept.renewal(asked):
                     asking.append((kept, renewal))
         if not asking:
@@ -235,7 +243,7 @@ class Keeper:
         now = self._runtime.now()
         try:
             await self._store.release(debt.resource, debt.id, debt.linger, self._patience(now))
-        except StoreUnavailable as error:
+        except Exception as error:  # also a store that became unfit: no debt may be in the way of the next
             debt.when = self._runtime.now() + 0.5
             if debt.when < debt.until:
                 return

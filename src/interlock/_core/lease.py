@@ -63,7 +63,7 @@ class Lease:
     __slots__ = (
         "__weakref__",
         "_asked",
-        "_body",
+        "_bodies",
         "_cause",
         "_claim",
         "_deadline",
@@ -94,7 +94,7 @@ class Lease:
         self._cause = ""
         self._reason = ""
         self._lost: Signal | None = None
-        self._body = False  # an `async with` body runs under this lease and may be cancelled
+        self._bodies = 0  # `async with` bodies, one in another, under this lease: a loss cancels them
         self._interrupted = False
 
     # ---- what the holder asks ----------------------------------------------
@@ -196,17 +196,17 @@ class Lease:
 
     def _enter_body(self) -> None:
         """An async body begins: from now on a loss cancels its task."""
-        self._body = True
+        self._bodies += 1
         if self.state is State.LOST:
             self._runtime.interrupt(self._owner, self._wants_interrupt)
 
     def _leave_body(self) -> bool:
-        """The body has ended; True if its task was cancelled for the loss of this lease."""
-        self._body = False
-        return self._interrupted
+        """A body has ended; True if it was the outermost, and its task was cancelled for the loss of this lease."""
+        self._bodies -= 1
+        return self._interrupted and not self._bodies
 
     def _wants_interrupt(self) -> bool:
-        if not self._body or self._interrupted:
+        if not self._bodies or self._interrupted:
             return False
         self._interrupted = True
         return True
@@ -223,6 +223,10 @@ class Lease:
     def _pause(self) -> float:
         every = timing.renew_every(self._claim.ttl)
         return every if self._state is State.HELD else min(1.0, every / 4)
+
+    @property
+    def over(self) -> bool:
+        return self._state in FINAL
 
     def renewal(self, now: float) -> Renewal | None:
         """What to ask the store, or None when this lease is not to be renewed any more."""
@@ -290,18 +294,17 @@ class Lease:
     def _move(self, event: Event, cause: str = "", reason: str = "") -> None:
         with self._holding.client.guard:
             before = self._state
-            self._state = TRANSITIONS[before][event]
-            if self._state is before:
+            # Kept by this thread: another may move on from here, and would then be reported by both.
+            after = self._state = TRANSITIONS[before][event]
+            if after is before:
                 return
-            if self._state is State.LOST:
+            if after is State.LOST:
                 self._cause, self._reason = cause, reason
-                signal = self._lost
-            else:
-                signal = None
-        if self._state is State.LOST:
+            signal = self._lost
+        if after is State.LOST:
             if signal is not None:
                 signal.set()
             self._runtime.interrupt(self._owner, self._wants_interrupt)
             self._holding.lost(self)
-        elif self._state is State.DOUBTFUL:
+        elif after is State.DOUBTFUL:
             self._holding.doubtful(self)

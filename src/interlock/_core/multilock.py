@@ -72,7 +72,7 @@ class Multi:
             except BaseException as other:
                 failure = other
         if failure is not None:
-            if error is not None and isinstance(failure, NotHeld):
+            if error is not None and isinstance(failure, Exception):
                 error.add_note(f"and meanwhile: {failure}")
             else:
                 raise failure

@@ -125,10 +125,10 @@ class Reentrant:
             return
         try:
             await self.release(strict=False)
-        except NotHeld as loss:
+        except Exception as failure:  # a loss; or a store that became unfit
             if error is None:
                 raise
-            error.add_note(f"and meanwhile: {loss}")
+            error.add_note(f"and meanwhile: {failure}")
 
     # ---- for conditions: out altogether, and back in as deep as before ------------
 

@@ -14,9 +14,11 @@ from typing import Any
 from interlock._runtime import clock, identity
 from interlock.ports import Job, Owner, Signal
 
+FINISHING = 3  # times a clean-up is begun, if others cancel it
+
 
 class TaskOwner:
-    """One task; alive until it is done."""
+    """One task; alive until it is done, or left behind on a loop that was closed."""
 
     __slots__ = ("__weakref__", "_task", "name", "quoted")
 
@@ -31,7 +33,7 @@ class TaskOwner:
 
     def alive(self) -> bool:
         task = self._task()
-        return task is not None and not task.done()
+        return task is not None and not task.done() and not task.get_loop().is_closed()
 
     def __repr__(self) -> str:
         return f"<task {self.name}>"
@@ -111,7 +113,7 @@ class TaskJob:
 
 
 class Tasks:
-    """Waits by suspending. Belongs to the loop it is first used on, until that is closed."""
+    """Waits by suspending, on the loop of whoever calls; callbacks run on the loop that called last."""
 
     def __init__(self, report: Callable[[BaseException], object] | None = None) -> None:
         self._bound: asyncio.AbstractEventLoop | None = None
@@ -121,9 +123,15 @@ class Tasks:
 
     @property
     def _loop(self) -> asyncio.AbstractEventLoop:
-        if self._bound is None or self._bound.is_closed():
-            self._bound = asyncio.get_running_loop()
-        return self._bound
+        try:
+            running = asyncio.get_running_loop()
+        except RuntimeError:  # another thread asks about what is held on the loop
+            if self._bound is None:
+                raise
+            return self._bound
+        if running is not self._bound:  # the first; or a later one: a forked child's, or another thread's
+            self._bound, self._pinged = running, 0.0
+        return running
 
     now = staticmethod(clock.now)
 
@@ -134,9 +142,8 @@ class Tasks:
 
     def owner(self) -> Owner:
         owner = task_owner()
-        if isinstance(owner, TaskOwner) and (self._bound is None or self._bound.is_closed()):
-            # Whoever holds must be told of a loss there, also if nothing had to wait so far.
-            self._bound = asyncio.get_running_loop()
+        if isinstance(owner, TaskOwner):
+            self._bound = self._loop  # who holds is told of a loss there, also if nothing had to wait so far
         return owner
 
     def who(self) -> str:
@@ -167,19 +174,24 @@ class Tasks:
         async def run() -> None:
             await cleanup()
 
-        task = self._hold(self._loop.create_task(run()))
+        caller = asyncio.current_task()
+        before = 0 if caller is None else caller.cancelling()
         cancelled: asyncio.CancelledError | None = None
-        while not task.done():
-            try:
-                await asyncio.shield(task)
-            except asyncio.CancelledError as error:
-                if task.cancelled():
-                    raise
-                cancelled = error  # noted, and obeyed once nothing is left behind
-            except Exception:
+        for _ in range(FINISHING):
+            task = self._hold(self._loop.create_task(run()))
+            while not task.done():
+                try:
+                    await asyncio.shield(task)
+                except asyncio.CancelledError as error:
+                    if not task.cancelled() or (caller is not None and caller.cancelling() > before):
+                        cancelled = error  # noted, and obeyed once nothing is left behind
+                except Exception:
+                    break
+            if not task.cancelled():  # a loop at its end cancels every task it has, this one too: once more
                 break
         if cancelled is not None:
-            task.exception()  # looked at, so that the loop does not complain; the cancellation comes first
+            if not task.cancelled():
+                task.exception()  # looked at, so that the loop does not complain; the cancellation comes first
             raise cancelled
         task.result()
 
@@ -211,7 +223,7 @@ class Tasks:
     def stalled(self) -> float:
         """Ask the loop for a sign of life; say how long it has owed one."""
         now = clock.now()
-        if self._bound is None:
+        if self._bound is None or self._bound.is_closed():
             return 0.0
         if self._pinged:
             return now - self._pinged

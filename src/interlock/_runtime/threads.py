@@ -86,7 +86,11 @@ class Threads:
                     self._report(error)
 
         # Its own thread: a callback that blocks must not stop the renewal of other leases.
-        threading.Thread(target=run, name="interlock-callback", daemon=True).start()
+        thread = threading.Thread(target=run, name="interlock-callback", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # no more threads to be had; a loss untold would be worse than a renewal delayed
+            run()
 
     def stalled(self) -> float:
         return 0.0
