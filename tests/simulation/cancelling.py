@@ -35,9 +35,12 @@ class Case:
     def finish(self, node: Node, work: Awaitable[object], within: float = MOMENT) -> SimulatedJob:
         """Run something to its end, which must come."""
         job = self.run(node, work)
-        self.stage.world.run(self.stage.world.time + within, lambda: not job.alive())
+        self.end_of(job, within)
         assert not job.alive(), f"{job!r} is stuck"
         return job
+
+    def end_of(self, job: SimulatedJob, within: float) -> None:
+        self.stage.world.run(self.stage.world.time + within, lambda: not job.alive())
 
     def settle(self) -> None:
         self.stage.world.run(self.stage.world.time + MOMENT)
@@ -73,7 +76,7 @@ def cancelled_everywhere(
             prepare(one)
         job = one.run(one.me, operation(one), "victim")
         job.cancel_at, job.late = place, late
-        one.stage.world.run(one.stage.world.time + 4 * MOMENT, lambda: not job.alive())
+        one.end_of(job, 4 * MOMENT)
         assert not job.alive(), f"cancelled at await {place}, it hangs"
         if job.awaits < place:
             assert place > 1, "the operation never awaits: there is nothing to cancel"
