@@ -1,0 +1,98 @@
+-- Enter a claim if it is new, and say where it stands.
+--
+-- KEYS  1 holder  2 records  3 waiters  4 lapses  5 last token
+-- ARGV  1 id  2 ttl ms  3 permits  4 capacity  5 queued (0, 1)  6 place ttl ms
+--       7 the record's end: channel \n bytes of note \n note who
+--
+-- Returns  token                         granted
+--          {1, token, id, token, ...}    granted, and who else of the caller's channel was let in meanwhile
+--          {0, ahead, ms, id, token...}  busy: so many are ahead, look again after so many ms
+--          {-1, reason}                  evicted by an operator
+--          {-2, capacity}                live claims stand under another capacity
+
+local id, ttl = ARGV[1], ARGV[2]
+
+local function number(us) -- the next token: above every one so far, and not below the clock
+  local token, last = tonumber(us), tonumber(redis.call('GET', KEYS[5]) or 0) or 0
+  if token <= last then
+    token = last + 1
+    us = string.format('%.0f', token)
+  end
+  redis.call('SET', KEYS[5], us)
+  return token, us
+end
+
+if ARGV[3] == '1' and ARGV[4] == '1' then -- the quick way: nobody is there, or we are
+  local held = redis.call('GET', KEYS[1])
+  if not held then
+    if redis.call('EXISTS', KEYS[2]) == 0 then
+      local t = redis.call('TIME')
+      local us = t[1] .. string.format('%06d', t[2])
+      local token, digits = number(us)
+      local value = id .. '\n' .. digits .. '\n' .. us .. '\n' .. ttl .. '\n1\n' .. ARGV[7]
+      redis.call('SET', KEYS[1], value, 'PX', ttl)
+      return token
+    end
+  elseif string.sub(held, 1, #id + 1) == id .. '\n' then
+    local left = redis.call('PTTL', KEYS[1])
+    if left >= 0 and left < tonumber(ttl) then redis.call('PEXPIRE', KEYS[1], ttl) end
+    return tonumber(string.match(held, '\n(%d+)', #id + 1))
+  end
+end
+
+-- include queue.lua
+
+local permits, capacity = tonumber(ARGV[3]), tonumber(ARGV[4])
+local q = open(KEYS[1], KEYS[2], KEYS[3], KEYS[4], string.match(ARGV[7], '^[^\n]*'))
+
+local function answer(...)
+  save(q)
+  local reply = {...}
+  for _, part in ipairs(q.told) do reply[#reply + 1] = part end
+  return reply
+end
+
+local reason = redis.call('HGET', q.h, '!' .. id)
+if reason then return answer(-1, reason) end
+
+local under = standing(q)
+if under and under ~= capacity then return answer(-2, under) end
+
+if is(q, id) then -- let in just now, in passing
+  local _, r = split(q.held)
+  redis.call('PEXPIRE', q.k, math.max(tonumber(ttl), redis.call('PTTL', q.k)))
+  return answer(1, r.token)
+end
+
+local r = parse(redis.call('HGET', q.h, id))
+if r then
+  local rank = redis.call('ZRANK', q.w, id)
+  if rank then
+    lapse(q, id, q.now + ARGV[6])
+    local inside = q.n + ((q.held and capacity == 1) and 1 or 0)
+    return answer(0, inside + rank, retry(q, rank))
+  end
+  lapse(q, id, q.now + ttl)
+  return answer(1, r.token)
+end
+
+q.c = capacity
+local fits = q.waiting == 0 and taken(q) + permits <= capacity
+local inside = q.n + ((q.held and capacity == 1) and 1 or 0)
+if not fits and ARGV[5] ~= '1' then return answer(0, inside + q.waiting, retry(q, q.waiting)) end
+
+local token, digits = number(q.us)
+r = parse(table.concat({digits, q.us, ttl, permits, ARGV[7]}, '\n'))
+if fits and capacity == 1 and permits == 1 then
+  hold(q, id, r, ttl)
+  return answer(1, digits)
+elseif fits then
+  admit(q, id, r, q.now + ttl)
+  return answer(1, digits)
+end
+redis.call('HSET', q.h, id, pack(r), '#c', capacity)
+redis.call('ZADD', q.w, digits, id)
+if q.waiting == 0 then q.fresh = true end
+q.waiting = q.waiting + 1
+lapse(q, id, q.now + ARGV[6])
+return answer(0, inside + q.waiting - 1, retry(q, q.waiting - 1))

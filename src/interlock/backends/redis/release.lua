@@ -1,0 +1,62 @@
+-- Remove a claim, holder or waiter, and hand the resource straight to whoever comes next.
+--
+-- KEYS  1 holder  2 records  3 waiters  4 lapses
+-- ARGV  1 id  2 linger ms (0: leave at once)  3 the caller's channel
+--
+-- Returns  0 or 1                    whether it stood
+--          {0 or 1, id, token, ...}  and who of the caller's channel was let in (token 0: should look again)
+
+local id, linger, mine = ARGV[1], tonumber(ARGV[2]), ARGV[3]
+local held = redis.call('GET', KEYS[1])
+local ours = held and string.sub(held, 1, #id + 1) == id .. '\n'
+if redis.call('EXISTS', KEYS[2]) == 0 and (linger == 0 or not ours) then -- the quick way: nobody waits
+  if not ours then return 0 end
+  redis.call('DEL', KEYS[1])
+  if not string.find(held, mine, 1, true) then -- another's claim: whoever waits on it must learn
+    redis.call('PUBLISH', string.match(held, '^[^\n]*\n%d+\n%d+\n%d+\n%d+\n([^\n]*)'), id .. ' 0')
+  end
+  return 1
+end
+
+-- include queue.lua
+
+local q = open(KEYS[1], KEYS[2], KEYS[3], KEYS[4], mine)
+local stood = 0
+
+local function gone(r)
+  stood = 1
+  if r.channel ~= mine then tell(q, r.channel, id, '0') end
+end
+
+local function nearer() -- the head was told a lapse that is nearer now
+  local head = redis.call('ZRANGE', q.w, 0, 0)[1]
+  local r = head and parse(redis.call('HGET', q.h, head))
+  if r then tell(q, r.channel, head, '0') end
+end
+
+if is(q, id) then
+  local _, r = split(q.held)
+  gone(r)
+  if linger > 0 then
+    hold(q, 'lingering-' .. r.token, r, linger)
+    nearer()
+  else
+    redis.call('DEL', q.k)
+    q.held = false
+  end
+else
+  local r = parse(redis.call('HGET', q.h, id))
+  if r then
+    gone(r)
+    local waits = redis.call('ZSCORE', q.w, id)
+    drop(q, id)
+    if linger > 0 and not waits then
+      admit(q, 'lingering-' .. r.token, r, q.now + linger)
+      nearer()
+    end
+  end
+end
+settle(q)
+save(q)
+if #q.told == 0 then return stood end
+return {stood, unpack(q.told)}

@@ -1,0 +1,60 @@
+"""The Lua scripts, read from the files beside this one, and the heads of the requests that run them."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from typing import Any
+
+from interlock.backends.redis.resp import bulk
+from interlock.record import record
+
+
+@record
+class Call:
+    """How a request for one script begins, for a number of keys and arguments that follow."""
+
+    quick: bytes  # EVALSHA, for a server that has seen the script
+    whole: bytes  # EVAL with the source, for one that has not, or has forgotten it
+
+
+class Script:
+    """One script; requests name it by its hash."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.source = _source(name).encode()
+        self.sha = hashlib.sha1(self.source).hexdigest().encode()
+        self._calls: dict[tuple[int, int], Call] = {}
+
+    def call(self, keys: int, args: int) -> Call:
+        made = self._calls.get((keys, args))
+        if made is None:
+            count, numkeys = b"*%d\r\n" % (3 + keys + args), bulk(b"%d" % keys)
+            made = self._calls[keys, args] = Call(
+                count + bulk(b"EVALSHA") + bulk(self.sha) + numkeys,
+                count + bulk(b"EVAL") + bulk(self.source) + numkeys,
+            )
+        return made
+
+
+def _source(name: str) -> str:
+    """The file, with what it includes, without comments: the server keeps a copy in memory."""
+    loader: Any = __spec__.loader  # not open(): the package may have been imported from a zip file
+    text = loader.get_data(os.path.join(os.path.dirname(__file__), name + ".lua")).decode("utf-8")
+    lines: list[str] = []
+    for line in text.splitlines():
+        if line.startswith("-- include "):
+            lines.append(_source(line.removeprefix("-- include ").removesuffix(".lua")))
+        elif line.strip() and not line.lstrip().startswith("--"):
+            lines.append(line)
+    return "\n".join(lines)
+
+
+CLAIM = Script("claim").call(5, 7)
+RELEASE = Script("release").call(4, 3)
+INSPECT = Script("inspect").call(4, 1)
+EVICT = Script("evict").call(4, 4)
+STANDS = Script("stands").call(4, 1)
+WRITE = Script("write").call(2, 4)
+RENEW = Script("renew")  # any number of claims

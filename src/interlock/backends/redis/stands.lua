@@ -1,0 +1,14 @@
+-- Whether a claim stands, holder or waiter. Changes nothing.
+--
+-- KEYS  1 holder  2 records  3 waiters  4 lapses
+-- ARGV  1 id
+--
+-- Returns  1 it stands, 0 it does not
+
+local id = ARGV[1]
+local held = redis.call('GET', KEYS[1])
+if held and string.sub(held, 1, #id + 1) == id .. '\n' then return 1 end
+local at = redis.call('ZSCORE', KEYS[4], id)
+if not at then return 0 end
+local t = redis.call('TIME')
+return tonumber(at) > t[1] * 1000 + math.floor(t[2] / 1000) and 1 or 0

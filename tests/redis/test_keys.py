@@ -1,0 +1,49 @@
+"""All keys of a resource are in one slot of a Cluster, and no two resources share a key."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from interlock.backends.redis.keys import Keys, companion, slot
+
+NAMES = st.text(st.sampled_from("{}a:é/"), min_size=1, max_size=8)
+LETTERS = (b"h", b"w", b"e")
+
+
+@given(NAMES, st.sampled_from(["", "app:", "{app}:", "a}"]))
+def test_all_keys_of_a_resource_are_in_one_slot(name: str, prefix: str) -> None:
+    holder = Keys(prefix).holder(name)
+    assert {slot(companion(holder, letter)) for letter in LETTERS} == {slot(holder)}
+
+
+@given(NAMES, NAMES)
+def test_no_two_resources_share_a_key(one: str, other: str) -> None:
+    keys = Keys("")
+    ours = {keys.holder(one), *(companion(keys.holder(one), letter) for letter in LETTERS)}
+    theirs = {keys.holder(other), *(companion(keys.holder(other), letter) for letter in LETTERS)}
+    assert len(ours) == 4
+    assert one == other or not ours & theirs
+
+
+@given(NAMES, st.sampled_from(["", "app:", "{app}:"]))
+def test_a_name_is_read_back_from_its_keys(name: str, prefix: str) -> None:
+    keys = Keys(prefix)
+    holder = keys.holder(name)
+    assert keys.resource(holder) == name
+    assert keys.resource(companion(holder, b"h")) == name
+    assert keys.resource(companion(keys.holder(name + "\x1fwaiters"), b"h")) == name + "\x1fwaiters"
+
+
+def test_keys_of_others_name_no_resource() -> None:
+    keys = Keys("app:")
+    for key in (b"other:x", b"app:\x1ftoken", b"app:\x1fregister\x1fevent\x1fx", b"app:\xff"):
+        assert keys.resource(key) is None
+
+
+def test_slots_are_those_of_redis() -> None:
+    # From the specification of Redis Cluster, and CLUSTER KEYSLOT.
+    assert slot(b"123456789") == 0x31C3 % 16384
+    assert slot(b"foo{}{bar}") == slot(b"foo{}{bar}")
+    assert slot(b"{user1000}.following") == slot(b"{user1000}.followers") == slot(b"user1000")
+    assert slot(b"foo{{bar}}zap") == slot(b"{bar")
