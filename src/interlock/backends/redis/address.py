@@ -1,0 +1,125 @@
+"""Where a Redis server is and how to enter it; redis-py, or valkey-py, opens the connections.
+
+Only that: address, TLS, user name, password and database are the client library's, every command after them is
+ours. Its command layer retries silently, and costs several times what a lock does.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from interlock.backends.redis.refusal import refusal, silent, unreachable
+from interlock.backends.redis.resp import Failure
+from interlock.errors import InterlockError, InvalidURL, StoreUnfit
+
+# What a user's connection settings may tell ours. The rest is about commands, pools and retries.
+SETTINGS = {
+    *("host", "port", "path", "db", "username", "password", "credential_provider", "client_name"),
+    *("socket_connect_timeout", "socket_keepalive", "socket_keepalive_options", "socket_type", "encoding"),
+}
+KINDS = ("SSLConnection", "UnixDomainSocketConnection", "Connection")  # the most special first
+
+
+class Address:
+    """One server, as a URL or a user's client names it. Its repr shows no password."""
+
+    def __init__(self, package: str, kind: str, settings: dict[str, Any]) -> None:
+        self._package = package  # redis, or valkey
+        self._kind = kind  # the name of the connection's class, the same for both colours
+        self._settings = {k: v for k, v in settings.items() if k in SETTINGS or k.startswith("ssl")}
+        self.place = _place(kind, settings)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.place}>"
+
+    @classmethod
+    def of_url(cls, url: str) -> Address:
+        package = _library()
+        try:
+            settings = import_module(f"{package}.connection").parse_url(url)
+        except ValueError as error:
+            raise InvalidURL(str(error)) from None
+        kind = settings.pop("connection_class", None)
+        unknown = [name for name in settings if name not in SETTINGS and not name.startswith("ssl")]
+        if unknown:
+            raise InvalidURL(
+                f"{_place('', settings)}: unknown option {unknown[0]!r}; known are prefix, db, client_name, "
+                "socket_connect_timeout, socket_keepalive and those of TLS, such as ssl_ca_certs"
+            )
+        return cls(package, "Connection" if kind is None else kind.__name__, settings)
+
+    @classmethod
+    def of_client(cls, client: Any) -> Address:
+        """The server behind a client of redis-py or valkey-py, blocking or asyncio; its pool is left alone."""
+        pool = client.connection_pool
+        names = [parent.__name__ for parent in pool.connection_class.__mro__]
+        kind = next((kind for kind in KINDS if kind in names), "Connection")
+        return cls(type(client).__module__.partition(".")[0], kind, pool.connection_kwargs)
+
+    def connect(self, timeout: float) -> Any:
+        """A connection of the client library's, with the handshake behind it, within about `timeout` seconds."""
+        connection = self._make("connection", timeout)
+        try:
+            connection.connect()
+        except Exception as error:
+            raise self._refused(error, timeout) from None
+        return connection
+
+    async def connect_async(self, timeout: float) -> Any:
+        import asyncio
+
+        connection = self._make("asyncio.connection", timeout)
+        try:
+            await asyncio.wait_for(connection.connect(), timeout)
+        except TimeoutError:
+            raise silent(self.place, timeout) from None
+        except Exception as error:
+            raise self._refused(error, timeout) from None
+        return connection
+
+    def _make(self, module: str, timeout: float) -> Any:
+        made = import_module(f"{self._package}.{module}")
+        settings = dict(self._settings)
+        wanted = settings.get("socket_connect_timeout")
+        settings["socket_connect_timeout"] = min(wanted, timeout) if wanted else timeout
+        retry = import_module(f"{self._package}.{'asyncio.' if 'asyncio' in module else ''}retry")
+        backoff = import_module(f"{self._package}.backoff")
+        never = retry.Retry(backoff.NoBackoff(), 0)  # who asks decides whether to ask again
+        return getattr(made, self._kind)(**settings, socket_timeout=timeout, protocol=2, retry=never)
+
+    def _refused(self, error: Exception, timeout: float) -> InterlockError:
+        """A failed handshake in our words. The library drops the code of an error reply: its class tells it."""
+        names = [parent.__name__ for parent in type(error).__mro__]
+        if "TimeoutError" in names:
+            return silent(self.place, timeout)
+        said = str(error)
+        for name, code in (
+            ("AuthenticationError", "NOAUTH" if "required" in said.lower() else "WRONGPASS"),
+            ("NoPermissionError", "NOPERM"),
+            ("BusyLoadingError", "LOADING"),
+            ("MaxClientsError", "max number of clients"),
+        ):
+            if name in names:
+                return refusal(self.place, Failure(f"{code} {said}"))
+        if "ResponseError" in names or "DENIED" in said:
+            return refusal(self.place, Failure(said))
+        if isinstance(error, (TypeError, ValueError)):  # an option the library does not take
+            return StoreUnfit(f"{self.place}: {said}")
+        return unreachable(self.place, said.rstrip("."))
+
+
+def _place(kind: str, settings: dict[str, Any]) -> str:
+    if settings.get("path"):
+        return f"Redis at {settings['path']}"
+    return f"Redis at {settings.get('host') or 'localhost'}:{settings.get('port') or 6379}"
+
+
+def _library() -> str:
+    for package in ("redis", "valkey"):
+        try:
+            import_module(package)
+        except ImportError:
+            continue
+        return package
+    raise StoreUnfit("redis:// needs the client library redis-py; install it: pip install 'interlock[redis]'")

@@ -1,0 +1,180 @@
+"""The asyncio leaf: one connection for all tasks, replies matched in order.
+
+All requests of one turn of the loop leave in one send. One timer looks after all deadlines: a timer for each
+request would cost more than the request. A connection that kept anybody waiting too long takes no new requests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import Any
+
+from interlock.backends.redis.address import Address
+from interlock.backends.redis.refusal import garbled, silent, unreachable
+from interlock.backends.redis.resp import Garbled, reader
+from interlock.errors import ClientClosed, InterlockError
+
+Waiting = tuple["asyncio.Future[Any]", float, float]  # the reply, until when, how long that is
+
+
+class Link(asyncio.Protocol):
+    """One connection on one event loop."""
+
+    def __init__(self, place: str, loop: asyncio.AbstractEventLoop, connection: Any) -> None:
+        self.loop = loop
+        self.usable = True
+        self._place = place
+        self._connection = connection  # kept: the library closes what is forgotten
+        self._transport: asyncio.WriteTransport = connection._writer.transport
+        self._transport.set_protocol(self)
+        self._reader = reader()
+        self._pending: deque[Waiting] = deque()
+        self._out: list[bytes] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._looks_at = 0.0
+
+    def ask(self, request: bytes, timeout: float) -> asyncio.Future[Any]:
+        loop = self.loop
+        if not self._out:
+            loop.call_soon(self._flush)
+        self._out.append(request)
+        reply: asyncio.Future[Any] = loop.create_future()
+        until = loop.time() + timeout
+        self._pending.append((reply, until, timeout))
+        if self._timer is None or until < self._looks_at:
+            self._look_at(until)
+        return reply
+
+    async def ask_many(self, request: bytes, timeout: float, replies: int) -> list[Any]:
+        """The replies to a request that holds several commands."""
+        waiting = [self.ask(request if n == 0 else b"", timeout) for n in range(replies)]
+        return list(await asyncio.gather(*waiting))
+
+    def _flush(self) -> None:
+        out = self._out
+        if out and self.usable:
+            self._transport.write(out[0] if len(out) == 1 else b"".join(out))
+        out.clear()
+
+    def data_received(self, data: bytes) -> None:
+        pending, gets = self._pending, self._reader.gets
+        try:
+            self._reader.feed(data)
+            while (reply := gets()) is not False:
+                waiting = pending.popleft()[0]
+                if not waiting.done():  # cancelled or late: its reply is nobody's
+                    waiting.set_result(reply)
+        except (Garbled, IndexError) as error:
+            self.end(garbled(self._place, error))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.end(unreachable(self._place, exc or "the server closed the connection"))
+
+    def pause_writing(self) -> None:
+        """Requests are small and each has its deadline: the buffer is bounded by who waits."""
+
+    def resume_writing(self) -> None:
+        """See `pause_writing`."""
+
+    # ---- deadlines ------------------------------------------------------------
+
+    def _look_at(self, when: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._looks_at = when
+        self._timer = self.loop.call_at(when, self._look)
+
+    def _look(self) -> None:
+        now, first = self.loop.time(), float("inf")
+        for reply, until, timeout in self._pending:
+            if reply.done():
+                continue
+            if until <= now:
+                self.usable = False  # it answers in order: whoever comes now would wait behind this
+                reply.set_exception(silent(self._place, timeout))
+            else:
+                first = min(first, until)
+        self._timer = None
+        if first < float("inf"):
+            self._look_at(first)
+        elif not self.usable:
+            self.end(silent(self._place, 0.0))
+
+    def end(self, error: InterlockError) -> None:
+        """Close, and tell everybody who waits."""
+        self.usable = False
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        while self._pending:
+            reply = self._pending.popleft()[0]
+            if not reply.done():
+                reply.set_exception(error)
+        self._transport.close()
+        self._connection._writer = self._connection._reader = None
+
+
+class Links:
+    """The connection to one server; made when first needed, and again when it was lost."""
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        self._link: Link | None = None
+        self._connecting: asyncio.Task[Link] | None = None
+        self._closed = False
+
+    async def ask(self, request: bytes, timeout: float, replies: int = 1, again: bool = True) -> Any:
+        loop = asyncio.get_running_loop()
+        link = self._link
+        if link is None or not link.usable or link.loop is not loop:
+            began = loop.time()
+            link = await self._connected(loop, timeout)
+            timeout = max(0.001, timeout - (loop.time() - began))
+        if replies == 1:
+            return await link.ask(request, timeout)
+        return await link.ask_many(request, timeout, replies)
+
+    async def _connected(self, loop: asyncio.AbstractEventLoop, timeout: float) -> Link:
+        """One attempt at a time, for everybody; whoever stops waiting does not end it for the others."""
+        if self._closed:
+            raise ClientClosed("this client was closed")
+        task = self._connecting
+        if task is None or task.done() or task.get_loop() is not loop:
+            task = self._connecting = loop.create_task(self._connect(loop, timeout))
+            task.add_done_callback(_seen)
+        done, _ = await asyncio.wait([task], timeout=timeout)
+        if not done:
+            raise silent(self.address.place, timeout)
+        return task.result()
+
+    async def _connect(self, loop: asyncio.AbstractEventLoop, timeout: float) -> Link:
+        connection = await self.address.connect_async(timeout)
+        link = Link(self.address.place, loop, connection)
+        if self._closed:
+            link.end(unreachable(self.address.place, "this client was closed"))
+        self._link = link
+        return link
+
+    def after_fork(self) -> None:
+        """The parent's loop and sockets are not ours: kept, unused, so that nothing closes them politely."""
+        _parents.append((self._link, self._connecting))
+        self._link = self._connecting = None
+
+    async def close(self) -> None:
+        self._closed = True
+        link, self._link = self._link, None
+        if self._connecting is not None and not self._connecting.done():
+            self._connecting.cancel()
+        if link is not None and link.usable and not link.loop.is_closed():
+            link.end(unreachable(self.address.place, "this client was closed"))
+            await asyncio.sleep(0)  # let the transport close its socket
+
+
+_parents: list[object] = []
+
+
+def _seen(task: asyncio.Task[Any]) -> None:
+    """Everybody who waited was told; the loop need not complain that nobody was left."""
+    if not task.cancelled():
+        task.exception()

@@ -1,0 +1,201 @@
+"""The blocking leaf: a socket for each request under way, kept for the next.
+
+A reply has a deadline, kept by the kernel where it can: that costs one system call when the deadline changes and
+none otherwise. A connection on which anything went wrong is closed: what comes late must not answer another.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import struct
+import sys
+import time
+from typing import Any
+
+from interlock.backends.redis.address import Address
+from interlock.backends.redis.refusal import garbled, silent, unreachable
+from interlock.backends.redis.resp import Garbled, reader
+from interlock.errors import ClientClosed, StoreUnavailable
+
+KEPT = 32  # idle connections at most
+FRESH = 0.5  # seconds of idleness after which a connection is looked at before it is used
+CHUNK = 16384
+KERNEL = sys.platform.startswith("linux") and struct.calcsize("l") == 8  # SO_RCVTIMEO as we write it
+
+
+class Broken(StoreUnavailable):
+    """The connection ended before the reply: nobody knows whether the request was applied."""
+
+
+class Wire:
+    """One connection. Used by one thread at a time."""
+
+    __slots__ = ("_connection", "_kernel", "_place", "_reader", "_sock", "_timeout", "used")
+
+    def __init__(self, address: Address, timeout: float) -> None:
+        self._connection: Any = address.connect(timeout)  # kept: the library closes what is forgotten
+        self._sock: Any = self._connection._sock
+        self._place = address.place
+        self._reader = reader()
+        self._timeout = -1.0
+        self._kernel = KERNEL and not isinstance(self._sock, ssl.SSLSocket)
+        if self._kernel:
+            self._sock.settimeout(None)
+        self.used = 0.0
+
+    def ask(self, request: bytes, timeout: float, replies: int = 1) -> Any:
+        """The reply to one request; a list of them when it holds several commands."""
+        sock = self._sock
+        now = time.monotonic()
+        if timeout != self._timeout:
+            self._patience(timeout)
+        try:
+            sock.sendall(request)
+            data = sock.recv(CHUNK)
+            if replies == 1 and data[:1] == b":" and data[-2:] == b"\r\n":  # a number: what most replies are
+                self.used = now
+                return int(data[1:-2])
+            return self._read(data, now + timeout, replies)
+        except (BlockingIOError, TimeoutError):
+            raise silent(self._place, timeout) from None
+        except (OSError, EOFError) as error:
+            raise Broken(str(unreachable(self._place, error))) from None
+        except (Garbled, ValueError) as error:
+            raise garbled(self._place, error) from None
+
+    def _read(self, data: bytes, until: float, replies: int) -> Any:
+        got: list[Any] = []
+        while True:
+            if not data:
+                raise EOFError("the server closed the connection")
+            self._reader.feed(data)
+            while len(got) < replies and (reply := self._reader.gets()) is not False:
+                got.append(reply)
+            self.used = now = time.monotonic()
+            if len(got) == replies:
+                return got[0] if replies == 1 else got
+            if now >= until:
+                raise TimeoutError
+            self._patience(until - now)
+            data = self._sock.recv(CHUNK)
+
+    def send(self, request: bytes) -> None:
+        self._sock.sendall(request)
+
+    def receive(self, timeout: float) -> list[Any]:
+        """The replies that have come, after waiting for the first; none when nothing came in time."""
+        if timeout != self._timeout:
+            self._patience(timeout)
+        try:
+            data = self._sock.recv(CHUNK)
+        except (BlockingIOError, TimeoutError):
+            return []
+        if not data:
+            raise EOFError("the server closed the connection")
+        self._reader.feed(data)
+        got: list[Any] = []
+        while (reply := self._reader.gets()) is not False:
+            got.append(reply)
+        return got
+
+    def _patience(self, timeout: float) -> None:
+        self._timeout = timeout
+        timeout = max(0.001, timeout)
+        if self._kernel:
+            seconds = int(timeout)
+            packed = struct.pack("ll", seconds, int((timeout - seconds) * 1e6))
+            self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, packed)
+            self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, packed)
+        else:
+            self._sock.settimeout(timeout)
+
+    def alive(self) -> bool:
+        """Whether the server has not closed it, and nothing unasked for has come."""
+        if not self._kernel:
+            return False  # a new one is simpler than looking through TLS
+        try:
+            self._sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        return False
+
+    def hang_up(self) -> None:
+        """End a read that another thread is blocked in."""
+        try:
+            self._sock.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass  # it is gone already
+
+    def close(self) -> None:
+        try:
+            self._sock.close()
+        except OSError:
+            pass
+        self._connection._sock = None
+
+
+class Pool:
+    """Connections to one server, the last used first."""
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        self._idle: list[Wire] = []
+        self._closed = False
+
+    async def ask(self, request: bytes, timeout: float, replies: int = 1, again: bool = True) -> Any:
+        """The reply. A kept connection that proves dead is replaced once, where `again` asking is harmless."""
+        idle = self._idle
+        until = 0.0
+        while idle:
+            try:
+                wire = idle.pop()
+            except IndexError:  # another thread took it
+                break
+            now = time.monotonic()
+            if now - wire.used > FRESH and not wire.alive():
+                wire.close()
+                continue
+            until = now + timeout
+            try:
+                return self._asked(wire, request, timeout, replies)
+            except Broken:
+                self._drain()  # the others are as old
+                if not again:
+                    raise
+                timeout = max(0.001, until - time.monotonic())
+            break
+        if self._closed:
+            raise ClientClosed("this client was closed")
+        until = until or time.monotonic() + timeout
+        wire = Wire(self.address, timeout)
+        return self._asked(wire, request, max(0.001, until - time.monotonic()), replies)
+
+    def _asked(self, wire: Wire, request: bytes, timeout: float, replies: int) -> Any:
+        try:
+            reply = wire.ask(request, timeout, replies)
+        except BaseException:  # interrupted, too: what comes late must not answer another
+            wire.close()
+            raise
+        if self._closed or len(self._idle) >= KEPT:
+            wire.close()
+        else:
+            self._idle.append(wire)
+        return reply
+
+    def _drain(self) -> None:
+        while self._idle:
+            try:
+                self._idle.pop().close()
+            except IndexError:
+                return
+
+    def after_fork(self) -> None:
+        """Forget the parent's sockets: the library closes them here without a word to the server."""
+        self._idle = []
+
+    async def close(self) -> None:
+        self._closed = True
+        self._drain()

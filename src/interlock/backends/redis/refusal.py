@@ -1,0 +1,79 @@
+"""What Redis says, in our words: one sentence that names the server and what to do about it."""
+
+from __future__ import annotations
+
+from interlock.backends.redis.resp import Failure
+from interlock.errors import InterlockError, StoreUnavailable, StoreUnfit
+
+COMMANDS = (
+    "eval evalsha exists get set del pttl pexpire pexpireat hget hmget hset hdel zadd zrem zrange "
+    "zrangebyscore zrank zscore zcard time publish subscribe unsubscribe ping scan getrange"
+)
+"""What interlock runs; `ACL SETUSER name ~prefix* &* +...` must allow these."""
+
+# A word of the reply -> whether waiting may help, and what to say. The first that is found counts: Redis 6
+# wraps the errors of scripts in a sentence of its own, so the code is not always the first word.
+SENTENCES: tuple[tuple[str, bool, str], ...] = (
+    (
+        "NOAUTH",
+        False,
+        "wants a password; name it in the URL: redis://:password@host or redis://user:password@host",
+    ),
+    ("WRONGPASS", False, "refuses this user name and password; check the URL, and ACL LIST on the server"),
+    (
+        "NOPERM",
+        False,
+        "does not let this user do what locks need; allow it to touch the names and channels, and to run: "
+        + COMMANDS,
+    ),
+    (
+        "WRONGTYPE",
+        False,
+        "has something that is no lock under this name, left as it is; use a prefix of your own",
+    ),
+    ("LOADING", True, "is still loading its data; try again in a moment"),
+    ("BUSY ", True, "is busy with a script of somebody's; end it with SCRIPT KILL, or wait"),
+    ("MASTERDOWN", True, "is a replica that has lost its master; wait for the failover, or name the master"),
+    ("CLUSTERDOWN", True, "belongs to a cluster that is down; see CLUSTER INFO"),
+    ("TRYAGAIN", True, "is moving these keys to another node; try again in a moment"),
+    ("READONLY", True, "is a read-only replica; name the master, or use redis+sentinel://, which finds it"),
+    ("MISCONF", True, "cannot save to its disk and so refuses writes; look at its log and its free space"),
+    ("NOREPLICAS", True, "has too few replicas and so refuses writes; see min-replicas-to-write"),
+    ("OOM", True, "is out of memory (maxmemory) and so refuses writes; raise the limit or free some"),
+    ("DENIED", False, "runs in protected mode; give it a password or a bind address, see its redis.conf"),
+    ("MOVED", False, "belongs to a Redis Cluster; use redis+cluster://"),
+    ("CROSSSLOT", False, "belongs to a Redis Cluster; use redis+cluster://"),
+    ("max number of clients", True, "has reached its limit of clients; raise maxclients, or use fewer"),
+    ("unknown command", False, "lacks a command that locks need (it must speak as Redis 6.2 does)"),
+    ("DB index", False, "has no database of this number; see `databases` in its redis.conf"),
+)
+
+
+def refusal(place: str, failure: Failure) -> InterlockError:
+    """The error of ours that stands for an error reply."""
+    text = failure.text
+    for word, passing, sentence in SENTENCES:
+        if word in text:
+            message = f"{place} {sentence} (it says: {_short(text)})"
+            return StoreUnavailable(message) if passing else StoreUnfit(message)
+    return StoreUnavailable(f"{place} refused: {_short(text)}")
+
+
+def unreachable(place: str, why: object) -> StoreUnavailable:
+    return StoreUnavailable(
+        f"{place}: {why or 'the connection broke'}; is the server running, and reachable?"
+    )
+
+
+def silent(place: str, timeout: float) -> StoreUnavailable:
+    return StoreUnavailable(
+        f"{place} did not answer within {timeout:.3g} s; it may be stopped, busy with a slow command, or cut off"
+    )
+
+
+def garbled(place: str, error: Exception) -> StoreUnfit:
+    return StoreUnfit(f"{place} does not speak the protocol of Redis ({error}); check host, port and TLS")
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 120 else text[:117] + "..."
