@@ -60,6 +60,7 @@ def test(args: list[str]) -> int:
     """Run every check; with arguments, pytest alone, with these arguments."""
     make_environment()
     have_lock_tests()
+    have_servers()
     if args:
         return call([str(PYTHON), "-m", "pytest", *args])
     return perform(LINT + TYPES + TESTS)
@@ -194,6 +195,12 @@ def have_lock_tests() -> None:
         debian_package(name, "this python3 comes without its own tests, which judge our locks")
 
 
+def have_servers() -> None:
+    """See that the servers are there of which tests start their own, on free ports, with nothing left behind."""
+    if shutil.which("redis-server") is None:
+        debian_package("redis-server", "the tests of redis:// start real servers")
+
+
 def debian_package(name: str, why: str) -> None:
     """Install a package of Debian, or end with the command that would."""
     install = f"apt-get install -y --no-install-recommends {name}"
@@ -204,10 +211,26 @@ def debian_package(name: str, why: str) -> None:
     say(f"{why}: {install}")
     os.environ["DEBIAN_FRONTEND"] = "noninteractive"
     argv = [*install.split(), "-o", "DPkg::Lock::Timeout=300"]
-    if subprocess.run(argv, capture_output=True).returncode != 0:
-        quietly(["apt-get", "update"])  # a fresh machine knows of no packages, an old one of gone ones
-        quietly(argv)
+    with no_services():
+        if subprocess.run(argv, capture_output=True).returncode != 0:
+            quietly(["apt-get", "update"])  # a fresh machine knows of no packages, an old one of gone ones
+            quietly(argv)
     importlib.invalidate_caches()
+
+
+@contextmanager
+def no_services() -> Iterator[None]:
+    """Keep apt from starting what it installs: nobody asked for a server on this machine's own ports."""
+    policy = Path("/usr/sbin/policy-rc.d")
+    if policy.exists() or not policy.parent.is_dir():
+        yield
+        return
+    policy.write_text("#!/bin/sh\nexit 101\n")
+    policy.chmod(0o755)
+    try:
+        yield
+    finally:
+        policy.unlink(missing_ok=True)
 
 
 def quietly(argv: list[str]) -> None:

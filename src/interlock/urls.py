@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from interlock.backends.memory import Space
 
 LATER = (
-    *("redis", "rediss", "unix", "redis+sentinel", "redis+cluster", "redlock"),
+    *("redis+sentinel", "redis+cluster", "redlock"),
     *("etcd", "etcds", "zookeeper", "postgresql", "mysql", "mariadb"),
 )
 
@@ -112,7 +112,17 @@ def _open_sqlite(parts: SplitResult, runtime: Runtime, asynchronous: bool) -> St
     return open_store(path, runtime, asynchronous=asynchronous, allow_network_filesystem=allow == "1")
 
 
+def _open_redis(parts: SplitResult, runtime: Runtime, asynchronous: bool) -> Store:
+    """`redis://user:password@host:port/db?prefix=...`, `rediss://` with TLS, `unix:///path/to/socket`."""
+    from interlock.backends.redis import open_url
+
+    return open_url(parts.geturl(), runtime, asynchronous=asynchronous)
+
+
 _OPENERS: dict[str, Callable[[SplitResult, Runtime, bool], Store]] = {
     "sqlite": _open_sqlite,
     "memory": _open_memory,
+    "redis": _open_redis,
+    "rediss": _open_redis,
+    "unix": _open_redis,
 }

@@ -1,0 +1,77 @@
+"""Listing resources: by SCAN, step by step, so that the server is never held up however many keys it has.
+
+Redis keeps no index of locks, and an index of ours would cost every lock two writes. A string key is a lock
+of ours if its value says so; a foreigner's lock looks like any other string, and is listed only if a claim of
+ours waits for it.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+from interlock.backends.redis.keys import Keys
+from interlock.backends.redis.packing import RECORD_START
+from interlock.backends.redis.resp import Failure, command
+
+STEP = b"500"  # keys the server looks at in one step
+PEEK = b"1023"  # bytes of a value that tell whether it is ours
+KEPT = 2.0  # seconds for which the next page comes from the same walk
+
+Ask = Callable[..., Awaitable[Any]]
+Name = tuple[str, bool]  # and whether it is certain that somebody stands there
+
+
+class Names:
+    """Walks over the keys of a server; remembers the last walk for the pages that follow."""
+
+    def __init__(self, keys: Keys) -> None:
+        self._keys = keys
+        self._walk: tuple[str, float, list[Name]] = ("", 0.0, [])
+
+    async def beyond(self, ask: Ask, prefix: str, after: str) -> list[Name]:
+        """Names with this prefix, in code point order, beyond `after`."""
+        walked, when, names = self._walk
+        if not after or walked != prefix or time.monotonic() - when > KEPT:
+            names = sorted((await self._all(ask, prefix)).items())
+            self._walk = (prefix, time.monotonic(), names)
+        return [name for name in names if name[0] > after]
+
+    async def _all(self, ask: Ask, prefix: str) -> dict[str, bool]:
+        found: dict[str, bool] = {}
+        wanted = _literally(self._keys.holder(prefix))
+        async for keys in _walk(ask, b"*" + wanted + b"*\x1fh", b"hash"):
+            for key in keys:
+                name = self._keys.resource(key)
+                if name is not None and name.startswith(prefix):
+                    found[name] = False
+        async for keys in _walk(ask, wanted + b"*", b"string"):
+            names = [(key, self._keys.resource(key)) for key in keys]
+            named = [(key, name) for key, name in names if name is not None]
+            if not named:
+                continue
+            # PING in front: several replies come as a list, a single one would not.
+            request = b"".join([command(b"GETRANGE", key, b"0", PEEK) for key, _ in named])
+            _, *values = await ask(command(b"PING") + request, 1 + len(named))
+            for (_, name), value in zip(named, values, strict=True):
+                if not isinstance(value, Failure) and RECORD_START.match(value):
+                    found[name] = True
+        return found
+
+
+async def _walk(ask: Ask, pattern: bytes, kind: bytes) -> AsyncIterator[list[bytes]]:
+    """The keys that match, step by step; a key may come twice."""
+    cursor = b"0"
+    while True:
+        cursor, keys = await ask(command(b"SCAN", cursor, b"MATCH", pattern, b"COUNT", STEP, b"TYPE", kind))
+        if keys:
+            yield keys
+        if cursor == b"0":
+            return
+
+
+def _literally(text: bytes) -> bytes:
+    """A pattern that matches this text alone."""
+    return re.sub(rb"([*?\[\]\\^-])", rb"\\\1", text)

@@ -1,0 +1,124 @@
+"""From the nouns of interlock to the bytes of requests, and back from replies. See the heads of the scripts."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from interlock.backends.redis.keys import Keys
+from interlock.backends.redis.resp import bulk
+from interlock.errors import SettingsMismatch
+from interlock.model import (
+    Busy,
+    Claim,
+    ClaimAnswer,
+    Gone,
+    Granted,
+    Queue,
+    Renewal,
+    RenewAnswer,
+    Renewed,
+    Standing,
+    Versioned,
+)
+
+RECORD = re.compile(rb"(\d+)\n(\d+)\n(\d+)\n(\d+)\n([^\n]*)\n(\d+)\n(.*)", re.DOTALL)
+RECORD_START = re.compile(rb"[^\n]*\n\d+\n\d+\n\d+\n\d+\n[^\n]*\n")
+"""How a holder's key begins that interlock wrote."""
+
+_settings: dict[tuple[float, int, int, bool, float], bytes] = {}
+
+
+def millis(seconds: float) -> bytes:
+    return b"%d" % max(1, round(seconds * 1000))
+
+
+def claim_request(keys: Keys, claim: Claim, channel: bytes) -> bytes:
+    note, who, id = claim.note.encode(), claim.who.encode(), claim.id.encode()
+    end = b"%b\n%d\n%b%b" % (channel, len(note), note, who)
+    resource = claim.resource
+    return b"%b%b$%d\r\n%b\r\n%b$%d\r\n%b\r\n" % (
+        *(keys.four(resource), keys.last(resource), len(id), id),
+        *(_claim_settings(claim), len(end), end),
+    )
+
+
+def _claim_settings(claim: Claim) -> bytes:
+    """What most claims of a program share, encoded once."""
+    shared = (claim.ttl, claim.permits, claim.capacity, claim.queued, claim.place_ttl)
+    found = _settings.get(shared)
+    if found is None:
+        if len(_settings) > 1000:
+            _settings.clear()
+        parts = (
+            millis(claim.ttl),
+            b"%d" % claim.permits,
+            b"%d" % claim.capacity,
+            b"1" if claim.queued else b"0",
+            millis(claim.place_ttl),
+        )
+        found = _settings[shared] = b"".join([bulk(part) for part in parts])
+    return found
+
+
+def claim_answer(claim: Claim, reply: Any) -> tuple[ClaimAnswer, list[Any]]:
+    """The answer, and what the script told beside it."""
+    first, second, *rest = reply
+    if first == 1:
+        return Granted(int(second), claim.ttl), rest
+    if first == 0:
+        return Busy(second, rest[0] / 1000), rest[1:]
+    if first == -1:
+        return Gone(True, second.decode()), rest
+    raise SettingsMismatch(claim.resource, claim.capacity, second)
+
+
+def renew_request(keys: Keys, renewals: list[Renewal], channel: bytes) -> bytes:
+    parts = [keys.four(renewal.resource) for renewal in renewals]
+    parts.append(bulk(channel))
+    for renewal in renewals:
+        permits = b"" if renewal.permits is None else b"%d" % renewal.permits
+        note = b"" if renewal.note is None else b"=" + renewal.note.encode()
+        parts += [bulk(renewal.id.encode()), bulk(millis(renewal.ttl)), bulk(permits), bulk(note)]
+    return b"".join(parts)
+
+
+def renew_answer(renewal: Renewal, reply: Any) -> RenewAnswer:
+    if reply == 1:
+        return Renewed(renewal.ttl)
+    return Gone() if reply == 0 else Gone(True, reply.decode())
+
+
+def standings(now: int, parts: list[Any]) -> list[Standing]:
+    """Holders and waiters, in queue order; `parts` are four for each claim."""
+    found = [_standing(now, *parts[i : i + 4]) for i in range(0, len(parts), 4)]
+    return sorted(found, key=lambda standing: (not standing.admitted, standing.token))
+
+
+def _standing(now: int, id: bytes, record: bytes, admitted: int, left: int) -> Standing:
+    name, match = id.decode(errors="replace"), RECORD.fullmatch(record)
+    lapses_in = max(0.0, left / 1000) if left >= 0 else float("inf")
+    if match is None:  # a foreigner's lock: its value is all it tells
+        return Standing(name, 0, 1, True, 0.0, lapses_in, "", "")
+    token, since, _, permits, _, length, tail = match.groups()
+    note, who = tail[: int(length)].decode(), tail[int(length) :].decode()
+    age = max(0.0, (now - int(since)) / 1e6)
+    return Standing(name, int(token), int(permits), bool(admitted), age, lapses_in, note, who)
+
+
+def queue(resource: str, reply: Any) -> Queue:
+    now, capacity, _, *parts = reply
+    found = standings(int(now), parts)
+    return Queue(resource, capacity, tuple(found))
+
+
+def versioned(value: bytes | None) -> Versioned:
+    if value is None:
+        return Versioned(None, 0)
+    version, _, text = value.split(b"\n", 2)
+    return Versioned(text[1:].decode() if text else None, int(version))
+
+
+def outline(queue: Queue) -> list[tuple[str, int, bool, str]]:
+    """What counts as a difference: who stands where, not how long they will live."""
+    return [(s.id, s.permits, s.admitted, s.note) for s in queue.standings]

@@ -1,0 +1,273 @@
+"""The store port over one Redis server. What happens to claims is in the scripts, how grants arrive in `listener`."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from interlock.backends.redis import packing
+from interlock.backends.redis.keys import Keys
+from interlock.backends.redis.listener import Listener
+from interlock.backends.redis.names import Names
+from interlock.backends.redis.refusal import refusal
+from interlock.backends.redis.resp import Failure, bulk, command
+from interlock.backends.redis.scripts import CLAIM, EVICT, INSPECT, RELEASE, RENEW, STANDS, WRITE, Call
+from interlock.errors import StoreUnavailable
+from interlock.model import (
+    Busy,
+    Claim,
+    ClaimAnswer,
+    Granted,
+    Queue,
+    Renewal,
+    RenewAnswer,
+    Standing,
+    Traits,
+    Versioned,
+)
+from interlock.ports import IO_TIMEOUT, Signal, Store
+
+TRAITS = Traits(
+    backend="redis",
+    fair=True,
+    shares="any",
+    lapses="claim",
+    wakes="server",
+    reach="network",
+    survives="nothing",
+    two_holders=(
+        "the server loses its memory (restart without AOF, FLUSHALL, eviction)",
+        "failover to a replica that missed the write",
+        "the server's clock jumps forward",
+    ),
+    min_ttl=0.01,
+    max_ttl=365 * 86400.0,
+)
+
+BATCH = 100  # renewals in one script: more would block the server for everyone else
+REMEMBERED = 61.0  # seconds an eviction or a deleted register is remembered at least
+LOOK = 0.02  # seconds between the first looks of a watcher
+LOOK_AT_MOST = 0.25
+
+
+class Leaf(Protocol):
+    """How requests reach a server: blocking (`pool`) or not (`link`)."""
+
+    async def ask(self, request: bytes, timeout: float, replies: int = 1, again: bool = True) -> Any: ...
+    def after_fork(self) -> None: ...
+    async def close(self) -> None: ...
+
+
+class Pausing(Protocol):
+    """The part of a runtime that waits."""
+
+    def now(self) -> float: ...
+    def signal(self) -> Signal: ...
+    async def wait(self, signal: Any, timeout: float | None) -> bool: ...
+
+
+class RedisStore:
+    """Claims and registers on one server, for programs anywhere on the network."""
+
+    traits = TRAITS
+
+    def __init__(
+        self,
+        place: str,
+        keys: Keys,
+        leaf: Leaf,
+        listener: Listener,
+        pausing: Pausing,
+        twin: RedisStore | None,
+    ) -> None:
+        self._place = place
+        self._keys = keys
+        self._leaf = leaf
+        self._listener = listener
+        self._pausing = pausing
+        self._twin = twin  # the blocking side of an asyncio store; it shares our listener
+        self._names = Names(keys)
+        self._heard: dict[str, int] = {}  # claims told that they must wait: under which subscription
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._place}>"
+
+    async def _run(self, call: Call, body: bytes, timeout: float, again: bool = True) -> Any:
+        """One script, one round trip; two when the server does not know it yet."""
+        reply = await self._leaf.ask(call.quick + body, timeout, 1, again)
+        if isinstance(reply, Failure):
+            if reply.code == "NOSCRIPT":
+                reply = await self._leaf.ask(call.whole + body, timeout, 1, again)
+            if isinstance(reply, Failure):
+                raise refusal(self._place, reply)
+        return reply
+
+    # ---- claims -------------------------------------------------------------------
+
+    async def claim(self, claim: Claim, timeout: float = IO_TIMEOUT) -> ClaimAnswer:
+        generation = self._listener.generation  # before the question: see `wait`
+        request = packing.claim_request(self._keys, claim, self._listener.channel)
+        reply = await self._run(CLAIM, request, timeout)
+        if isinstance(reply, int):
+            return Granted(reply, claim.ttl)
+        answer, told = packing.claim_answer(claim, reply)
+        if told:
+            self._listener.tell(told)
+        if isinstance(answer, Busy) and claim.queued:
+            self._heard[claim.id] = generation
+        return answer
+
+    async def wait(self, claim: Claim, busy: Busy | None, timeout: float) -> Granted | None:
+        id, signal, listener = claim.id.encode(), self._pausing.signal(), self._listener
+        until = self._pausing.now() + timeout
+        listener.listen(id, signal)
+        try:
+            if not listener.subscribed(listener.channel, signal):
+                await self._pausing.wait(signal, timeout)
+                return None  # what was published before we listened, nobody heard: look again
+            if busy is None:
+                if not await self._stands(claim, timeout):
+                    return None
+            elif self._heard.pop(claim.id, 0) != listener.generation:
+                return None  # asked before this subscription: look again
+            if not listener.known(id):
+                await self._pausing.wait(signal, until - self._pausing.now())
+        finally:
+            listener.forget(id, signal)
+        token = listener.taken(id)
+        return Granted(token, claim.place_ttl) if token and busy is not None else None
+
+    async def _stands(self, claim: Claim, timeout: float) -> bool:
+        body = self._keys.four(claim.resource) + bulk(claim.id.encode())
+        return bool(await self._run(STANDS, body, min(timeout, IO_TIMEOUT)))
+
+    async def renew(self, renewals: Sequence[Renewal], timeout: float = IO_TIMEOUT) -> list[RenewAnswer]:
+        until = self._pausing.now() + timeout
+        answers: list[RenewAnswer] = []
+        for start in range(0, len(renewals), BATCH):
+            batch = list(renewals[start : start + BATCH])
+            body = packing.renew_request(self._keys, batch, self._listener.channel)
+            call = RENEW.call(4 * len(batch), 1 + 4 * len(batch))
+            *replies, told = await self._run(call, body, max(0.001, until - self._pausing.now()))
+            self._listener.tell(told)
+            answers += [packing.renew_answer(r, reply) for r, reply in zip(batch, replies, strict=True)]
+        return answers
+
+    async def release(self, resource: str, id: str, linger: float = 0.0, timeout: float = IO_TIMEOUT) -> bool:
+        name = id.encode()
+        stay = b"$1\r\n0\r\n" if linger <= 0 else bulk(packing.millis(linger))
+        body = self._keys.four(resource) + bulk(name) + stay + bulk(self._listener.channel)
+        reply = await self._run(
+            RELEASE, body, timeout, again=False
+        )  # a second try could not tell who removed it
+        if self._heard:
+            self._heard.pop(id, None)
+        self._listener.over(name)
+        if isinstance(reply, int):
+            return reply == 1
+        self._listener.tell(reply[1:])
+        return bool(reply[0] == 1)
+
+    async def inspect(self, resource: str, timeout: float = IO_TIMEOUT) -> Queue:
+        body = self._keys.four(resource) + bulk(self._listener.channel)
+        reply = await self._run(INSPECT, body, timeout)
+        self._listener.tell(reply[2])
+        return packing.queue(resource, reply)
+
+    async def scan(self, prefix: str, after: str, limit: int) -> list[str]:
+        names = await self._names.beyond(self._ask, prefix, after)
+        found: list[str] = []
+        for name, sure in names:
+            if len(found) >= limit:
+                break
+            if sure or (await self.inspect(name)).standings:
+                found.append(name)
+        return found
+
+    async def _ask(self, request: bytes, replies: int = 1) -> Any:
+        reply = await self._leaf.ask(request, IO_TIMEOUT, replies)
+        if isinstance(reply, Failure):
+            raise refusal(self._place, reply)
+        return reply
+
+    async def evict(self, resource: str, id: str | None, reason: str) -> list[Standing]:
+        body = self._keys.four(resource) + bulk((id or "").encode()) + bulk(reason.encode())
+        body += bulk(self._listener.channel) + bulk(packing.millis(REMEMBERED))
+        now, told, *parts = await self._run(EVICT, body, IO_TIMEOUT)
+        self._listener.tell(told)
+        return packing.standings(int(now), parts)
+
+    async def watch(self, resource: str, seen: Queue, timeout: float) -> None:
+        until, pause, outline = self._pausing.now() + timeout, LOOK, packing.outline(seen)
+        while (left := until - self._pausing.now()) > 0:
+            if packing.outline(await self.inspect(resource, min(left, IO_TIMEOUT))) != outline:
+                return
+            await self._pausing.wait(self._pausing.signal(), min(pause, left))
+            pause = min(LOOK_AT_MOST, pause * 1.5)
+
+    # ---- registers ----------------------------------------------------------------
+
+    async def read(self, name: str, timeout: float = IO_TIMEOUT) -> Versioned:
+        reply = await self._leaf.ask(command(b"GET", self._keys.register(name)), timeout)
+        if isinstance(reply, Failure):
+            raise refusal(self._place, reply)
+        return packing.versioned(reply)
+
+    async def compare_and_set(
+        self, name: str, version: int, value: str | None, id: str, timeout: float = IO_TIMEOUT
+    ) -> Versioned | None:
+        parts = (
+            b"%d" % version,
+            id.encode(),
+            b"" if value is None else b"=" + value.encode(),
+            packing.millis(REMEMBERED),
+        )
+        keys = bulk(self._keys.register(name)) + self._keys.last(name)
+        written = await self._run(WRITE, keys + b"".join([bulk(part) for part in parts]), timeout)
+        return Versioned(value, written) if written else None
+
+    async def watch_register(self, name: str, version: int, timeout: float) -> None:
+        until, key, signal = self._pausing.now() + timeout, self._keys.register(name), self._pausing.signal()
+        self._listener.listen(key, signal)
+        try:
+            if not self._listener.subscribed(key, signal):
+                await self._pausing.wait(signal, timeout)
+                return  # what was written before we listened, nobody heard: look again
+            left = until - self._pausing.now()
+            if (await self.read(name, max(0.001, min(left, IO_TIMEOUT)))).version == version:
+                await self._pausing.wait(signal, max(0.0, until - self._pausing.now()))
+        except StoreUnavailable:
+            if self._pausing.now() < until:
+                raise  # otherwise the time is up, which is an answer too
+        finally:
+            self._listener.forget(key, signal)
+
+    # ---- housekeeping -----------------------------------------------------------------
+
+    def blocking(self) -> Store:
+        return self if self._twin is None else self._twin
+
+    def after_fork(self) -> None:
+        self._heard = {}
+        self._leaf.after_fork()
+        self._listener.after_fork()  # also by the twin, twice: each time nobody of ours waits yet
+
+    async def close(self) -> None:
+        self._listener.close()
+        await self._leaf.close()
+        if self._twin is not None:
+            await self._twin.close()
+
+
+class Plainly:
+    """Waits on the calling thread: for the blocking twin of an asyncio store."""
+
+    def __init__(self, pausing: Pausing) -> None:
+        self.now = pausing.now
+
+    def signal(self) -> threading.Event:
+        return threading.Event()
+
+    async def wait(self, signal: threading.Event, timeout: float | None) -> bool:
+        return signal.wait(timeout)

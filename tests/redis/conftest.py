@@ -1,0 +1,24 @@
+"""One server for all tests of a worker that do not break it; and readable assertions of the shipped suite."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from uuid import uuid4
+
+import pytest
+
+from tests.redis.server import Server, running
+
+pytest.register_assert_rewrite("interlock.testing.conformance")
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[Server]:
+    with running() as server:
+        yield server
+
+
+@pytest.fixture
+def url(server: Server) -> str:
+    """A place of this test's own."""
+    return server.url(f"{uuid4().hex}:")

@@ -1,0 +1,116 @@
+"""Real redis-servers for tests: each on a free port with a folder of its own, ended by its pid."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from tempfile import mkdtemp
+
+PR_SET_PDEATHSIG = 1
+READY = 10.0  # seconds a server may take to start
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def die_with_parent() -> None:
+    """In the child: a killed test run must not leave servers behind for the next one to talk to."""
+    if sys.platform.startswith("linux"):
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+class Server:
+    """One redis-server; `stop`, `restart` and signals are for tests that break it."""
+
+    def __init__(self, *options: str) -> None:
+        self.port = free_port()
+        self.folder = mkdtemp(prefix="interlock-redis-")
+        self._options = options
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        program = shutil.which("redis-server")
+        assert program, "redis-server is not installed: apt-get install redis-server"
+        self._process = subprocess.Popen(
+            [
+                *(program, "--port", str(self.port), "--bind", "127.0.0.1", "--dir", self.folder),
+                *("--save", "", "--enable-debug-command", "yes", "--unixsocket", f"{self.folder}/socket"),
+                *self._options,
+            ],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            preexec_fn=die_with_parent,
+        )
+        self._await(self._answers)
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def url(self, prefix: str = "", database: int = 0, **options: str) -> str:
+        query = "".join(f"&{name}={value}" for name, value in options.items())
+        return f"redis://127.0.0.1:{self.port}/{database}?prefix={prefix}{query}"
+
+    def kill(self) -> None:
+        """As a crash does."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def restart(self) -> None:
+        self.kill()
+        self.start()
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """A server that accepts connections and answers nothing."""
+        os.kill(self.pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(self.pid, signal.SIGCONT)
+
+    def close(self) -> None:
+        self.kill()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _answers(self) -> bool:
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), 1.0) as probe:
+                probe.sendall(b"PING\r\n")
+                return probe.recv(64)[:5] in (b"+PONG", b"-NOAU")
+        except OSError:
+            return False
+
+    def _await(self, fact: object) -> None:
+        assert callable(fact)
+        end = time.monotonic() + READY
+        while not fact():
+            assert self._process is not None
+            assert self._process.poll() is None, "redis-server ended at once"
+            assert time.monotonic() < end, f"redis-server is not ready after {READY:g} s"
+            time.sleep(0.005)
+
+
+@contextmanager
+def running(*options: str) -> Iterator[Server]:
+    server = Server(*options)
+    try:
+        server.start()
+        yield server
+    finally:
+        server.close()
