@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from interlock._core.election import Leader
-from interlock._core.lease import State
+from interlock._core.states import State
 from interlock.blocking import (
     Barrier,
     BoundedSemaphore,

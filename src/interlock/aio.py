@@ -14,7 +14,7 @@ a test compares the two. Nothing is decided here: every algorithm stands in `_co
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
 from functools import wraps
 from inspect import isawaitable, iscoroutinefunction
 from types import TracebackType
@@ -180,7 +180,7 @@ class _LockFace(_Named):
         if lease is not None:
             await self._core.leave(lease, _end([lease], error))
 
-    def __call__(self, function: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R]]:
+    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, Coroutine[Any, Any, R]]:
         _demand_coroutine(function)
 
         @wraps(function)
@@ -274,7 +274,7 @@ class Semaphore(_Named):
         if lease is not None:
             await self._core.leave(lease, _end([_own(lease)], error))
 
-    def __call__(self, function: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R]]:
+    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, Coroutine[Any, Any, R]]:
         _demand_coroutine(function)
 
         @wraps(function)
@@ -329,7 +329,7 @@ class MultiLock:
         leases = [_own(lease) for lease in self._core.exit()]
         await self._core.give_back(leases, _end(leases, error))
 
-    def __call__(self, function: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R]]:
+    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, Coroutine[Any, Any, R]]:
         _demand_coroutine(function)
 
         @wraps(function)

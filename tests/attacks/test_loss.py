@@ -12,7 +12,7 @@ import pytest
 
 import interlock
 from interlock import aio
-from interlock._core.lease import Event, State
+from interlock._core.states import Event, State
 from tests.attacks.stage import AsyncStage, Stage, eventually
 
 
@@ -77,7 +77,7 @@ def test_a_lease_lost_while_its_doubt_is_being_reported_is_reported_lost_once() 
 
     real = stage.core.guard
     stage.core.guard = Interleaved()
-    lease.unanswered()
+    lease._unanswered()
     stage.core.guard = real
     eventually(lambda: lost)
     assert [type(event).__name__ for event in stage.events].count("Lost") == 1

@@ -29,28 +29,28 @@ class Place:
     def __init__(self, claim: Claim, now: float, owner: Owner | None = None) -> None:
         self.deadline = float("inf")
         self._owner = owner
-        self.when = now + claim.place_ttl / 3
+        self._when = now + claim.place_ttl / 3
         self.refreshed = now  # before the question that was answered last: the place lives from then
-        self._renewal = Renewal(claim.resource, claim.id, claim.place_ttl)
+        self._ask = Renewal(claim.resource, claim.id, claim.place_ttl)
 
     @property
     def over(self) -> bool:
         """Whether its waiter is gone: a place kept for nobody would jam the queue for ever."""
         return self._owner is not None and not self._owner.alive()
 
-    def renewal(self, now: float) -> Renewal | None:
-        self.when = now + self._renewal.ttl / 3
-        return self._renewal
+    def _renewal(self, now: float) -> Renewal | None:
+        self._when = now + self._ask.ttl / 3
+        return self._ask
 
-    def answered(self, asked: float, answer: RenewAnswer) -> None:
+    def _answered(self, asked: float, answer: RenewAnswer) -> None:
         """A refreshed place; one that lapsed is entered anew by the waiter's own next claim."""
         if isinstance(answer, Renewed):
             self.refreshed = asked
 
-    def unanswered(self) -> None:
+    def _unanswered(self) -> None:
         """Nothing to do: the waiter asks for itself before its place can lapse twice."""
 
-    def look(self, now: float) -> None:
+    def _look(self, now: float) -> None:
         """Nothing to do: a place has no deadline."""
 
 

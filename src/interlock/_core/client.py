@@ -93,7 +93,7 @@ class Client:
         """In a forked child: hold nothing, touch nothing of the parent's."""
         self.guard = self.runtime.guard()
         for lease in self.leases:
-            lease.forget()
+            lease._forget()
         self.leases.clear()
         self.entries.clear()
         self.keeper.after_fork()

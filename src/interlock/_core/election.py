@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from interlock._core import watching
-from interlock._core.holding import Attempt, Holding
-from interlock._core.lease import FINAL, Lease
+from interlock._core.attempt import Attempt
+from interlock._core.holding import Holding
+from interlock._core.lease import Lease
 from interlock._core.names import checked_words
+from interlock._core.states import FINAL
 from interlock.errors import NotHeld
 from interlock.model import Queue, Renewal, Standing
 from interlock.ports import IO_TIMEOUT
@@ -71,7 +73,7 @@ class Candidacy:
         ask = Renewal(self.holding.resource, lease._claim.id, lease.ttl, checked_words(value, VALUE))
         asked = self.client.runtime.now()
         (answer,) = await self.client.store.renew([ask], IO_TIMEOUT)
-        lease.answered(asked, answer)
+        lease._answered(asked, answer)
         lease.check()
 
     async def resign(self) -> None:

@@ -11,13 +11,13 @@ from typing import Any
 
 from interlock import events
 from interlock._core import timing
-from interlock._core.acquire import Acquiring, removed
+from interlock._core.acquire import removed
+from interlock._core.attempt import Attempt
 from interlock._core.client import Client
-from interlock._core.lease import FINAL, Lease, State
+from interlock._core.lease import Lease
 from interlock._core.names import checked_name
+from interlock._core.states import FINAL, State
 from interlock.errors import (
-    AcquireTimeout,
-    InterlockError,
     InvalidSetting,
     NotHeld,
     StoreUnavailable,
@@ -159,7 +159,7 @@ class Holding:
         Never touches another's: the store removes by claim id. With `strict` an unreachable store is
         an error; otherwise it is reported, and the claim lapses by itself.
         """
-        before = lease.let_go()
+        before = lease._let_go()
         if before is State.RELEASED:
             raise NotHeld(f"{self.resource}: lease with token {lease.token} was released before")
         self.discharge(lease)
@@ -239,7 +239,7 @@ class Holding:
         asked = self.client.runtime.now()
         ask = Renewal(self.resource, lease._claim.id, lease.ttl)
         (answer,) = await self.client.store.renew([ask], IO_TIMEOUT)
-        lease.answered(asked, answer)
+        lease._answered(asked, answer)
         lease.check()
 
     async def shrink(self, lease: Lease, permits: int) -> None:
@@ -249,8 +249,8 @@ class Holding:
         asked = runtime.now()
         ask = Renewal(self.resource, claim.id, claim.ttl, permits=permits)
         (answer,) = await self.client.store.renew([ask], IO_TIMEOUT)
-        lease.shrunk(permits)
-        lease.answered(asked, answer)
+        lease._shrunk(permits)
+        lease._answered(asked, answer)
         if not isinstance(answer, Renewed):
             raise lease.loss()
 
@@ -269,62 +269,3 @@ class Holding:
     def doubtful(self, lease: Lease) -> None:
         left = lease._deadline - self.client.runtime.now()
         self.client.emit(events.Doubtful(self.resource, lease.token, max(0.0, left)))
-
-
-class Attempt:
-    """From the call to the lease in hand. `undo` is for what interrupts the very last step."""
-
-    __slots__ = ("_acquiring", "_holding", "lease", "wait")
-
-    def __init__(self, holding: Holding, claim: Claim, wait: float | None) -> None:
-        self._holding = holding
-        self.wait = wait
-        self._acquiring = Acquiring(holding.client, claim, wait)
-        self.lease: Lease | None = None
-
-    async def run(self) -> Lease | None:
-        """The lease, or None if the time was up."""
-        acquiring, holding = self._acquiring, self._holding
-        client = holding.client
-        granted = await acquiring.run()
-        if granted is None:
-            waited = client.runtime.now() - acquiring.began
-            client.emit(events.TimedOut(holding.resource, waited, acquiring.ahead))
-            return None
-        try:
-            owner = client.runtime.owner()
-            self.lease = client.lease_type(holding, acquiring.claim, granted, acquiring.asked, owner)
-            holding.enrol(self.lease)
-            if client.curious:
-                waited = acquiring.asked - acquiring.began
-                client.emit(events.Acquired(holding.resource, granted.token, waited))
-        except BaseException:
-            await self.undo()
-            raise
-        return self.lease
-
-    async def undo(self) -> None:
-        """Nobody got hold of the result: let it go again."""
-        if self.lease is not None:
-            if self.lease.let_go() is State.RELEASED:
-                return
-            self._holding.discharge(self.lease)
-        await self._acquiring._take_back_quietly()
-
-    async def timed_out(self) -> AcquireTimeout:
-        """The error for who must not go on without the lease, naming the holders if the store can."""
-        acquiring, resource = self._acquiring, self._holding.resource
-        waited = self._holding.client.runtime.now() - acquiring.began
-        try:
-            patience = timing.patience(acquiring.left())
-            queue = await self._holding.client.store.inspect(resource, patience)
-        except InterlockError:
-            return AcquireTimeout(resource, waited, acquiring.ahead)
-        return AcquireTimeout(resource, waited, acquiring.ahead, queue.holders)
-
-    async def demand(self) -> Lease:
-        """The lease; `AcquireTimeout` if the time was up."""
-        lease = await self.run()
-        if lease is None:
-            raise await self.timed_out()
-        return lease

@@ -31,7 +31,7 @@ class Kept(Protocol):
     """Something that must be renewed in time: a lease, or a place in a queue."""
 
     @property
-    def when(self) -> float:
+    def _when(self) -> float:
         """The next instant somebody must look."""
         ...
 
@@ -42,10 +42,10 @@ class Kept(Protocol):
         """Whether nobody needs it any more, though it was not dropped: its holder was interrupted, or is gone."""
         ...
 
-    def renewal(self, now: float) -> Renewal | None: ...
-    def answered(self, asked: float, answer: RenewAnswer) -> None: ...
-    def unanswered(self) -> None: ...
-    def look(self, now: float) -> None:
+    def _renewal(self, now: float) -> Renewal | None: ...
+    def _answered(self, asked: float, answer: RenewAnswer) -> None: ...
+    def _unanswered(self) -> None: ...
+    def _look(self, now: float) -> None:
         """Draw the conclusion if the deadline has passed."""
         ...
 
@@ -60,18 +60,18 @@ class Debt:
         self.deadline = float("inf")
         self.over = False
         self.until = until  # by then it has lapsed by itself
-        self.when = now
+        self._when = now
 
-    def renewal(self, now: float) -> Renewal | None:
+    def _renewal(self, now: float) -> Renewal | None:
         return None
 
-    def answered(self, asked: float, answer: RenewAnswer) -> None:
+    def _answered(self, asked: float, answer: RenewAnswer) -> None:
         """Never asked: a debt is not renewed."""
 
-    def unanswered(self) -> None:
+    def _unanswered(self) -> None:
         """Never asked: a debt is not renewed."""
 
-    def look(self, now: float) -> None:
+    def _look(self, now: float) -> None:
         """A debt has no holder to tell."""
 
 
@@ -218,11 +218,11 @@ class Keeper:
         asked = self._runtime.now()  # before the question: see Lease
         asking: list[tuple[Kept, Renewal]] = []
         for kept in batch:
-            kept.look(asked)
+            kept._look(asked)
             if kept.over:
                 self.drop(kept)  # or it would be due for ever, and we would never sleep again
             elif kept in self._live:
-                if renewal := kept.renewal(asked):
+                if renewal := kept._renewal(asked):
                     asking.append((kept, renewal))
         if not asking:
             return
@@ -230,12 +230,12 @@ class Keeper:
             answers = await self._store.renew([renewal for _, renewal in asking], self._patience(asked))
         except Exception as error:
             for kept, _ in asking:
-                kept.unanswered()
+                kept._unanswered()
             if not isinstance(error, StoreUnavailable):
                 self._report(events.KeeperFailed(repr(error)))
         else:
             for (kept, _), answer in zip(asking, answers, strict=True):
-                kept.answered(asked, answer)
+                kept._answered(asked, answer)
         self._look_at_all()
 
     async def _pay(self, debt: Debt) -> None:
@@ -244,8 +244,8 @@ class Keeper:
         try:
             await self._store.release(debt.resource, debt.id, debt.linger, self._patience(now))
         except Exception as error:  # also a store that became unfit: no debt may be in the way of the next
-            debt.when = self._runtime.now() + 0.5
-            if debt.when < debt.until:
+            debt._when = self._runtime.now() + 0.5
+            if debt._when < debt.until:
                 return
             self._report(events.CleanupFailed(debt.resource, str(error)))
         self.drop(debt)
@@ -259,9 +259,9 @@ class Keeper:
         now = self._runtime.now()
         for kept in self.kept():
             if kept.deadline <= now:
-                kept.look(now)
+                kept._look(now)
 
     def _push(self, kept: Kept) -> float:
-        when = kept.when
+        when = kept._when
         heapq.heappush(self._heap, (when, next(self._order), kept))
         return when

@@ -1,4 +1,4 @@
-"""The life of a lease, as a table, and the lease in its holder's hand.
+"""The lease in its holder's hand.
 
 Nothing outside this file changes a lease's state. The state is never behind the clock: whoever asks
 for it compares the deadline with now first, so no hung reply, paused process or late timer can make
@@ -7,10 +7,10 @@ a lease look alive. The keeper's timer only makes sure that somebody asks.
 
 from __future__ import annotations
 
-from enum import Enum
 from typing import TYPE_CHECKING
 
 from interlock._core import timing
+from interlock._core.states import FINAL, TRANSITIONS, Event, State
 from interlock.errors import LeaseLost, NotHeld
 from interlock.model import Claim, Gone, Granted, Renewal, RenewAnswer, Renewed
 from interlock.ports import Owner, Runtime, Signal
@@ -18,43 +18,6 @@ from interlock.record import replaced
 
 if TYPE_CHECKING:
     from interlock._core.holding import Holding
-
-
-class State(Enum):
-    HELD = "held"  # renewed within its ttl, as far as we know
-    DOUBTFUL = "doubtful"  # the last renewal got no answer; the ttl has not run out
-    LOST = "lost"  # the store said so, or the ttl ran out on our own clock
-    RELEASED = "released"
-
-
-class Event(Enum):
-    RENEWED = "renewed"
-    REFUSED = "refused"  # the store answered: the claim is gone
-    NO_ANSWER = "no answer"  # timeout, broken connection, suspended session
-    LAPSED = "lapsed"  # our own clock passed the deadline
-    RELEASE = "release"
-
-
-TRANSITIONS: dict[State, dict[Event, State]] = {
-    State.HELD: {
-        Event.RENEWED: State.HELD,
-        Event.NO_ANSWER: State.DOUBTFUL,
-        Event.REFUSED: State.LOST,
-        Event.LAPSED: State.LOST,
-        Event.RELEASE: State.RELEASED,
-    },
-    State.DOUBTFUL: {
-        Event.RENEWED: State.HELD,
-        Event.NO_ANSWER: State.DOUBTFUL,
-        Event.REFUSED: State.LOST,
-        Event.LAPSED: State.LOST,
-        Event.RELEASE: State.RELEASED,
-    },
-    State.LOST: {event: State.LOST for event in Event},  # a lost lease stays lost
-    State.RELEASED: {event: State.RELEASED for event in Event},  # and a late answer is ignored
-}
-
-FINAL = (State.LOST, State.RELEASED)
 
 
 class Lease:
@@ -150,6 +113,7 @@ class Lease:
             raise NotHeld(f"{self.resource}: lease with token {self.token} was released")
 
     def loss(self) -> LeaseLost:
+        """The error that tells of the loss; of one to come, as long as the lease is held."""
         return LeaseLost(self.resource, self._token, self._cause or "lapsed", self._reason)
 
     def __bool__(self) -> bool:
@@ -214,7 +178,7 @@ class Lease:
     # ---- what the keeper asks (see keeper.Kept) --------------------------------
 
     @property
-    def when(self) -> float:
+    def _when(self) -> float:
         """The next instant somebody must look at this lease."""
         if not self._holding.renew:
             return self._deadline
@@ -228,7 +192,7 @@ class Lease:
     def over(self) -> bool:
         return self._state in FINAL
 
-    def renewal(self, now: float) -> Renewal | None:
+    def _renewal(self, now: float) -> Renewal | None:
         """What to ask the store, or None when this lease is not to be renewed any more."""
         self._last_try = now
         if not self._holding.renew or self._state in FINAL or not self._owner.alive():
@@ -240,16 +204,16 @@ class Lease:
                 return None
         return Renewal(self.resource, self._claim.id, ttl)
 
-    def answered(self, asked: float, answer: RenewAnswer) -> None:
+    def _answered(self, asked: float, answer: RenewAnswer) -> None:
         if isinstance(answer, Renewed):
             self._extend(asked, answer.ttl)
         else:
-            self.refuse(answer)
+            self._refuse(answer)
 
-    def unanswered(self) -> None:
+    def _unanswered(self) -> None:
         self._move(Event.NO_ANSWER)
 
-    def look(self, now: float) -> None:
+    def _look(self, now: float) -> None:
         if now >= self._deadline:
             self._lapse()
 
@@ -266,7 +230,7 @@ class Lease:
             self._deadline = max(self._deadline, until)
             self._state = TRANSITIONS[self._state][Event.RENEWED]
 
-    def refuse(self, gone: Gone) -> None:
+    def _refuse(self, gone: Gone) -> None:
         """The store has answered that the claim is gone."""
         self._move(Event.REFUSED, "evicted" if gone.evicted else "refused", gone.reason)
 
@@ -277,15 +241,15 @@ class Lease:
         over = max_hold is not None and latest >= self._granted_at + max_hold
         self._move(Event.LAPSED, "max_hold" if over else "lapsed")
 
-    def shrunk(self, permits: int) -> None:
+    def _shrunk(self, permits: int) -> None:
         """Part of it was given back: a later renewal must not ask for more."""
         self._claim = replaced(self._claim, permits=permits)
 
-    def forget(self) -> None:
+    def _forget(self) -> None:
         """In a forked child: the parent holds this, we do not. Nobody is called."""
         self._state, self._cause = State.LOST, "forked"
 
-    def let_go(self) -> State:
+    def _let_go(self) -> State:
         """The holder releases: no renewal from here on. Returns the state before."""
         before = self.state
         self._move(Event.RELEASE)

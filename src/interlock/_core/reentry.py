@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from typing import Literal
 
-from interlock._core.holding import Attempt, Holding
-from interlock._core.lease import Lease, State
+from interlock._core.attempt import Attempt
+from interlock._core.holding import Holding
+from interlock._core.lease import Lease
+from interlock._core.states import State
 from interlock.errors import NotHeld, WouldDeadlock
 
 Mode = Literal["read", "write"]

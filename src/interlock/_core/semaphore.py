@@ -9,8 +9,9 @@ stray release never widens the semaphore for anybody else.
 from __future__ import annotations
 
 from interlock._core import timing
+from interlock._core.attempt import Attempt
 from interlock._core.client import Client
-from interlock._core.holding import Attempt, Holding, Settings
+from interlock._core.holding import Holding, Settings
 from interlock._core.lease import Lease
 from interlock.errors import InvalidSetting
 from interlock.model import Claim

@@ -12,7 +12,7 @@ import weakref
 
 from interlock._core.client import CLOSING, Client
 from interlock._core.drive import drive
-from interlock._core.lease import State
+from interlock._core.states import State
 from interlock._runtime import clock, identity
 
 _clients: weakref.WeakSet[Client] = weakref.WeakSet()
@@ -40,7 +40,7 @@ def give_back_everything(timeout: float = CLOSING) -> None:
         for lease in list(client.leases):
             if clock.now() >= until:
                 return
-            if lease.let_go() in (State.HELD, State.DOUBTFUL):
+            if lease._let_go() in (State.HELD, State.DOUBTFUL):
                 lease._holding.discharge(lease)
                 try:
                     linger = lease._holding.lingering(lease)

@@ -2,6 +2,8 @@
 
 A `Space` is what a server would keep; any number of `MemoryStore`s, one a client, share it, each with
 its own way of waiting. Every other store must behave as this one does.
+
+Long because a specification is read as a whole.
 """
 
 from __future__ import annotations

@@ -52,6 +52,10 @@ class Server:
         """The clock on which claims lapse."""
         return self.world.time * self._rate + self._jumped
 
+    def true_time(self, instant: float) -> float:
+        """The world's time at which that clock shows `instant`."""
+        return (instant - self._jumped) / self._rate
+
     def wall(self) -> int:
         """The clock that tokens are floored by, in microseconds."""
         return int((BORN + self.world.time + self._wall_jumped) * 1e6)

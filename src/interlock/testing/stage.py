@@ -9,7 +9,8 @@ from typing import Any, Literal
 from interlock import aio, events
 from interlock._core.client import Client
 from interlock._core.holding import Holding
-from interlock._core.lease import FINAL, Event, Lease, State
+from interlock._core.lease import Lease
+from interlock._core.states import FINAL, Event, State
 from interlock.errors import NotHeld, StaleToken
 from interlock.model import Claim, Granted
 from interlock.ports import Owner
@@ -100,6 +101,21 @@ class Node:
 
     def hear(self, event: events.Event) -> None:
         self.heard.append(event)
+
+    def pause(self) -> None:
+        """As SIGSTOP; the history says so."""
+        self.runtime.pause()
+        self.stage.history.add(self.name, "fault", "invoke", error="pause")
+
+    def resume(self) -> None:
+        """As SIGCONT."""
+        self.runtime.resume()
+        self.stage.history.add(self.name, "fault", "invoke", error="resume")
+
+    def kill(self) -> None:
+        """As SIGKILL."""
+        self.stage.history.add(self.name, "fault", "invoke", error="kill")
+        self.runtime.kill()
 
     def note(self, call: str, kind: Kind, lease: Lease, **rest: Any) -> None:
         """Write down something about a lease of this process, in true time."""

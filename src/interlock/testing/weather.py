@@ -120,8 +120,8 @@ class Nemesis:
         living = [node for node in self._stage.nodes if not node.runtime.dead]
         return self._stage.random.choice(living) if living else None
 
-    def _say(self, process: str, what: str) -> None:
-        self._stage.history.add(process, "fault", "invoke", error=what)
+    def _say(self, what: str) -> None:
+        self._stage.history.add("", "fault", "invoke", error=what)
 
     def _later(self, most: float, mend: Callable[[], None]) -> None:
         async def wait() -> None:
@@ -135,43 +135,40 @@ class Nemesis:
     def pause(self) -> None:
         node = self._somebody()
         if node is not None and not node.runtime.paused:
-            node.runtime.pause()
-            self._say(node.name, "pause")
+            node.pause()
             self._later(3 * self._stage.ttl, lambda: self._resume(node))
 
     def _resume(self, node: Node) -> None:
         if node.runtime.paused and not node.runtime.dead:
-            node.runtime.resume()
-            self._say(node.name, "resume")
+            node.resume()
 
     def kill(self) -> None:
         node = self._somebody()
         if node is not None and 2 * (self._kills + 1) <= len(self._stage.nodes):
             self._kills += 1
-            self._say(node.name, "kill")
-            node.runtime.kill()
+            node.kill()
 
     def cancel(self) -> None:
         victims = [job for job in self._victims() if job.alive()]
         if victims:
             job = self._stage.random.choice(victims)
-            self._say("", f"cancel {job!r}")
+            self._say(f"cancel {job!r}")
             job.cancel()
 
     def cut(self) -> None:
         node = self._somebody()
         if node is not None and not node.link.severed:
             node.link.cut()
-            self._say("", f"cut {node.name}")
+            self._say(f"cut {node.name}")
             self._later(2 * self._stage.ttl, lambda: self._mend(node))
 
     def _mend(self, node: Node) -> None:
         node.link.severed = False
-        self._say("", f"mend {node.name}")
+        self._say(f"mend {node.name}")
 
     def stall(self) -> None:
         until = self._stage.network.now() + self._stage.random.random() * self._stage.ttl
-        self._say("", f"stall until {until:.6f}")
+        self._say(f"stall until {until:.6f}")
         for node in self._stage.nodes:
             node.link.stalled_until = until
 
@@ -180,19 +177,19 @@ class Nemesis:
             for name in list(self._stage.server.space.queues):
                 await self._stage.server.store(self._runtime).evict(name, None, "nemesis")
 
-        self._say("", "evict all holders")
+        self._say("evict all holders")
         self._runtime.spawn("operator", operate())
 
     def forget(self) -> None:
-        self._say("", "the store forgets everything")
+        self._say("the store forgets everything")
         self._stage.server.forget()
 
     def jump(self) -> None:
         seconds = self._stage.random.random() * 3 * self._stage.ttl
-        self._say("", f"the store's clock jumps {seconds:.3f} s ahead")
+        self._say(f"the store's clock jumps {seconds:.3f} s ahead")
         self._stage.server.jump(seconds)
 
     def jump_wall(self) -> None:
         seconds = (self._stage.random.random() - 0.5) * 7200
-        self._say("", f"the store's wall clock jumps by {seconds:.0f} s")
+        self._say(f"the store's wall clock jumps by {seconds:.0f} s")
         self._stage.server.jump_wall(seconds)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from interlock._core.lease import State
+from interlock._core.states import State
 from interlock.errors import InvalidSetting, LeaseLost, NotHeld
 from interlock.testing.conformance.face import each, first, got, refused
 from interlock.testing.conformance.suite import Suite

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from interlock import events
-from interlock._core.lease import State
+from interlock._core.states import State
 from interlock.errors import AcquireTimeout, LeaseLost, NotHeld
 from interlock.testing.conformance.face import got, refused, within
 from interlock.testing.conformance.suite import Suite

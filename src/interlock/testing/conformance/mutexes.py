@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, ClassVar
 from uuid import uuid4
 
-from interlock._core.lease import State
+from interlock._core.states import State
 from interlock.errors import Evicted, LeaseLost
 from interlock.model import EVERYTHING, Claim, Granted
 from interlock.testing.conformance.face import Actor, got, refused

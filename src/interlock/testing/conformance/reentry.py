@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from interlock._core.lease import State
+from interlock._core.states import State
 from interlock.errors import LeaseLost, NotHeld, WouldDeadlock
 from interlock.model import EVERYTHING
 from interlock.testing.conformance.face import got, refused, within

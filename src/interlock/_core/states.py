@@ -1,0 +1,42 @@
+"""The life of a lease, as a table. Only `lease.py` moves along it; the diagram in the docs is drawn from it."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class State(Enum):
+    HELD = "held"  # renewed within its ttl, as far as we know
+    DOUBTFUL = "doubtful"  # the last renewal got no answer; the ttl has not run out
+    LOST = "lost"  # the store said so, or the ttl ran out on our own clock
+    RELEASED = "released"
+
+
+class Event(Enum):
+    RENEWED = "renewed"
+    REFUSED = "refused"  # the store answered: the claim is gone
+    NO_ANSWER = "no answer"  # timeout, broken connection, suspended session
+    LAPSED = "lapsed"  # our own clock passed the deadline
+    RELEASE = "release"
+
+
+TRANSITIONS: dict[State, dict[Event, State]] = {
+    State.HELD: {
+        Event.RENEWED: State.HELD,
+        Event.NO_ANSWER: State.DOUBTFUL,
+        Event.REFUSED: State.LOST,
+        Event.LAPSED: State.LOST,
+        Event.RELEASE: State.RELEASED,
+    },
+    State.DOUBTFUL: {
+        Event.RENEWED: State.HELD,
+        Event.NO_ANSWER: State.DOUBTFUL,
+        Event.REFUSED: State.LOST,
+        Event.LAPSED: State.LOST,
+        Event.RELEASE: State.RELEASED,
+    },
+    State.LOST: {event: State.LOST for event in Event},  # a lost lease stays lost
+    State.RELEASED: {event: State.RELEASED for event in Event},  # and a late answer is ignored
+}
+
+FINAL = (State.LOST, State.RELEASED)
