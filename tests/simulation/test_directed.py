@@ -116,6 +116,25 @@ def test_one_lost_answer_to_a_renewal_does_not_lose_the_lease() -> None:
     scene.play(5 * TTL, scene.start(node, hold()))
 
 
+def test_a_slow_reply_shortens_the_lease_instead_of_lengthening_it() -> None:
+    """Whatever the network takes, for the claim or for a renewal, the holder's deadline comes before the store's."""
+    for seed in range(40):
+        scene = Scene(seed, faults=Faults(delay=0.5, long=2.0))
+        node = scene.stage.node()
+
+        async def hold(node: Node = node, scene: Scene = scene) -> None:
+            lease = await node.client.lock("r").acquire()
+            assert lease is not None
+            server = scene.stage.server
+            while lease.remaining() > 0:
+                (entry,) = server.space.queues["r"]
+                assert node.runtime.true_time(lease.deadline) < server.true_time(entry.lapses)
+                await node.runtime.sleep(0.05)
+
+        scene.start(node, hold())
+        scene.play(20.0)
+
+
 def test_a_paused_holder_meets_the_loss_first_and_its_late_write_is_refused() -> None:
     scene = Scene()
     paused, other = scene.stage.node(), scene.stage.node()

@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from interlock._core.lease import FINAL, TRANSITIONS, Event, State
+from interlock._core.states import FINAL, TRANSITIONS, Event, State
 
 EVERYWHERE = list(product(State, Event))
 
