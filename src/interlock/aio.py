@@ -40,6 +40,29 @@ from interlock._runtime.threads import Threads
 from interlock.blocking import Value
 from interlock.model import EVERYTHING, Queue, Standing, Traits
 
+__all__ = [
+    "Barrier",
+    "BoundedSemaphore",
+    "Client",
+    "Condition",
+    "Election",
+    "Event",
+    "Guard",
+    "Latch",
+    "Lease",
+    "Lock",
+    "MultiLease",
+    "MultiLock",
+    "RLock",
+    "RWLock",
+    "ReadLock",
+    "Register",
+    "Semaphore",
+    "Value",
+    "WriteLock",
+    "connect",
+]
+
 P = ParamSpec("P")
 R = TypeVar("R")
 F = TypeVar("F", bound=type)

@@ -34,7 +34,7 @@ class Place:
         self._ask = Renewal(claim.resource, claim.id, claim.place_ttl)
 
     @property
-    def over(self) -> bool:
+    def _over(self) -> bool:
         """Whether its waiter is gone: a place kept for nobody would jam the queue for ever."""
         return self._owner is not None and not self._owner.alive()
 

@@ -38,7 +38,7 @@ class Kept(Protocol):
     @property
     def deadline(self) -> float: ...
     @property
-    def over(self) -> bool:
+    def _over(self) -> bool:
         """Whether nobody needs it any more, though it was not dropped: its holder was interrupted, or is gone."""
         ...
 
@@ -58,7 +58,7 @@ class Debt:
         self.id = id
         self.linger = linger
         self.deadline = float("inf")
-        self.over = False
+        self._over = False
         self.until = until  # by then it has lapsed by itself
         self._when = now
 
@@ -219,7 +219,7 @@ class Keeper:
         asking: list[tuple[Kept, Renewal]] = []
         for kept in batch:
             kept._look(asked)
-            if kept.over:
+            if kept._over:
                 self.drop(kept)  # or it would be due for ever, and we would never sleep again
             elif kept in self._live:
                 if renewal := kept._renewal(asked):

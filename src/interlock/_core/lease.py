@@ -189,7 +189,7 @@ class Lease:
         return every if self._state is State.HELD else min(1.0, every / 4)
 
     @property
-    def over(self) -> bool:
+    def _over(self) -> bool:
         return self._state in FINAL
 
     def _renewal(self, now: float) -> Renewal | None:
