@@ -15,6 +15,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
 
 import interlock
+from tests.redis.server import running
 
 try:
     from test import lock_tests
@@ -43,7 +44,13 @@ def sqlite() -> Iterator[str]:
         yield f"sqlite:///{folder}/locks.db"
 
 
-STORES = {"Memory": memory, "SQLite": sqlite}
+@contextmanager
+def redis() -> Iterator[str]:
+    with running() as server:
+        yield server.url()
+
+
+STORES = {"Memory": memory, "SQLite": sqlite, "Redis": redis}
 
 
 class Judged:
