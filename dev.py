@@ -100,6 +100,8 @@ def mutants(args: list[str]) -> int:
 def bench(args: list[str]) -> int:
     """Ask how fast interlock is, side by side with the bare commands; --list shows the questions."""
     make_environment()
+    have_servers()
+    have_peers()
     return call([str(PYTHON), "-m", "benchmarks", *args])
 
 
@@ -199,6 +201,19 @@ def have_servers() -> None:
     """See that the servers are there of which tests start their own, on free ports, with nothing left behind."""
     if shutil.which("redis-server") is None:
         debian_package("redis-server", "the tests of redis:// start real servers")
+
+
+def have_peers() -> None:
+    """See that the libraries are there with which interlock is compared; no test needs them."""
+    import tomllib
+
+    peers = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["dependency-groups"]["bench"]
+    stamp = VENV / "peers"
+    with alone():
+        if not stamp.exists() or stamp.read_text() != repr(peers):
+            say(f"installing the peers to compare with: {', '.join(peers)}")
+            quietly([str(PYTHON), "-m", "pip", "install", "--disable-pip-version-check", *peers])
+            stamp.write_text(repr(peers))
 
 
 def debian_package(name: str, why: str) -> None:

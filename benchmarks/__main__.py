@@ -10,7 +10,7 @@ from benchmarks import report
 from benchmarks.question import Question, Result
 from benchmarks.rounds import ask
 
-MODULES = ("benchmarks.embedded",)
+MODULES = ("benchmarks.embedded", "benchmarks.redis")
 
 
 def main(argv: list[str] | None = None) -> int:

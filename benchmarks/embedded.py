@@ -54,7 +54,7 @@ def questions() -> list[Question]:
         Question(
             "held-memory",
             "1,000 leases held for 8 s, renewed every 4 s, memory store: share of a core",
-            [Case("nothing held", _idle), Case("interlock", _held("memory://held"))],
+            [Case("nothing held", idle), Case("interlock", _held("memory://held"))],
             goal=2.0,
             absolute=True,
             unit="%",
@@ -65,7 +65,7 @@ def questions() -> list[Question]:
         Question(
             "held-sqlite",
             "1,000 leases held for 8 s, renewed every 4 s, SQLite store: share of a core",
-            [Case("nothing held", _idle), Case("interlock", _in_file(lambda url: _hold(url)))],
+            [Case("nothing held", idle), Case("interlock", _in_file(lambda url: hold(url)))],
             goal=2.0,
             absolute=True,
             unit="%",
@@ -93,7 +93,7 @@ def questions() -> list[Question]:
 # ---- uncontended pairs --------------------------------------------------------------
 
 
-def _timed(pair: Callable[[], None], times: int = PAIRS) -> float:
+def timed(pair: Callable[[], None], times: int = PAIRS) -> float:
     began = time.perf_counter()
     for _ in range(times):
         pair()
@@ -108,7 +108,7 @@ def _pair(url: str) -> Iterator[Measure]:
             lock.acquire()
             lock.release()
 
-        yield lambda: _timed(pair)
+        yield lambda: timed(pair)
 
 
 def _pairs(url: str) -> Callable[[], AbstractContextManager[Measure]]:
@@ -133,7 +133,7 @@ def _bare_lock() -> Iterator[Measure]:
         lock.acquire()
         lock.release()
 
-    yield lambda: _timed(pair)
+    yield lambda: timed(pair)
 
 
 @contextmanager
@@ -159,7 +159,7 @@ def _bare_sqlite() -> Iterator[Measure]:
             execute(CLAIMS["queue"], ("bare",)).fetchall()
             execute("commit")
 
-        yield lambda: _timed(pair)
+        yield lambda: timed(pair)
         connection.close()
 
 
@@ -178,7 +178,7 @@ for line in sys.stdin:
 
 
 def _handoff(url: str) -> Iterator[Measure]:
-    with interlock.connect(url) as client, _other(WAITER, url) as (ask, hear):
+    with interlock.connect(url) as client, in_another(WAITER, url) as (ask, hear):
         lock = client.lock("handoff")
 
         def once() -> float:
@@ -204,7 +204,7 @@ for line in sys.stdin:
 
 @contextmanager
 def _bare_pipe() -> Iterator[Measure]:
-    with _other(ECHO, "") as (ask, hear):
+    with in_another(ECHO, "") as (ask, hear):
 
         def once() -> float:
             began = time.clock_gettime(time.CLOCK_MONOTONIC)
@@ -215,9 +215,9 @@ def _bare_pipe() -> Iterator[Measure]:
 
 
 @contextmanager
-def _other(program: str, argument: str) -> Iterator[tuple[Callable[[], None], Callable[[], str]]]:
+def in_another(program: str, argument: str) -> Iterator[tuple[Callable[[], None], Callable[[], str]]]:
     """Another process that is told by a line and answers by a line."""
-    env = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    env = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
     with subprocess.Popen(
         [sys.executable, "-c", program, argument],
         stdin=subprocess.PIPE,
@@ -255,11 +255,11 @@ def _share(seconds: float) -> float:
 
 
 @contextmanager
-def _idle() -> Iterator[Measure]:
+def idle() -> Iterator[Measure]:
     yield lambda: _share(1.0)
 
 
-def _hold(url: str) -> Iterator[Measure]:
+def hold(url: str) -> Iterator[Measure]:
     with interlock.connect(url, ttl=12.0) as client:
         threads = threading.active_count()
         locks = [client.lock(f"held/{number}") for number in range(1000)]
@@ -276,7 +276,7 @@ def _hold(url: str) -> Iterator[Measure]:
 
 
 def _held(url: str) -> Callable[[], AbstractContextManager[Measure]]:
-    return lambda: contextmanager(_hold)(url)
+    return lambda: contextmanager(hold)(url)
 
 
 # ---- import --------------------------------------------------------------------------------

@@ -1,0 +1,315 @@
+"""Questions for Redis: uncontended pairs, many tasks, hand-off, many leases; beside the peers that are installed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+import redis
+import redis.asyncio
+
+import interlock
+from benchmarks.embedded import hold, idle, in_another, timed
+from benchmarks.question import Case, Measure, Question
+from benchmarks.redis_server import Bare, bare_protocol, served
+
+TASKS = 64
+
+
+def questions() -> list[Question]:
+    return [
+        Question(
+            "redis-pair",
+            "A1: uncontended acquire+release on Redis, sync",
+            [
+                Case("bare SET NX + EVALSHA", _bare_pair),
+                Case("interlock", _on_server(_interlock_pair)),
+                Case("redis-py Lock", _on_server(_redis_py_pair)),
+                *_when("redis_lock", Case("python-redis-lock", _on_server(_redis_lock_pair))),
+                *_when("pottery", Case("pottery", _on_server(_pottery_pair))),
+            ],
+            goal=2.0,
+        ),
+        Question(
+            "redis-pair-async",
+            "A2: uncontended acquire+release on Redis, asyncio, one task",
+            _async_cases(1),
+            goal=1.6,
+        ),
+        Question(
+            "redis-tasks",
+            f"A3: acquire+release on Redis, asyncio, {TASKS} tasks on {TASKS} locks, for one pair",
+            _async_cases(TASKS),
+            goal=2.5,
+        ),
+        Question(
+            "redis-handoff",
+            "B: hand-off on Redis to a waiter in another process (release called -> waiter has it)",
+            [
+                Case("bare script + BLPOP", _bare_handoff),
+                Case("interlock", _handoff(_INTERLOCK)),
+                Case("redis-py Lock", _handoff(_REDIS_PY)),
+                *_when("redis_lock", Case("python-redis-lock", _handoff(_REDIS_LOCK))),
+            ],
+            goal=1.8,
+            rounds=9,
+        ),
+        Question(
+            "redis-held",
+            "F: 1,000 leases held for 8 s, renewed every 4 s, Redis: share of a core",
+            [Case("nothing held", idle), Case("interlock", _on_server(lambda port: hold(_url(port))))],
+            goal=0.5,
+            absolute=True,
+            unit="%",
+            scale=100,
+            rounds=2,
+            cores=(2,),
+        ),
+    ]
+
+
+def _when(module: str, case: Case) -> list[Case]:
+    return [case] if find_spec(module) is not None else []
+
+
+def _url(port: int) -> str:
+    return f"redis://127.0.0.1:{port}/0"
+
+
+def _on_server(make: Callable[[int], Iterator[Measure]]) -> Callable[[], Any]:
+    """A case with a server of its own."""
+
+    @contextmanager
+    def open() -> Iterator[Measure]:
+        with served() as server:
+            yield from make(server.port)
+
+    return open
+
+
+# ---- A1 -------------------------------------------------------------------------------
+
+
+@contextmanager
+def _bare_pair() -> Iterator[Measure]:
+    with served() as server:
+        bare = Bare(server.port)
+        yield lambda: timed(lambda: bare.pair(b"bench"))
+        bare.close()
+
+
+def _interlock_pair(port: int) -> Iterator[Measure]:
+    with interlock.connect(_url(port)) as client:
+
+        def pair() -> None:
+            lock = client.lock("bench")
+            lock.acquire()
+            lock.release()
+
+        yield lambda: timed(pair)
+
+
+def _redis_py_pair(port: int) -> Iterator[Measure]:
+    client = redis.Redis(port=port)
+
+    def pair() -> None:
+        lock = client.lock("bench", timeout=30)
+        lock.acquire()
+        lock.release()
+
+    yield lambda: timed(pair)
+    client.close()
+
+
+def _redis_lock_pair(port: int) -> Iterator[Measure]:
+    peer = import_module("redis_lock")
+    client = redis.StrictRedis(port=port)
+
+    def pair() -> None:
+        lock = peer.Lock(client, "bench", expire=30)
+        lock.acquire()
+        lock.release()
+
+    yield lambda: timed(pair)
+    client.close()
+
+
+def _pottery_pair(port: int) -> Iterator[Measure]:
+    peer = import_module("pottery")
+    client = redis.Redis(port=port)
+
+    def pair() -> None:
+        lock = peer.Redlock(key="bench", masters={client}, auto_release_time=30)
+        lock.acquire()
+        lock.release()
+
+    yield lambda: timed(pair, 100)
+    client.close()
+
+
+# ---- A2, A3 -----------------------------------------------------------------------------
+
+Pair = Callable[[str], Awaitable[None]]
+
+
+def _async_cases(tasks: int) -> list[Case]:
+    return [
+        Case("bare, multiplexed", _async(tasks, _open_bare)),
+        Case("interlock", _async(tasks, _open_interlock)),
+        Case("redis.asyncio Lock", _async(tasks, _open_redis_py, fewer=4)),
+    ]
+
+
+async def _open_bare(port: int) -> tuple[Pair, Callable[[], Awaitable[Any]]]:
+    bare = await bare_protocol(port)
+
+    async def close() -> None:
+        assert bare._transport is not None
+        bare._transport.close()
+
+    return lambda name: bare.pair(name.encode()), close
+
+
+async def _open_interlock(port: int) -> tuple[Pair, Callable[[], Awaitable[Any]]]:
+    client = interlock.aio.connect(_url(port))
+
+    async def pair(name: str) -> None:
+        lock = client.lock(name)
+        await lock.acquire()
+        await lock.release()
+
+    return pair, client.close
+
+
+async def _open_redis_py(port: int) -> tuple[Pair, Callable[[], Awaitable[Any]]]:
+    client = redis.asyncio.Redis(port=port)
+
+    async def pair(name: str) -> None:
+        lock = client.lock(name, timeout=30)
+        await lock.acquire()
+        await lock.release()
+
+    return pair, client.aclose
+
+
+def _async(
+    tasks: int,
+    open_pair: Callable[[int], Awaitable[tuple[Pair, Callable[[], Awaitable[Any]]]]],
+    fewer: int = 1,
+) -> Callable[[], Any]:
+    """`tasks` tasks, each with a lock of its own, take turns with the loop; seconds for one pair."""
+    times = max(4, 800 // tasks // fewer)
+
+    @contextmanager
+    def open() -> Iterator[Measure]:
+        with served() as server, asyncio.Runner() as runner:
+            pair, close = runner.run(_opened(server.port))
+
+            async def work(name: str) -> None:
+                for _ in range(times):
+                    await pair(name)
+
+            async def all_of_them() -> float:
+                began = time.perf_counter()
+                await asyncio.gather(*(work(f"bench/{number}") for number in range(tasks)))
+                return (time.perf_counter() - began) / (tasks * times)
+
+            yield lambda: runner.run(all_of_them())
+            runner.run(_closed(close))
+
+    async def _opened(port: int) -> tuple[Pair, Callable[[], Awaitable[Any]]]:
+        return await open_pair(port)
+
+    async def _closed(close: Callable[[], Awaitable[Any]]) -> None:
+        await close()
+
+    return open
+
+
+# ---- B ------------------------------------------------------------------------------------
+
+_WAITER = """
+import json, sys, time
+port = int(sys.argv[1])
+{setup}
+print("ready", flush=True)
+for line in sys.stdin:
+    {acquire}
+    print(json.dumps(time.clock_gettime(time.CLOCK_MONOTONIC)), flush=True)
+    {release}
+"""
+_INTERLOCK = {
+    "setup": "import interlock\nclient = interlock.connect(f'redis://127.0.0.1:{port}/0')\n"
+    "lock = client.lock('handoff')",
+    "acquire": "lock.acquire()",
+    "release": "lock.release()",
+}
+_REDIS_PY = {
+    "setup": "import redis\nclient = redis.Redis(port=port)\nlock = client.lock('handoff', timeout=30)",
+    "acquire": "lock.acquire()",
+    "release": "lock.release()",
+}
+_REDIS_LOCK = {
+    "setup": "import redis, redis_lock\nclient = redis.StrictRedis(port=port)\n"
+    "lock = redis_lock.Lock(client, 'handoff', expire=30)",
+    "acquire": "lock.acquire()",
+    "release": "lock.release()",
+}
+SETTLE = 0.004  # seconds after its call in which a waiter has come to wait
+
+
+def _handoff(words: dict[str, str]) -> Callable[[], Any]:
+    program = _WAITER.format(**words)
+
+    def make(port: int) -> Iterator[Measure]:
+        scope: dict[str, Any] = {"port": port}
+        exec(words["setup"], scope)
+        lock = scope["lock"]
+        with in_another(program, str(port)) as (ask, hear):
+
+            def once() -> float:
+                lock.acquire()
+                ask()
+                time.sleep(SETTLE)
+                released = time.clock_gettime(time.CLOCK_MONOTONIC)
+                lock.release()
+                return float(json.loads(hear())) - released
+
+            yield lambda: sorted(once() for _ in range(30))[15]
+
+    return _on_server(make)
+
+
+_BLPOP = """
+import json, sys, time
+from benchmarks.redis_server import Bare
+bare = Bare(int(sys.argv[1]))
+print("ready", flush=True)
+for line in sys.stdin:
+    bare.ask(b"BLPOP", b"waiter", b"0")
+    print(json.dumps(time.clock_gettime(time.CLOCK_MONOTONIC)), flush=True)
+"""
+_MOVE = b"redis.call('SET',KEYS[1],ARGV[1],'PX',30000) return redis.call('RPUSH',KEYS[2],ARGV[1])"
+
+
+@contextmanager
+def _bare_handoff() -> Iterator[Measure]:
+    with served() as server, in_another(_BLPOP, str(server.port)) as (ask, hear):
+        bare = Bare(server.port)
+        move = bare.ask(b"SCRIPT", b"LOAD", _MOVE)
+
+        def once() -> float:
+            ask()
+            time.sleep(SETTLE)
+            released = time.clock_gettime(time.CLOCK_MONOTONIC)
+            bare.ask(b"EVALSHA", move, b"2", b"handoff", b"waiter", b"id")
+            return float(json.loads(hear())) - released
+
+        yield lambda: sorted(once() for _ in range(30))[15]
+        bare.close()

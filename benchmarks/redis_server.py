@@ -1,0 +1,99 @@
+"""A Redis server for one question, and the bare connections that show the limit."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import hiredis
+
+from benchmarks.rounds import ALL_CORES
+from tests.redis.server import Server, running
+
+RELEASE = b"if redis.call('GET',KEYS[1])==ARGV[1] then return redis.call('DEL',KEYS[1]) end return 0"
+
+
+@contextmanager
+def served() -> Iterator[Server]:
+    """A server of this question's own, on the cores this process is pinned to."""
+    with running("--appendonly", "no") as server:
+        if hasattr(os, "sched_setaffinity"):
+            os.sched_setaffinity(server.pid, os.sched_getaffinity(0) & ALL_CORES)
+        yield server
+
+
+class Bare:
+    """A socket and a parser: what any client must at least do."""
+
+    def __init__(self, port: int) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", port))
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._reader = hiredis.Reader()
+        self.release = self.ask(b"SCRIPT", b"LOAD", RELEASE)
+
+    def ask(self, *words: bytes) -> Any:
+        self._socket.sendall(hiredis.pack_command(words))  # type: ignore[arg-type]
+        while True:
+            self._reader.feed(self._socket.recv(65536))
+            answer = self._reader.gets()
+            if answer is not False:
+                return answer
+
+    def pair(self, name: bytes) -> None:
+        self.ask(b"SET", name, b"0123456789abcdef", b"NX", b"PX", b"30000")
+        self.ask(b"EVALSHA", self.release, b"1", name, b"0123456789abcdef")
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+class BareProtocol(asyncio.Protocol):
+    """One multiplexed connection: replies in order, the writes of one turn of the loop in one send."""
+
+    def __init__(self) -> None:
+        self._reader = hiredis.Reader()
+        self._waiting: deque[asyncio.Future[Any]] = deque()
+        self._out: list[bytes] = []
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self.release = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self._reader.feed(data)
+        while (answer := self._reader.gets()) is not False:
+            waiter = self._waiting.popleft()
+            if not waiter.done():
+                waiter.set_result(answer)
+
+    def ask(self, *words: bytes) -> asyncio.Future[Any]:
+        if not self._out:
+            self._loop.call_soon(self._flush)
+        self._out.append(hiredis.pack_command(words))  # type: ignore[arg-type]
+        waiter: asyncio.Future[Any] = self._loop.create_future()
+        self._waiting.append(waiter)
+        return waiter
+
+    def _flush(self) -> None:
+        assert self._transport is not None
+        out, self._out = self._out, []
+        self._transport.write(b"".join(out))
+
+    async def pair(self, name: bytes) -> None:
+        await self.ask(b"SET", name, b"0123456789abcdef", b"NX", b"PX", b"30000")
+        await self.ask(b"EVALSHA", self.release, b"1", name, b"0123456789abcdef")
+
+
+async def bare_protocol(port: int) -> BareProtocol:
+    loop = asyncio.get_running_loop()
+    _, protocol = await loop.create_connection(BareProtocol, "127.0.0.1", port)
+    protocol.release = await protocol.ask(b"SCRIPT", b"LOAD", RELEASE)
+    return protocol
