@@ -747,7 +747,7 @@ class Client:
 
 
 def connect(
-    url: str | None = None,
+    url: str | urls.PooledClient | None = None,
     *,
     ttl: float = 30.0,
     listener: Callable[[events.Event], object] | None = None,

@@ -858,9 +858,15 @@ class Client:
 
 
 def connect(
-    url: str | None = None, *, ttl: float = 30.0, listener: Callable[[events.Event], object] | None = None
+    url: str | urls.PooledClient | None = None,
+    *,
+    ttl: float = 30.0,
+    listener: Callable[[events.Event], object] | None = None,
 ) -> Client:
     """Connect to the store behind `url`, or $INTERLOCK_URL, or the embedded SQLite file of this user.
+
+    In place of a URL it takes a client of redis-py (or valkey-py), of either colour: its address, TLS and
+    credentials are used, its connections are not.
 
     `ttl` is the default of all leases. `listener` gets every event; without one, warnings go to the log.
     """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 from interlock import events
 from interlock.errors import InvalidURL
@@ -21,12 +21,19 @@ LATER = (
 )
 
 
-def open_store(url: str | None, runtime: Runtime, *, asynchronous: bool) -> Store:
+class PooledClient(Protocol):
+    """A client of redis-py or valkey-py, blocking or asyncio: `connect` takes one in place of a URL."""
+
+    @property
+    def connection_pool(self) -> Any: ...
+
+
+def open_store(url: str | PooledClient | None, runtime: Runtime, *, asynchronous: bool) -> Store:
     """The store behind `url`, or behind $INTERLOCK_URL, or the embedded SQLite file."""
     if url is None:
         url = os.environ.get("INTERLOCK_URL") or "sqlite://"
     if not isinstance(url, str):
-        raise TypeError(f"connect takes a URL such as 'sqlite:///path/to/locks.db', not {type(url).__name__}")
+        return _open_client(url, runtime, asynchronous)
     from urllib.parse import urlsplit  # here, not above: `import interlock` stays light
 
     try:
@@ -116,7 +123,20 @@ def _open_redis(parts: SplitResult, runtime: Runtime, asynchronous: bool) -> Sto
     """`redis://user:password@host:port/db?prefix=...`, `rediss://` with TLS, `unix:///path/to/socket`."""
     from interlock.backends.redis import open_url
 
-    return open_url(parts.geturl(), runtime, asynchronous=asynchronous)
+    return open_url(parts, runtime, asynchronous=asynchronous)
+
+
+def _open_client(client: object, runtime: Runtime, asynchronous: bool) -> Store:
+    """The store behind a user's own client: its address, TLS and credentials, over connections of ours."""
+    libraries = {parent.__module__.partition(".")[0] for parent in type(client).__mro__}
+    if not libraries & {"redis", "valkey"}:
+        raise TypeError(
+            f"connect takes a URL such as 'sqlite:///path/to/locks.db', or a client of redis-py, "
+            f"not {type(client).__name__}"
+        )
+    from interlock.backends.redis import open_client
+
+    return open_client(client, runtime, asynchronous=asynchronous)
 
 
 _OPENERS: dict[str, Callable[[SplitResult, Runtime, bool], Store]] = {

@@ -11,7 +11,7 @@ from typing import Any
 
 from interlock.backends.redis.refusal import refusal, silent, unreachable
 from interlock.backends.redis.resp import Failure
-from interlock.errors import InterlockError, InvalidURL, StoreUnfit
+from interlock.errors import InterlockError, InvalidURL, StoreUnfit, Unsupported
 
 # What a user's connection settings may tell ours. The rest is about commands, pools and retries.
 SETTINGS = {
@@ -52,10 +52,20 @@ class Address:
     @classmethod
     def of_client(cls, client: Any) -> Address:
         """The server behind a client of redis-py or valkey-py, blocking or asyncio; its pool is left alone."""
-        pool = client.connection_pool
+        pool = getattr(client, "connection_pool", None)
+        if pool is None or not hasattr(pool, "connection_kwargs"):
+            raise Unsupported(
+                f"{type(client).__name__} is no client of one server; give connect a redis.Redis, or a URL"
+            )
         names = [parent.__name__ for parent in pool.connection_class.__mro__]
+        if any("Sentinel" in name for name in names):
+            raise Unsupported(
+                "a client made by Sentinel is not in this version of interlock; name the master"
+            )
         kind = next((kind for kind in KINDS if kind in names), "Connection")
-        return cls(type(client).__module__.partition(".")[0], kind, pool.connection_kwargs)
+        modules = [parent.__module__.partition(".")[0] for parent in pool.connection_class.__mro__]
+        package = "valkey" if "valkey" in modules else "redis"
+        return cls(package, kind, pool.connection_kwargs)
 
     def connect(self, timeout: float) -> Any:
         """A connection of the client library's, with the handshake behind it, within about `timeout` seconds."""

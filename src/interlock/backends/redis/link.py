@@ -111,7 +111,7 @@ class Link(asyncio.Protocol):
             reply = self._pending.popleft()[0]
             if not reply.done():
                 reply.set_exception(error)
-        self._transport.close()
+        self._transport.abort()  # nothing is left to send, and TLS would take its time to say goodbye
         self._connection._writer = self._connection._reader = None
 
 

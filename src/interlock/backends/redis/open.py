@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import SplitResult, parse_qsl, urlencode
 
 from interlock.backends.redis.address import Address
 from interlock.backends.redis.keys import Keys
@@ -14,9 +14,8 @@ from interlock.errors import InvalidURL
 from interlock.ports import Runtime
 
 
-def open_url(url: str, runtime: Runtime, *, asynchronous: bool) -> RedisStore:
+def open_url(parts: SplitResult, runtime: Runtime, *, asynchronous: bool) -> RedisStore:
     """The store at `redis://`, `rediss://` or `unix://`; `?prefix=` is put before every key. Connects when used."""
-    parts = urlsplit(url)
     if parts.fragment:
         raise InvalidURL(f"{parts.scheme}:// takes no #fragment; write %23 for a # in a password")
     database = parts.path.strip("/")
@@ -29,7 +28,8 @@ def open_url(url: str, runtime: Runtime, *, asynchronous: bool) -> RedisStore:
     options = parse_qsl(parts.query, keep_blank_values=True)
     prefix = dict(options).get("prefix", "")
     rest = urlencode([(name, value) for name, value in options if name != "prefix"])
-    address = Address.of_url(urlunsplit((parts.scheme, parts.netloc, parts.path, rest, "")))
+    # Put together by hand: the standard library writes unix:/path, without the slashes.
+    address = Address.of_url(f"{parts.scheme}://{parts.netloc}{parts.path}{'?' if rest else ''}{rest}")
     return open_address(address, prefix, runtime, asynchronous=asynchronous)
 
 

@@ -1,0 +1,236 @@
+"""A user's own client gives the address; a URL gives it as well: TLS, users, databases, sockets, prefixes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+import redis
+import redis.asyncio
+
+import interlock
+from interlock import aio
+from interlock.errors import InvalidURL, StoreUnavailable, Unsupported
+from tests.redis.server import Server, free_port, running
+
+PASSWORD = "p@ss/w:rd#é"
+
+
+def enter(client: interlock.Client, name: str) -> None:
+    with client.lock(name, timeout=20):
+        pass
+
+
+def held_and_shown(client: interlock.Client) -> None:
+    """The client works, waiting included."""
+    name = uuid4().hex
+    with client.lock(name):
+        waiter = threading.Thread(target=enter, args=(client, name))
+        waiter.start()
+        while not client.inspect(name).waiters:
+            pass
+    waiter.join(10)
+    assert not waiter.is_alive()
+    assert client.inspect(name).standings == ()
+    client.close()
+
+
+async def held_and_shown_async(client: aio.Client) -> None:
+    name = uuid4().hex
+
+    async def wait() -> None:
+        async with client.lock(name, timeout=10):
+            pass
+
+    async with client.lock(name):
+        waiter = asyncio.create_task(wait())
+        while not (await client.inspect(name)).waiters:
+            await asyncio.sleep(0.001)
+    await asyncio.wait_for(waiter, 10)
+    assert (await client.inspect(name)).standings == ()
+    await client.close()
+
+
+@pytest.mark.parametrize("decoded", [False, True])
+def test_a_blocking_client_of_redis_py_serves_both_faces(server: Server, decoded: bool) -> None:
+    with redis.Redis(port=server.port, db=3, decode_responses=decoded) as theirs:
+        held_and_shown(interlock.connect(theirs))
+        asyncio.run(held_and_shown_async(aio.connect(theirs)))
+        assert theirs.ping()
+
+
+@pytest.mark.parametrize("decoded", [False, True])
+def test_an_asyncio_client_of_redis_py_serves_both_faces(server: Server, decoded: bool) -> None:
+    async def main() -> None:
+        theirs = redis.asyncio.Redis(port=server.port, db=3, decode_responses=decoded)
+        await held_and_shown_async(aio.connect(theirs))
+        held_and_shown(interlock.connect(theirs))
+        await theirs.aclose()
+
+    asyncio.run(main())
+
+
+def test_a_users_pool_is_left_alone(server: Server) -> None:
+    pool = redis.BlockingConnectionPool(port=server.port, max_connections=1, timeout=1)
+    theirs = redis.Redis(connection_pool=pool)
+    taken: Any = pool.get_connection()
+    held_and_shown(interlock.connect(theirs))
+    pool.release(taken)
+    assert theirs.ping()
+    pool.disconnect()
+
+
+def test_a_users_database_is_used(server: Server) -> None:
+    with redis.Redis(port=server.port, db=5) as theirs:
+        client, name = interlock.connect(theirs), uuid4().hex
+        with client.lock(name):
+            assert theirs.exists(name)
+        client.close()
+
+
+def test_a_client_of_a_cluster_or_of_something_else_is_refused() -> None:
+    class RedisCluster:
+        __module__ = "redis.cluster"
+
+    with pytest.raises(Unsupported):
+        interlock.connect(RedisCluster())  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="connect takes a URL"):
+        interlock.connect(7)  # type: ignore[arg-type]
+
+
+def test_a_prefix_keeps_two_programs_apart(server: Server) -> None:
+    one, other = (interlock.connect(server.url(f"{n}-{uuid4().hex}:")) for n in range(2))
+    with one.lock("x"), other.lock("x", timeout=1):
+        assert one.inspect("x").holders != other.inspect("x").holders
+        assert list(one.scan()) == ["x"]
+    one.close()
+    other.close()
+
+
+def test_a_unix_socket_is_a_place(server: Server) -> None:
+    url = f"unix://{server.folder}/socket?prefix={uuid4().hex}:"
+    held_and_shown(interlock.connect(url))
+    asyncio.run(held_and_shown_async(aio.connect(url)))
+
+
+@pytest.fixture(scope="module")
+def guarded() -> Iterator[Server]:
+    with running("--requirepass", "unused") as server:
+        with redis.Redis(port=server.port, password="unused") as admin:
+            admin.acl_setuser(
+                "locker",
+                enabled=True,
+                passwords=["+" + PASSWORD],
+                keys=["*"],
+                channels=["*"],
+                commands=["+@all"],
+            )
+        yield server
+
+
+def test_user_and_password_of_a_url_are_used_and_never_shown(guarded: Server) -> None:
+    from urllib.parse import quote
+
+    url = f"redis://locker:{quote(PASSWORD, safe='')}@127.0.0.1:{guarded.port}/0"
+    client = interlock.connect(url)
+    assert PASSWORD not in repr(client) + repr(client._core.store)
+    held_and_shown(client)
+    asyncio.run(held_and_shown_async(aio.connect(url)))
+
+
+def test_user_and_password_of_a_client_are_used(guarded: Server) -> None:
+    with redis.Redis(port=guarded.port, username="locker", password=PASSWORD) as theirs:
+        held_and_shown(interlock.connect(theirs))
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tls")
+    made = subprocess.run(
+        [
+            *(
+                "openssl",
+                "req",
+                "-x509",
+                "-newkey",
+                "rsa:2048",
+                "-nodes",
+                "-days",
+                "1",
+                "-subj",
+                "/CN=localhost",
+            ),
+            *(
+                "-addext",
+                "subjectAltName=DNS:localhost,IP:127.0.0.1",
+                "-keyout",
+                "key.pem",
+                "-out",
+                "cert.pem",
+            ),
+        ],
+        cwd=folder,
+        capture_output=True,
+    )
+    assert made.returncode == 0, made.stderr
+    return folder
+
+
+def test_tls_works_on_both_faces_and_a_strange_certificate_is_refused(certificates: Path) -> None:
+    secure, cert, key = free_port(), certificates / "cert.pem", certificates / "key.pem"
+    options = ("--tls-port", str(secure), "--tls-cert-file", str(cert), "--tls-key-file", str(key))
+    with running(*options, "--tls-ca-cert-file", str(cert), "--tls-auth-clients", "no"):
+        url = f"rediss://127.0.0.1:{secure}/0?ssl_ca_certs={cert}"
+        held_and_shown(interlock.connect(url))
+        asyncio.run(held_and_shown_async(aio.connect(url)))
+        stranger = interlock.connect(f"rediss://127.0.0.1:{secure}/0")
+        with pytest.raises(StoreUnavailable, match="certificate"):
+            stranger.lock("x").acquire(timeout=0.5)
+        stranger.close()
+
+
+@pytest.mark.parametrize(
+    ("url", "hint"),
+    [
+        ("redis://localhost/zero", "is a number"),
+        ("redis://localhost:99999/0", "port must be"),
+        ("redis://localhost/0#x", "no #fragment"),
+        ("redis://localhost/0?colour=red", "unknown option 'colour'"),
+        ("redis://localhost/0?socket_connect_timeout=soon", "socket_connect_timeout"),
+    ],
+)
+def test_a_wrong_url_is_refused_with_a_hint(url: str, hint: str) -> None:
+    with pytest.raises(InvalidURL, match=hint):
+        interlock.connect(url)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_child_gets_connections_of_its_own(server: Server) -> None:
+    client, name = interlock.connect(server.url()), uuid4().hex
+    lease = client.lock(name).acquire()
+    assert lease
+    waiting = threading.Thread(target=enter, args=(client, name))
+    waiting.start()
+    while not client.inspect(name).waiters:
+        pass
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            ours: Any = client.lock(name).acquire(blocking=False)
+            with client.lock(name + "-child", timeout=5):
+                code = 0 if not ours and not client.lock(name).owned() else 2
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    lease.release()
+    waiting.join(10)
+    assert not waiting.is_alive()
+    client.close()
