@@ -11,33 +11,36 @@
 --          {-2, capacity}                live claims stand under another capacity
 
 local id, ttl = ARGV[1], ARGV[2]
+local plain = ARGV[3] == '1' and ARGV[4] == '1'
 
-local function number(us) -- the next token: above every one so far, and not below the clock
-  local token, last = tonumber(us), tonumber(redis.call('GET', KEYS[5]) or 0) or 0
-  if token <= last then
+if plain and redis.call('EXISTS', KEYS[1], KEYS[2]) == 0 then -- the quick way: nobody is there
+  local t = redis.call('TIME')
+  local us = string.format('%d%06d', t[1], t[2])
+  local token, digits = tonumber(us), us
+  local last = tonumber(redis.call('SET', KEYS[5], us, 'GET') or 0) or 0
+  if token <= last then -- the clock was ahead once: above every token so far
     token = last + 1
-    us = string.format('%.0f', token)
+    digits = string.format('%.0f', token)
+    redis.call('SET', KEYS[5], digits)
   end
-  redis.call('SET', KEYS[5], us)
-  return token, us
+  redis.call('SET', KEYS[1], table.concat({id, digits, us, ttl, '1', ARGV[7]}, '\n'), 'PX', ttl)
+  return token
 end
 
-if ARGV[3] == '1' and ARGV[4] == '1' then -- the quick way: nobody is there, or we are
+if plain then -- or we are
   local held = redis.call('GET', KEYS[1])
-  if not held then
-    if redis.call('EXISTS', KEYS[2]) == 0 then
-      local t = redis.call('TIME')
-      local us = t[1] .. string.format('%06d', t[2])
-      local token, digits = number(us)
-      local value = id .. '\n' .. digits .. '\n' .. us .. '\n' .. ttl .. '\n1\n' .. ARGV[7]
-      redis.call('SET', KEYS[1], value, 'PX', ttl)
-      return token
-    end
-  elseif string.sub(held, 1, #id + 1) == id .. '\n' then
+  if held and string.sub(held, 1, #id + 1) == id .. '\n' then
     local left = redis.call('PTTL', KEYS[1])
     if left >= 0 and left < tonumber(ttl) then redis.call('PEXPIRE', KEYS[1], ttl) end
     return tonumber(string.match(held, '\n(%d+)', #id + 1))
   end
+end
+
+local function number(us) -- the next token: above every one so far, and not below the clock
+  local token, last = tonumber(us), tonumber(redis.call('GET', KEYS[5]) or 0) or 0
+  if token <= last then us = string.format('%.0f', last + 1) end
+  redis.call('SET', KEYS[5], us)
+  return us
 end
 
 -- include queue.lua
@@ -81,7 +84,7 @@ local fits = q.waiting == 0 and taken(q) + permits <= capacity
 local inside = q.n + ((q.held and capacity == 1) and 1 or 0)
 if not fits and ARGV[5] ~= '1' then return answer(0, inside + q.waiting, retry(q, q.waiting)) end
 
-local token, digits = number(q.us)
+local digits = number(q.us)
 r = parse(table.concat({digits, q.us, ttl, permits, ARGV[7]}, '\n'))
 if fits and capacity == 1 and permits == 1 then
   hold(q, id, r, ttl)
