@@ -33,16 +33,25 @@ def boot_time() -> float:
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
+def state(pid: int) -> list[str]:
+    """What /proc says of a process, from its state on; nothing when it has gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return []
+
+
 def alive(pid: int) -> bool:
     """Whether the process runs (or is stopped); a zombie does not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
+    return "".join(state(pid)[:1]) not in ("", "Z", "X")
 
 
 def stopped(pid: int) -> bool:
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+    return state(pid)[:1] == ["T"]
+
+
+def parent(pid: int) -> int:
+    return int(state(pid)[1])
 
 
 def written(path: Path, lines: int = 1) -> list[str]:

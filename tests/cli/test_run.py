@@ -119,7 +119,7 @@ class TestTheExitCode:
 class TestTheCommand:
     def test_finds_its_lease_in_its_environment(self, program: Program) -> None:
         told = program.call("run", "--ttl", "12.5", "a name/ü", "--", "env")
-        found = dict(line.partition("=")[::2] for line in told.stdout.splitlines())
+        found = {line.partition("=")[0]: line.partition("=")[2] for line in told.stdout.splitlines()}
         assert found["INTERLOCK_RESOURCE"] == "a name/ü"
         assert int(found["INTERLOCK_TOKEN"]) > 0
         assert float(found["INTERLOCK_TTL"]) == 12.5

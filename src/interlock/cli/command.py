@@ -8,7 +8,11 @@ import signal
 from collections.abc import Iterator
 from contextlib import suppress
 
+from interlock.cli import kin
+from interlock.cli.warden import HELD_OFF, Duty, Warden
 from interlock.errors import Unsupported
+
+PATIENCE = 1.0  # seconds with processes that do not even die of SIGKILL
 
 
 class Command:
@@ -21,12 +25,12 @@ class Command:
         self._buffer = b""
 
     @classmethod
-    def prepare(cls, argv: list[str], resource: str, ttl: float, grace: float) -> Command:
+    def prepare(cls, duty: Duty) -> Command:
         """Fork the warden. To be called before this process has threads: they would not come along."""
         if not hasattr(os, "fork"):
             raise Unsupported("interlock run needs fork(2), which this system lacks; use the library instead")
-        from interlock.cli.warden import HELD_OFF, Warden
-
+        prctl = kin.load_prctl()
+        kin.adopt_orphans(prctl)  # of a warden that was killed
         orders_in, orders_out = os.pipe()
         reports_in, reports_out = os.pipe()
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, HELD_OFF)  # a Ctrl-C must not meet a half-made warden
@@ -34,7 +38,7 @@ class Command:
         if warden == 0:
             os.close(orders_out)  # or the warden would never see that the holder is gone
             os.close(reports_in)
-            Warden(orders_in, reports_out, mask, argv, resource, ttl, grace).serve()
+            Warden(duty, orders_in, reports_out, mask, prctl).serve()
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         os.close(orders_in)
         os.close(reports_out)
@@ -66,8 +70,9 @@ class Command:
         yield from (line.decode("ascii").split() for line in lines)
 
     def kill(self) -> None:
-        """Kill the warden, and with it the command: for a warden that has been stopped and does not do its duty."""
-        os.kill(self._warden, signal.SIGKILL)
+        """Kill the warden and all below it: when it does not do its duty, having been stopped, or has been killed."""
+        kin.send([self._warden], signal.SIGKILL)  # and with it, by PDEATHSIG, the command
+        kin.kill_below(os.getpid(), PATIENCE)
 
     def dismiss(self) -> None:
         """Let the warden go; it kills what still runs. Returns when it has gone."""

@@ -10,7 +10,7 @@ import threading
 
 from interlock._core.client import Client
 from interlock._core.drive import drive
-from interlock._core.lease import FINAL
+from interlock._core.states import FINAL
 from interlock.blocking import Lease
 from interlock.errors import InterlockError, NotHeld
 

@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Callable
 from typing import Any
+
+KILL_AGAIN = 0.005  # seconds: what forked while we killed its parent is met at the next turn
 
 PR_SET_PDEATHSIG = 1
 PR_SET_NAME = 15
@@ -28,10 +31,15 @@ def load_prctl() -> Callable[..., Any] | None:
     return prctl
 
 
-def adopt_orphans(prctl: Callable[..., Any] | None, name: bytes) -> None:
-    """From now on orphans below us become our children; and show up as `name` in ps."""
+def adopt_orphans(prctl: Callable[..., Any] | None) -> None:
+    """From now on orphans below us become our children."""
     if prctl is not None:
         prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def be_called(name: bytes, prctl: Callable[..., Any] | None) -> None:
+    """Show up as `name` in ps and top."""
+    if prctl is not None:
         prctl(PR_SET_NAME, name, 0, 0, 0)
 
 
@@ -44,7 +52,7 @@ def die_with(parent: int, prctl: Callable[..., Any] | None) -> None:
 
 
 def descendants(root: int) -> list[int]:
-    """All processes below `root`, nearest first; none where there is no /proc."""
+    """All live processes below `root`, nearest first; none where there is no /proc."""
     children: dict[int, list[int]] = {}
     try:
         numbers = [int(entry) for entry in os.listdir("/proc") if entry.isdigit()]
@@ -59,19 +67,30 @@ def descendants(root: int) -> list[int]:
 
 
 def _parent(process: int) -> int:
-    """Its parent; 0 if it has gone meanwhile."""
+    """Its parent; 0 if it has gone meanwhile, or is dead and waits only to be noticed."""
     try:
         with open(f"/proc/{process}/stat", "rb") as file:
             # The name in brackets may itself hold blanks and brackets: look behind the last one.
-            return int(file.read().rpartition(b")")[2].split()[1])
-    except (OSError, IndexError, ValueError):
+            state, parent, *_ = file.read().rpartition(b")")[2].split()
+    except (OSError, ValueError):
         return 0
+    return 0 if state == b"Z" else int(parent)
 
 
 def send(processes: list[int], number: int) -> None:
     """Signal each; one that has gone, or that is not ours to signal, keeps nobody from the others."""
     for process in processes:
+        if process <= 0:  # whole groups: ours, or everybody
+            raise ValueError(f"{process} is not the number of a process")
         try:
             os.kill(process, number)
         except OSError:
             pass
+
+
+def kill_below(root: int, patience: float) -> None:
+    """Kill every process below `root`; return when none is left, or `patience` seconds later."""
+    until = time.monotonic() + patience
+    while (below := descendants(root)) and time.monotonic() < until:
+        send(below, signal.SIGKILL)
+        time.sleep(KILL_AGAIN)

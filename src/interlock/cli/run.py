@@ -12,10 +12,11 @@ import threading
 from argparse import Namespace
 
 from interlock import events
+from interlock._core.attempt import Attempt
 from interlock._core.drive import drive
-from interlock._core.holding import Attempt, Holding, Settings
-from interlock._core.lease import State
+from interlock._core.holding import Holding, Settings
 from interlock._core.names import checked_name
+from interlock._core.states import State
 from interlock._core.timing import checked_count
 from interlock._runtime import clock
 from interlock.blocking import Client, Lease, connect
@@ -24,6 +25,7 @@ from interlock.cli import grace as timing
 from interlock.cli.command import Command
 from interlock.cli.outlet import Outlet
 from interlock.cli.signals import Interrupted, Signals
+from interlock.cli.warden import Duty
 from interlock.errors import (
     AcquireTimeout,
     Evicted,
@@ -45,7 +47,7 @@ def run(options: Namespace, outlet: Outlet) -> int:
     """Hold the resource, run the command, release; return the code to exit with."""
     checked_name(options.name)
     grace = timing.checked(options.grace, options.ttl)
-    command = Command.prepare(options.argv, options.name, options.ttl, grace)
+    command = Command.prepare(Duty(options.argv, options.name, options.ttl, grace))
     signals = Signals()
     try:
         signals.interrupt()
@@ -164,7 +166,8 @@ class Run:
                 if word == "exited":
                     return int(values[0]), values[1] == "1"
                 if word == "gone":
-                    return signal.SIGKILL, killed  # and so the command died with its warden
+                    self._command.kill()
+                    return signal.SIGKILL, killed
                 if word == "failed":
                     raise ExecFailed(int(values[0]))
                 self._tell(lease, word, values)

@@ -23,7 +23,8 @@ import os
 import select
 import signal
 import sys
-from typing import NoReturn
+from collections.abc import Callable
+from typing import Any, NamedTuple, NoReturn
 
 from interlock._runtime import clock
 from interlock.cli import grace as timing
@@ -48,7 +49,16 @@ HELD_OFF = (*RELAYED, *(getattr(signal, name) for name in ("SIGTTIN", "SIGTTOU")
 """Blocked in the warden, which must not stop or end with the rest of its group: see `Warden._relay`."""
 
 LONGEST_NAP = 1.0  # a suspended machine's sleep does not count; after waking we must look soon
-KILL_AGAIN = 0.005  # seconds: what forked while we killed its parent is met at the next turn
+PATIENCE = 5.0  # seconds with processes that do not even die of SIGKILL
+
+
+class Duty(NamedTuple):
+    """What a warden is asked to do, but for the lease, which comes later."""
+
+    argv: list[str]
+    resource: str
+    ttl: float
+    grace: float
 
 
 class Warden:
@@ -60,24 +70,14 @@ class Warden:
     """
 
     def __init__(
-        self,
-        orders: int,
-        reports: int,
-        mask: set[int],
-        argv: list[str],
-        resource: str,
-        ttl: float,
-        grace: float,
+        self, duty: Duty, orders: int, reports: int, mask: set[int], prctl: Callable[..., Any] | None
     ) -> None:
+        self._duty = duty
         self._orders = orders
         self._reports = reports
         self._mask = mask  # the command's: ours blocks what is to be relayed
-        self._argv = argv
-        self._resource = resource
-        self._ttl = ttl
-        self._grace = grace
         self._buffer = b""
-        self._prctl = kin.load_prctl()
+        self._prctl = prctl
         self._child = 0
         self._status: int | None = None
         self._alone = False  # nobody is below us any more
@@ -88,7 +88,8 @@ class Warden:
     def serve(self) -> NoReturn:
         """Do one holder's bidding until the command has ended or the holder has gone."""
         try:
-            kin.adopt_orphans(self._prctl, b"interlock-warden")
+            kin.adopt_orphans(self._prctl)
+            kin.be_called(b"interlock-wardn", self._prctl)  # the kernel takes 15 letters
             bell, ringer = os.pipe()
             os.set_blocking(ringer, False)
             signal.set_wakeup_fd(ringer, warn_on_full_buffer=False)
@@ -97,8 +98,9 @@ class Warden:
                 ready = select.select([self._orders, bell], [], [], self._nap())[0]
                 if bell in ready:
                     os.read(bell, 4096)
-                if self._orders in ready and not self._obey():
-                    self._kill_all()
+                if self._orders in ready and not self._obey():  # the holder has gone: nobody renews any more
+                    kin.send(self._below(), signal.SIGKILL)
+                    kin.kill_below(os.getpid(), PATIENCE)
                     break
                 self._reap()
                 self._keep_time()
@@ -129,7 +131,9 @@ class Warden:
             elif word == "until":
                 self._deadline = max(self._deadline, float(values[0]))
             elif word == "lost":
-                self._end(clock.now() + self._grace)  # nothing to be in time for any more: the whole grace
+                self._end(
+                    clock.now() + self._duty.grace
+                )  # nothing to be in time for any more: the whole grace
             elif word == "signal":
                 self._relay(int(values[0]))
         return True
@@ -161,9 +165,9 @@ class Warden:
             signal.sigwait({number})
         environment = {
             **os.environ,
-            "INTERLOCK_RESOURCE": self._resource,
+            "INTERLOCK_RESOURCE": self._duty.resource,
             "INTERLOCK_TOKEN": token,
-            "INTERLOCK_TTL": f"{self._ttl:g}",
+            "INTERLOCK_TTL": f"{self._duty.ttl:g}",
             "INTERLOCK_DEADLINE": f"{deadline:.6f}",
         }
         warden = os.getpid()
@@ -193,7 +197,7 @@ class Warden:
                 if signal.getsignal(number) is not signal.SIG_IGN:
                     signal.signal(number, signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
-            os.execvpe(self._argv[0], self._argv, environment)
+            os.execvpe(self._duty.argv[0], self._duty.argv, environment)
         except OSError as error:
             failure = error.errno or failure
         finally:
@@ -219,9 +223,11 @@ class Warden:
         if not self._child:
             return LONGEST_NAP
         if self._killing:
-            return KILL_AGAIN
+            return kin.KILL_AGAIN
         end = (
-            timing.term_at(self._deadline, self._ttl, self._grace) if self._kill_at is None else self._kill_at
+            timing.term_at(self._deadline, self._duty.ttl, self._duty.grace)
+            if self._kill_at is None
+            else self._kill_at
         )
         return min(LONGEST_NAP, max(0.0, end - clock.now()))
 
@@ -229,8 +235,8 @@ class Warden:
         if not self._child or (self._status is not None and self._kill_at is None):
             return
         now = clock.now()
-        if self._kill_at is None and now >= timing.term_at(self._deadline, self._ttl, self._grace):
-            self._end(min(now + self._grace, timing.kill_at(self._deadline, self._ttl)))
+        if self._kill_at is None and now >= timing.term_at(self._deadline, self._duty.ttl, self._duty.grace):
+            self._end(min(now + self._duty.grace, timing.kill_at(self._deadline, self._duty.ttl)))
         if self._kill_at is not None and now >= self._kill_at:
             if not self._killing:
                 self._killing = True
@@ -247,17 +253,9 @@ class Warden:
         kin.send(below, signal.SIGTERM)
         kin.send(below, signal.SIGCONT)  # who is stopped cannot hear
 
-    def _kill_all(self) -> None:
-        """The holder has gone: nobody renews any more. Return when nobody is left, or nothing helps."""
-        until = clock.now() + 5.0
-        while self._child and not self._alone and clock.now() < until:
-            kin.send(self._below(), signal.SIGKILL)
-            self._reap()
-            select.select([], [], [], KILL_AGAIN)
-
     def _below(self) -> list[int]:
         below = kin.descendants(os.getpid())
-        if self._status is None and self._child not in below:
+        if self._child and self._status is None and self._child not in below:
             below.append(self._child)  # where there is no /proc
         return below
 

@@ -1,0 +1,78 @@
+"""A terminal with somebody at it: a pseudo terminal whose session a program leads."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import subprocess
+import sys
+import time
+
+from tests.cli.program import PATIENCE
+
+TAKE_TERMINAL = """
+import fcntl, os, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+os.execvp(sys.argv[1], sys.argv[1:])
+"""
+
+
+class Terminal:
+    """A program on a terminal of its own; what it prints is kept, what is typed goes to whoever is in front."""
+
+    def __init__(self, argv: list[str], env: dict[str, str], cwd: str) -> None:
+        self._master, slave = pty.openpty()
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", TAKE_TERMINAL, *argv],
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            env=env,
+            cwd=cwd,
+            start_new_session=True,
+        )
+        os.close(slave)
+        self.shown = ""
+
+    def type(self, text: str) -> None:
+        os.write(self._master, text.encode())
+
+    def read(self, timeout: float) -> bool:
+        """Take in what has been printed; False when the last program on the terminal has gone."""
+        if select.select([self._master], [], [], timeout)[0]:
+            try:
+                came = os.read(self._master, 65536)
+            except OSError:
+                return False
+            self.shown += came.decode(errors="replace")
+            return bool(came)
+        return True
+
+    def expect(self, text: str, count: int = 1) -> None:
+        """Wait until the text was printed so often."""
+        end = time.monotonic() + PATIENCE
+        while self.shown.count(text) < count:
+            assert time.monotonic() < end, f"{text!r} was not shown in {self.shown!r}"
+            assert self.read(0.1) or self.shown.count(text) >= count, self.shown
+
+    def finish(self) -> int:
+        """The exit code, once the program has ended and all it printed was read."""
+        end = time.monotonic() + PATIENCE
+        while self.process.poll() is None:
+            self.read(0.05)
+            assert time.monotonic() < end, self.shown
+        while select.select([self._master], [], [], 0)[0] and self.read(0):
+            pass
+        return self.process.returncode
+
+    def close(self) -> None:
+        """Hang up; the program has some time to end. Closing twice is harmless."""
+        if self._master >= 0:
+            os.close(self._master)
+            self._master = -1
+        try:
+            self.process.wait(5)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()

@@ -1,0 +1,140 @@
+"""Signals to `interlock run`: in the queue they end it, later they are the command's."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from tests.cli.program import Program, alive, finished, parent, stopped, until, written
+
+LOGS_SIGNALS = """
+for name in TERM INT HUP QUIT USR1 USR2 WINCH; do trap "echo $name >> log" $name; done
+echo $$ > ready
+while [ ! -e stop ]; do sleep 0.02; done
+exit 3
+"""
+
+
+class TestWhileTheCommandRuns:
+    def test_each_signal_reaches_the_command_once(self, program: Program) -> None:
+        process = program.start("run", "job", "--", "sh", "-c", LOGS_SIGNALS)
+        written(program.folder / "ready")
+        log = program.folder / "log"
+        sent = ["TERM", "INT", "HUP", "QUIT", "USR1", "USR2", "WINCH"]
+        for count, name in enumerate(sent, 1):
+            process.send_signal(getattr(signal, f"SIG{name}"))
+            written(log, count)
+        (program.folder / "stop").touch()
+        assert finished(process)[0] == 3
+        assert log.read_text().split() == sent
+
+    def test_a_signal_to_the_whole_group_reaches_the_command_once(self, program: Program) -> None:
+        """As Ctrl-C does: many programs take a second one as the order to drop everything."""
+        process = program.start("run", "job", "--", "sh", "-c", LOGS_SIGNALS, start_new_session=True)
+        written(program.folder / "ready")
+        log = program.folder / "log"
+        os.killpg(process.pid, signal.SIGINT)
+        written(log, 1)
+        process.send_signal(signal.SIGUSR1)  # behind it in the same pipe: a second INT would come first
+        written(log, 2)
+        (program.folder / "stop").touch()
+        assert finished(process)[0] == 3
+        assert log.read_text().split() == ["INT", "USR1"]
+
+    def test_the_code_tells_that_the_command_died_of_it(self, program: Program) -> None:
+        holder = program.hold("job")
+        holder.send_signal(signal.SIGTERM)
+        assert finished(holder)[0] == 143
+        assert program.queue("job")["kind"] == "idle"
+
+    def test_a_stop_stops_the_command_and_a_continue_continues_it(self, program: Program) -> None:
+        process = program.start("run", "job", "--", "sh", "-c", LOGS_SIGNALS)
+        command = int(written(program.folder / "ready")[0])
+        process.send_signal(signal.SIGTSTP)
+        until(lambda: stopped(process.pid) and stopped(command))
+        process.send_signal(signal.SIGCONT)
+        until(lambda: not stopped(process.pid) and not stopped(command))
+        (program.folder / "stop").touch()
+        assert finished(process)[0] == 3
+
+    def test_the_command_does_not_outlive_a_killed_run(self, program: Program) -> None:
+        script = "trap '' TERM INT HUP; echo $$ > ready; sleep 60 & sleep 60 & wait"
+        process = program.start("run", "job", "--", "sh", "-c", script)
+        command = int(written(program.folder / "ready")[0])
+        process.kill()
+        process.wait()
+        until(lambda: not alive(command), 2.0)
+
+    def test_what_the_command_started_does_not_outlive_a_killed_run(self, program: Program) -> None:
+        """Not even what tried to get away, into a session of its own."""
+        script = (
+            "setsid sh -c 'trap \"\" TERM HUP; echo $$ > away; sleep 60' & sleep 60 & echo $! > near; wait"
+        )
+        process = program.start("run", "job", "--", "sh", "-c", script)
+        kin = [int(written(program.folder / name)[0]) for name in ("near", "away")]
+        process.kill()
+        process.wait()
+        until(lambda: not any(map(alive, kin)), 2.0)
+
+    def test_the_command_does_not_outlive_a_killed_warden(self, program: Program) -> None:
+        script = "sleep 60 & echo $$ $! > ready; wait"
+        process = program.start("run", "job", "--", "sh", "-c", script)
+        command, kin = map(int, written(program.folder / "ready")[0].split())
+        assert parent(command) != process.pid
+        os.kill(parent(command), signal.SIGKILL)
+        assert finished(process)[0] == 137
+        assert not alive(command)
+        assert not alive(kin)
+        assert program.queue("job")["kind"] == "idle"
+
+
+def test_a_run_that_ends_touches_nobody_beside_it(program: Program) -> None:
+    """A run once killed its whole process group, because a command that never started had the number 0."""
+    holder = program.hold("job")
+    argv = program.argv("run", "-n", "job", "--", "true")
+    script = 'sleep 60 > /dev/null 2>&1 & echo $! > beside; "$@"; echo $?'
+    process = program.start_program(["sh", "-c", script, "sh", *argv], start_new_session=True)
+    code, out, _ = finished(process)
+    assert (code, out) == (0, "75\n")
+    beside = int(written(program.folder / "beside")[0])
+    assert alive(beside)
+    assert alive(holder.pid)
+    os.kill(beside, signal.SIGKILL)
+
+
+class TestInTheQueue:
+    @pytest.mark.parametrize("name", ["TERM", "INT", "HUP", "QUIT", "USR1"])
+    def test_a_signal_ends_the_wait_and_leaves_nothing_behind(self, program: Program, name: str) -> None:
+        holder = program.hold("job")
+        waiter = program.start("run", "job", "--", "touch", "ran")
+        until(lambda: program.queue("job")["waiters"])
+        number = getattr(signal, f"SIG{name}")
+        waiter.send_signal(number)
+        code, _, errors = finished(waiter)
+        assert code == 128 + number
+        assert errors == ""
+        queue = program.queue("job")
+        assert queue["waiters"] == []
+        assert [standing["pid"] for standing in queue["holders"]] == [holder.pid]
+        assert not (program.folder / "ran").exists()
+
+    def test_a_waiter_that_is_killed_holds_up_nobody_for_long(self, program: Program) -> None:
+        holder = program.hold("job", "--ttl", "2")
+        waiter = program.start("run", "--ttl", "2", "job", "--", "true")
+        until(lambda: program.queue("job")["waiters"])
+        waiter.kill()
+        waiter.wait()
+        holder.terminate()
+        finished(holder)
+        assert program.call("run", "-w", "15", "job", "--", "true").returncode == 0
+
+    def test_an_eviction_ends_the_wait(self, program: Program) -> None:
+        program.hold("job")
+        waiter = program.start("run", "job", "--", "true")
+        (standing,) = until(lambda: program.queue("job")["waiters"])
+        assert program.call("evict", "job", "--id", standing["id"], "--reason", "too many").returncode == 0
+        code, _, errors = finished(waiter)
+        assert code == 75
+        assert "too many" in errors

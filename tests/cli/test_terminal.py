@@ -1,0 +1,129 @@
+"""On a terminal: Ctrl-C, Ctrl-Z and hanging up work as without the wrapper; colours are for eyes only."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.cli.program import Program, alive, stopped, until, written
+
+pytest.importorskip("pty", reason="needs pseudo terminals")
+
+from tests.cli.terminal import Terminal
+
+CTRL_C, CTRL_Z = "\x03", "\x1a"
+
+Open = Callable[..., Terminal]
+
+
+@pytest.fixture
+def open_terminal(program: Program) -> Iterator[Open]:
+    opened: list[Terminal] = []
+
+    def open_terminal(*argv: str, **env: str) -> Terminal:
+        settings = {**program.environment(), "TERM": "xterm", "NO_COLOR": "", **env}
+        opened.append(Terminal(list(argv), settings, str(program.folder)))
+        return opened[-1]
+
+    yield open_terminal
+    for terminal in opened:
+        terminal.close()
+
+
+class TestRun:
+    def test_ctrl_c_reaches_the_command_once(self, program: Program, open_terminal: Open) -> None:
+        script = "trap 'echo int' INT; trap 'echo usr; exit 3' USR1; echo ready; while :; do sleep 0.02; done"
+        terminal = open_terminal(*program.argv("run", "job", "--", "sh", "-c", script))
+        terminal.expect("ready")
+        terminal.type(CTRL_C)
+        terminal.expect("int")
+        terminal.process.send_signal(
+            signal.SIGUSR1
+        )  # behind it in the same pipe: a second INT would come first
+        assert terminal.finish() == 3
+        assert terminal.shown.replace("^C", "").split() == ["ready", "int", "usr"]
+
+    def test_ctrl_c_in_the_queue_exits_with_130_and_leaves_nothing_behind(
+        self, program: Program, open_terminal: Open
+    ) -> None:
+        program.hold("job")
+        terminal = open_terminal(*program.argv("run", "job", "--", "true"))
+        until(lambda: program.queue("job")["waiters"])
+        terminal.type(CTRL_C)
+        assert terminal.finish() == 130
+        assert terminal.shown.replace("^C", "").strip() == ""
+        assert program.queue("job")["waiters"] == []
+
+    def test_the_command_reads_what_is_typed(self, program: Program, open_terminal: Open) -> None:
+        script = "read line; echo got $line; test -t 0 && test -t 1 && echo on a terminal"
+        terminal = open_terminal(*program.argv("run", "job", "--", "sh", "-c", script))
+        terminal.type("something\n")
+        assert terminal.finish() == 0
+        assert "got something" in terminal.shown
+        assert "on a terminal" in terminal.shown
+
+    def test_hanging_up_ends_the_command(self, program: Program, open_terminal: Open) -> None:
+        terminal = open_terminal(
+            *program.argv("run", "job", "--", "sh", "-c", "echo $$ > pid; exec sleep 60")
+        )
+        command = int(written(program.folder / "pid")[0])
+        terminal.close()
+        until(lambda: not alive(command))
+        until(lambda: program.queue("job")["kind"] == "idle")
+
+    @pytest.mark.skipif(shutil.which("bash") is None, reason="needs a shell with job control")
+    def test_ctrl_z_and_fg_work_as_for_any_job(self, program: Program, open_terminal: Open) -> None:
+        terminal = open_terminal("bash", "--norc", "--noediting", "-i", PS1="$ ")
+        script = "echo $$ > pid; read line; echo got $line; exit 3"
+        words = " ".join(program.argv("run", "job", "--", "sh", "-c", f"'{script}'"))
+        terminal.type(words + "\n")
+        command = int(written(program.folder / "pid")[0])
+        terminal.type(CTRL_Z)
+        terminal.expect("Stopped")
+        until(lambda: stopped(command))
+        terminal.type("fg\n")
+        until(lambda: not stopped(command))
+        terminal.type("something\n")
+        terminal.expect("got something")
+        terminal.type("echo code $?\n")
+        terminal.expect("code 3")
+        terminal.type("exit\n")
+        assert terminal.finish() == 0
+
+
+class TestColours:
+    def test_are_for_terminals_only(self, program: Program, open_terminal: Open) -> None:
+        program.hold("job")
+        terminal = open_terminal(*program.argv("ls"), COLUMNS="200")
+        assert terminal.finish() == 0
+        assert "RESOURCE" in terminal.shown
+        assert "\x1b[32mheld" in terminal.shown
+        plain = program.call("ls").stdout
+        assert "\x1b" not in plain
+        assert "RESOURCE" not in plain
+
+    def test_are_left_out_when_nobody_wants_them(self, program: Program, open_terminal: Open) -> None:
+        program.hold("job")
+        for setting in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
+            terminal = open_terminal(*program.argv("ls"), **setting)
+            assert terminal.finish() == 0
+            assert "\x1b" not in terminal.shown
+
+    def test_a_table_fits_the_terminal(self, program: Program, open_terminal: Open) -> None:
+        program.hold("orders/" + "x" * 200 + "/17")
+        terminal = open_terminal(*program.argv("ls"), COLUMNS="100", NO_COLOR="1")
+        assert terminal.finish() == 0
+        lines = terminal.shown.splitlines()
+        assert max(map(len, lines)) <= 100
+        assert "…" in lines[1]
+        assert lines[1].startswith("orders/x")
+        assert "/17" in lines[1]
+
+
+def test_an_empty_store_says_so(program: Program, open_terminal: Open) -> None:
+    terminal = open_terminal(*program.argv("ls"))
+    assert terminal.finish() == 0
+    assert "nothing is held" in terminal.shown
