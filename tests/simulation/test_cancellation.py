@@ -161,9 +161,9 @@ def test_a_cancelled_release_is_done_all_the_same(what: str, style: Style, late:
 
 @STYLES
 @MOMENTS
-def test_a_cancelled_acquire_pays_its_debt_when_the_store_lost_the_reply(style: Style, late: bool) -> None:
-    """The store granted what we never heard of, and loses every second answer to the clean-up."""
-    faults = Faults(lose_reply=0.4, timeout=0.3)
+def test_a_cancelled_acquire_pays_its_debt_when_the_store_did_not_hear(style: Style, late: bool) -> None:
+    """The store granted what we never heard of, and does not hear half of the clean-up."""
+    faults = Faults(lose_request=0.5, timeout=0.3)
     for case in cancelled_everywhere(acquire, None, style=style, late=late, faults=faults):
         case.me.link.heal()
         case.stage.world.run(case.stage.world.time + 5.0)

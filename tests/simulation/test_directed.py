@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from typing import Any
 
 import pytest
 
+from interlock.aio import Lease
 from interlock.errors import AcquireTimeout, LeaseLost, StaleToken, StoreUnavailable
+from interlock.testing.checkers import Terms, judge
 from interlock.testing.faults import Faults
 from interlock.testing.stage import Node, Stage
 from interlock.testing.world import SimulatedJob
@@ -15,12 +17,35 @@ from interlock.testing.world import SimulatedJob
 TTL = 3.0
 
 
-class Scene:
-    """A stage, and jobs on it."""
+SCENES: list[Scene] = []
 
-    def __init__(self, seed: int = 1, ttl: float = TTL, faults: Faults = Faults()) -> None:  # noqa: B008  (frozen)
+
+@pytest.fixture(autouse=True)
+def _judged() -> Iterator[None]:
+    """Whatever a test looks at itself, nothing that must never happen may have happened in it."""
+    SCENES.clear()
+    yield
+    for scene in SCENES:
+        found = judge(scene.stage.history, Terms(exclusive=scene.exclusive, progress=100.0))
+        scene.world.close()
+        assert not found, [str(violation) for violation in found]
+
+
+class Scene:
+    """A stage, and jobs on it. `exclusive`: no two leases may be valid at once."""
+
+    def __init__(
+        self,
+        seed: int = 1,
+        ttl: float = TTL,
+        faults: Faults = Faults(),  # noqa: B008  (frozen)
+        *,
+        exclusive: bool = True,
+    ) -> None:
         self.stage = Stage(seed, ttl=ttl, faults=faults)
         self.world = self.stage.world
+        self.exclusive = exclusive
+        SCENES.append(self)
 
     def start(self, node: Node, work: Coroutine[Any, Any, None]) -> SimulatedJob:
         return node.runtime.spawn("work", work)
@@ -158,12 +183,41 @@ def test_a_paused_holder_meets_the_loss_first_and_its_late_write_is_refused() ->
 
     holder = scene.start(paused, hold())
     scene.play(0.3)
-    paused.runtime.pause()
+    paused.pause()
     scene.play(2 * TTL, scene.start(other, take_over()))
-    paused.runtime.resume()
+    paused.resume()
     scene.play(1.0, holder)
     assert met == ["both"]
     assert shared.value == 1
+
+
+def test_a_renewal_answered_after_the_deadline_does_not_bring_a_lease_back() -> None:
+    """The process stops between the question and the answer, and goes on when its own deadline has passed."""
+    scene = Scene()
+    node = scene.stage.node()
+    held: list[Lease] = []
+    met: list[str] = []
+
+    async def hold() -> None:
+        lease = await node.client.lock("r").acquire()
+        assert lease is not None
+        held.append(lease)
+        while scene.world.time < TTL:
+            await node.runtime.sleep(0.2)
+        with pytest.raises(LeaseLost):
+            lease.check()
+        met.append("the loss")
+
+    job = scene.start(node, hold())
+    scene.play(0.1)
+    (entry,) = scene.stage.server.space.queues["r"]
+    first = entry.lapses
+    scene.world.run(TTL, lambda: entry.lapses > first)  # renewed there, and the answer is on its way
+    node.pause()
+    scene.play(TTL - scene.world.time + 0.2)
+    node.resume()
+    scene.play(1.0, job)
+    assert met == ["the loss"]
 
 
 @pytest.mark.parametrize("dead", [1, 50])
@@ -189,7 +243,7 @@ def test_dead_waiters_cost_one_place_ttl_however_many_they_are(dead: int) -> Non
     waiter = scene.start(last, queue_up(last))
     scene.play(0.3)
     killed = scene.world.time
-    victim.runtime.kill()
+    victim.kill()
     scene.play(30.0, waiter)
     place_ttl = 10.0
     assert got[0] - killed <= place_ttl + 0.5
@@ -214,7 +268,7 @@ def test_no_renewal_reaches_the_store_after_its_release() -> None:
 
 @pytest.mark.parametrize("loss", ["forget", "evict"])
 def test_tokens_rise_across_every_loss_of_the_stores_memory(loss: str) -> None:
-    scene = Scene()
+    scene = Scene(exclusive=False)
     node = scene.stage.node()
     tokens: list[int] = []
 
@@ -349,6 +403,51 @@ def test_a_waiter_keeps_its_place_while_it_waits() -> None:
     waiting.append(scene.start(second, wait(second)))
     scene.play(60.0, *waiting)
     assert order == [first.name, second.name]
+
+
+def test_a_grant_that_is_heard_of_too_late_is_asked_for_again() -> None:
+    """Let in while its process was stopped, a waiter wakes up with the news after its place has lapsed."""
+    scene = Scene()
+    scene.stage.server.pushes = True
+    holder, stopped, third = scene.stage.node(), scene.stage.node(), scene.stage.node()
+
+    async def hold(node: Node, seconds: float) -> None:
+        async with node.client.lock("r"):
+            await node.runtime.sleep(seconds)
+
+    jobs = [scene.start(holder, hold(holder, 1.0))]
+    scene.play(0.1)
+    jobs.append(scene.start(stopped, hold(stopped, 1.0)))
+    scene.play(0.1)
+    jobs.append(scene.start(third, hold(third, 10.0)))
+    scene.play(0.1)
+    stopped.pause()
+    scene.play(TTL + 2.0)
+    stopped.resume()
+    scene.play(20.0, *jobs)
+
+
+def test_a_multilock_that_gives_up_holds_none_of_them() -> None:
+    scene = Scene(ttl=30.0)
+    holder, hasty, third = scene.stage.node(), scene.stage.node(), scene.stage.node()
+
+    async def hold() -> None:
+        async with holder.client.lock("b"):
+            await holder.runtime.sleep(5.0)
+
+    async def give_up() -> None:
+        assert await hasty.client.multilock(["a", "b", "c"]).acquire(timeout=0.5) is None
+        await hasty.runtime.sleep(100.0)  # lives on, so only an explicit take-back frees the first
+
+    async def take() -> None:
+        async with third.client.lock("a", timeout=0.0):
+            pass
+
+    scene.start(holder, hold())
+    scene.play(0.1)
+    scene.start(hasty, give_up())
+    scene.play(1.0)
+    scene.play(1.0, scene.start(third, take()))
 
 
 def test_a_reader_does_not_pass_a_writer_that_waits() -> None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from interlock.testing.simulated import Simulated
 
 STEP = 1e-6  # seconds of virtual time that running to the next await takes
-EXHAUSTED = 1_000_000  # steps after which a run counts as going in circles
+EXHAUSTED = 200_000  # steps after which a run counts as going in circles
 
 
 class Cancelled(asyncio.CancelledError):

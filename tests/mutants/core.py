@@ -1,0 +1,334 @@
+"""Deliberate bugs in the algorithms and in the reference store."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant, cancelled, conforming, directed, mutant
+
+MEMORY = "backends/memory.py"
+ACQUIRE = "_core/acquire.py"
+LEASE = "_core/lease.py"
+KEEPER = "_core/keeper.py"
+HOLDING = "_core/holding.py"
+
+STORE: list[Mutant] = [
+    mutant(
+        "release without compare",
+        "a waiter that gives up frees the holder's lock",
+        (
+            MEMORY,
+            (
+                "            entry = next((entry for entry in queue if entry.id == id), None)\n            if entry is None:\n"
+                "                return False\n"
+            ),
+            "            entry = queue[0] if queue else None\n            if entry is None:\n                return False\n",
+        ),
+        tests=directed("timed_out_does_not"),
+    ),
+    mutant(
+        "renewal is an upsert",
+        "a holder that lapsed comes back beside the next one",
+        (
+            MEMORY,
+            "        if entry is None:\n            return Gone()\n        entry.lapses = max(",
+            (
+                "        if entry is None:\n"
+                "            claim = Claim(renewal.resource, renewal.id, renewal.ttl)\n"
+                "            entry = self._entry(claim, space.next_number(), now)\n"
+                "            space.queues.setdefault(renewal.resource, []).append(entry)\n"
+                "        entry.lapses = max("
+            ),
+        ),
+        tests=conforming("nothing_is_re_created"),
+    ),
+    mutant(
+        "renewal may shorten",
+        "a late, short renewal takes away what the holder counts on",
+        (
+            MEMORY,
+            "        entry.lapses = max(entry.lapses, now + renewal.ttl)",
+            "        entry.lapses = now + renewal.ttl",
+        ),
+        tests=conforming("nearer"),
+    ),
+    mutant(
+        "dead waiters stay",
+        "a killed waiter at the front blocks everybody for ever",
+        (
+            MEMORY,
+            "            queue[:] = [entry for entry in queue if entry.lapses > now]",
+            "            queue[:] = [e for e in queue if e.lapses > now or e.admitted_at is None]",
+        ),
+        (
+            MEMORY,
+            "                    entry.admitted_at = now\n                    self.ring(entry.id)\n",
+            (
+                "                    entry.admitted_at = now\n"
+                "                    entry.lapses = now + entry.claim.ttl\n"
+                "                    self.ring(entry.id)\n"
+            ),
+        ),
+        tests=directed("dead_waiters"),
+    ),
+    mutant(
+        "a token is given twice",
+        "two holders write under one token",
+        (
+            MEMORY,
+            "        self.last = max(self.last + 1, self.floor())",
+            "        self.last = max(self.last, self.floor())",
+        ),
+        tests=directed("wall_clock_set_back"),
+    ),
+    mutant(
+        "tokens are not floored by the clock",
+        "after the store lost its memory every new token is stale",
+        (MEMORY, "        self.last = max(self.last + 1, self.floor())", "        self.last += 1"),
+        tests=directed("tokens_rise"),
+    ),
+    mutant(
+        "a reader passes a writer that waits",
+        "the writer starves",
+        (
+            MEMORY,
+            "            ahead = sum(entry.permits for entry in queue[:place])",
+            "            ahead = sum(e.permits for e in queue[:place] if e.admitted_at is not None)",
+        ),
+        tests=directed("reader_does_not_pass"),
+    ),
+    mutant(
+        "repeating a claim enters twice",
+        "after a lost reply a waiter waits for itself",
+        (
+            MEMORY,
+            "            place = next((i for i, entry in enumerate(queue) if entry.id == claim.id), len(queue))",
+            "            place = len(queue)",
+        ),
+        tests=conforming("repeating_a_claim_never_enters_twice"),
+    ),
+    mutant(
+        "an eviction is forgotten at once",
+        "who was evicted simply queues again",
+        (
+            MEMORY,
+            "                space.evicted[entry.id] = (reason, now + max(REMEMBERED, entry.claim.ttl))",
+            "                pass",
+        ),
+        tests=conforming("evict and not Face and not Lease"),
+    ),
+    mutant(
+        "whoever leaves wakes nobody",
+        "every hand-off waits for a lapse",
+        (MEMORY, "            signal.set()", "            pass"),
+        tests=directed("reader_does_not_pass or timed_out_does_not"),
+    ),
+]
+
+ACQUIRING: list[Mutant] = [
+    mutant(
+        "deadline from the reply's time",
+        "a slow network makes two leases valid at once",
+        (
+            ACQUIRE,
+            "                self._answered = self._runtime.now()\n",
+            "                self._answered = self.asked = self._runtime.now()\n",
+        ),
+        tests=directed("slow_reply"),
+    ),
+    mutant(
+        "no take-back on cancel",
+        "a cancelled acquire holds the lock for a whole ttl",
+        (ACQUIRE, "            await self._take_back_quietly()\n            raise\n", "            raise\n"),
+        tests=cancelled("acquire_leaves_nothing"),
+    ),
+    mutant(
+        "no take-back on timeout",
+        "who gave up still stands in the queue",
+        (
+            ACQUIRE,
+            "                    await self.take_back()\n                    return None\n",
+            "                    return None\n",
+        ),
+        tests=directed("timed_out_does_not"),
+    ),
+    mutant(
+        "a lost reply is answered with a new id",
+        "the caller waits for its own forgotten claim",
+        (
+            ACQUIRE,
+            "                tries += 1\n",
+            (
+                "                tries += 1\n"
+                "                from dataclasses import replace\n"
+                "                self.claim = replace(self.claim, id=self._runtime.fresh_id())\n"
+            ),
+        ),
+        tests=directed("recognised_as_our_own"),
+    ),
+    mutant(
+        "a place is not kept while waiting",
+        "who waits longer than a place lives goes back to the end of the queue",
+        (ACQUIRE, "            self._client.keeper.keep(self._place)\n", "            pass\n"),
+        tests=directed("keeps_its_place"),
+    ),
+    mutant(
+        "a grant told with the wake-up is believed however old it is",
+        "a waiter that was paused acts on a lease that has lapsed",
+        (ACQUIRE, " or self._runtime.now() - self._place.refreshed > claim.place_ttl / 2:", ":"),
+        (
+            ACQUIRE,
+            "        self.asked = self._place.refreshed  #",
+            "        self.asked = self._runtime.now()  #",
+        ),
+        tests=directed("heard_of_too_late"),
+    ),
+    mutant(
+        "what is owed is forgotten",
+        "a store that was away for a moment keeps the claim for a whole ttl",
+        (ACQUIRE, "    client.keeper.keep(Debt(", "    (Debt("),
+        tests=cancelled("pays_its_debt"),
+    ),
+    mutant(
+        "requests know nothing of the caller's timeout",
+        "a call with a timeout hangs as long as the store does",
+        (
+            "_core/timing.py",
+            "    return min(IO_TIMEOUT, max(SHORTEST_ASK, left + GRACE))",
+            "    return IO_TIMEOUT",
+        ),
+        tests=directed("returns_in_time"),
+    ),
+]
+
+LEASES: list[Mutant] = [
+    mutant(
+        "the state is not compared with the clock",
+        "a paused holder goes on as if nothing had happened",
+        (
+            LEASE,
+            "        if self._state not in FINAL and self._runtime.now() >= self._deadline:",
+            "        if False:",
+        ),
+        tests=directed("paused_holder"),
+    ),
+    mutant(
+        "a late renewal is accepted after the deadline",
+        "a lease that was reported lost is valid again, beside the next",
+        (
+            LEASE,
+            "            if self._state in FINAL or self._runtime.now() >= self._deadline:",
+            "            if self._state is State.RELEASED:",
+        ),
+        tests=directed("does_not_bring_a_lease_back"),
+    ),
+    mutant(
+        "the keeper dies of an exception",
+        "one bug in a store, and every lock of the client lapses",
+        (
+            KEEPER,
+            "            except Exception as error:  # a keeper that",
+            "            except StoreUnavailable as error:  # a keeper that",
+        ),
+        (
+            KEEPER,
+            "        except Exception as error:\n            for kept, _ in asking:",
+            "        except StoreUnavailable as error:\n            for kept, _ in asking:",
+        ),
+        tests=directed("keeper_survives"),
+    ),
+    mutant(
+        "the keeper renews for the dead",
+        "a worker that died holds its lock as long as the process lives",
+        (LEASE, " or not self._owner.alive()", ""),
+        tests=directed("worker_that_died"),
+    ),
+    mutant(
+        "a renewal waits up to the deadline",
+        "one lost packet loses the lock",
+        (KEEPER, "(first - now) / 2", "first - now"),
+        tests=directed("one_lost_answer"),
+    ),
+    mutant(
+        "renewals count from the reply",
+        "the holder believes longer than the store remembers",
+        (
+            KEEPER,
+            "                kept._answered(asked, answer)",
+            "                kept._answered(self._runtime.now(), answer)",
+        ),
+        tests=directed("slow_reply"),
+    ),
+    mutant(
+        "a loss does not cancel the body",
+        "an async body works on without its lock",
+        (LEASE, "        if not self._bodies or self._interrupted:", "        if True:"),
+        tests=directed("cancels_the_body"),
+    ),
+    mutant(
+        "a released lease is still renewed",
+        "a renewal reaches the store after the release",
+        (
+            HOLDING,
+            "    def discharge(self, lease: Lease) -> None:\n        self.client.keeper.drop(lease)\n",
+            "    def discharge(self, lease: Lease) -> None:\n",
+        ),
+        (LEASE, "self._state in FINAL or not self._owner", "not self._owner"),
+        tests=cancelled("release_is_done"),
+    ),
+]
+
+OTHERS: list[Mutant] = [
+    mutant(
+        "a multilock keeps the first when the second fails",
+        "a timed-out transfer blocks an account for ever",
+        (
+            "_core/multilock.py",
+            "                    self._failed = attempt\n                    await self.undo()\n",
+            "                    self._failed = attempt\n",
+        ),
+        tests=directed("multilock_that_gives_up"),
+    ),
+    mutant(
+        "a multilock keeps the first when it is cancelled",
+        "a cancelled transfer blocks an account for ever",
+        (
+            "_core/multilock.py",
+            "            await self._multi.client.runtime.finish(self.undo)\n            raise\n",
+            "            raise\n",
+        ),
+        tests=cancelled("several"),
+    ),
+    mutant(
+        "an update of unknown fate is made again",
+        "an order is counted twice",
+        ("_core/register.py", "            if not (sure or again):", "            if False:"),
+        tests=directed("fate_nobody_knows"),
+    ),
+    mutant(
+        "an interrupted waiter swallows its notification",
+        "the next waiter sleeps beside a full queue",
+        (
+            "_core/condition.py",
+            "            if not await self.client.store.release(claim.resource, claim.id):\n                await self._wake(1)",
+            "            await self.client.store.release(claim.resource, claim.id)",
+        ),
+        tests=cancelled("notification_that_meets"),
+    ),
+    mutant(
+        "an interrupted arrival still counts",
+        "a barrier opens for too few",
+        ("_core/barrier.py", "            await runtime.finish(lambda: self._withdraw(me))\n", ""),
+        tests=cancelled("arrival"),
+    ),
+    mutant(
+        "re-entry asks the store again",
+        "a thread waits for itself for ever",
+        (
+            "_core/reentry.py",
+            "        if entry is not None and entry.lease._state is State.RELEASED:",
+            "        if entry is not None:",
+        ),
+        tests=cancelled("entered"),
+    ),
+]
+
+MUTANTS = [*STORE, *ACQUIRING, *LEASES, *OTHERS]

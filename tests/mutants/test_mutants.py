@@ -1,0 +1,36 @@
+"""Deliberate bugs are noticed: each turns a test red that is green without it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.mutants.all import MUTANTS
+from tests.mutants.mutant import Mutant
+from tests.mutants.run import attempt, healthy, main
+
+
+def test_there_are_enough_of_them_and_no_two_share_a_name() -> None:
+    assert len({one.name for one in MUTANTS}) == len(MUTANTS) >= 14
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_without_a_mutant_their_tests_are_green() -> None:
+    assert healthy(MUTANTS) == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(200)
+@pytest.mark.parametrize("one", MUTANTS, ids=lambda one: one.name)
+def test_the_suite_notices(one: Mutant) -> None:
+    result = attempt(one)
+    assert result.verdict == "caught", f"{one.victim}\n{result.output[-3000:]}"
+
+
+def test_a_mutant_that_fits_no_longer_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    one = MUTANTS[0]
+    file, old, new = one.edits[0]
+    stale = Mutant("stale", "nobody", ((file, old + "# no such text", new),), one.tests)
+    assert attempt(stale).verdict == "DOES NOT FIT"
+    assert main(["no such mutant"]) == 2
+    assert "no mutant has such a name" in capsys.readouterr().out
