@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from interlock.backends.redis.refusal import refusal, silent, unreachable
+from interlock.backends.redis.refusal import garbled, refusal, silent, unreachable
 from interlock.backends.redis.resp import Failure
 from interlock.errors import InterlockError, InvalidURL, StoreUnfit, Unsupported
 
@@ -112,7 +112,9 @@ class Address:
         ):
             if name in names:
                 return refusal(self.place, Failure(f"{code} {said}"))
-        if "ResponseError" in names or "DENIED" in said:
+        if "InvalidResponse" in names or "Protocol error" in said:
+            return garbled(self.place, error)
+        if "ResponseError" in names or any(word in said for word in ("DENIED", "max number of clients")):
             return refusal(self.place, Failure(said))
         if isinstance(error, (TypeError, ValueError)):  # an option the library does not take
             return StoreUnfit(f"{self.place}: {said}")

@@ -11,14 +11,13 @@ COMMANDS = (
 )
 """What interlock runs; `ACL SETUSER name ~prefix* &* +...` must allow these."""
 
+NEEDS_PASSWORD = "wants a password; name it in the URL: redis://:password@host or redis://user:password@host"
+
 # A word of the reply -> whether waiting may help, and what to say. The first that is found counts: Redis 6
 # wraps the errors of scripts in a sentence of its own, so the code is not always the first word.
 SENTENCES: tuple[tuple[str, bool, str], ...] = (
-    (
-        "NOAUTH",
-        False,
-        "wants a password; name it in the URL: redis://:password@host or redis://user:password@host",
-    ),
+    ("NOAUTH", False, NEEDS_PASSWORD),
+    ("unauthenticated", False, NEEDS_PASSWORD),  # it takes few arguments from a stranger
     ("WRONGPASS", False, "refuses this user name and password; check the URL, and ACL LIST on the server"),
     (
         "NOPERM",
@@ -36,13 +35,13 @@ SENTENCES: tuple[tuple[str, bool, str], ...] = (
     ("MASTERDOWN", True, "is a replica that has lost its master; wait for the failover, or name the master"),
     ("CLUSTERDOWN", True, "belongs to a cluster that is down; see CLUSTER INFO"),
     ("TRYAGAIN", True, "is moving these keys to another node; try again in a moment"),
-    ("READONLY", True, "is a read-only replica; name the master, or use redis+sentinel://, which finds it"),
+    ("READONLY", True, "is a read-only replica; name its master in the URL"),
     ("MISCONF", True, "cannot save to its disk and so refuses writes; look at its log and its free space"),
     ("NOREPLICAS", True, "has too few replicas and so refuses writes; see min-replicas-to-write"),
     ("OOM", True, "is out of memory (maxmemory) and so refuses writes; raise the limit or free some"),
     ("DENIED", False, "runs in protected mode; give it a password or a bind address, see its redis.conf"),
-    ("MOVED", False, "belongs to a Redis Cluster; use redis+cluster://"),
-    ("CROSSSLOT", False, "belongs to a Redis Cluster; use redis+cluster://"),
+    ("MOVED", False, "belongs to a Redis Cluster, which redis:// does not serve"),
+    ("CROSSSLOT", False, "belongs to a Redis Cluster, which redis:// does not serve"),
     ("max number of clients", True, "has reached its limit of clients; raise maxclients, or use fewer"),
     ("unknown command", False, "lacks a command that locks need (it must speak as Redis 6.2 does)"),
     ("DB index", False, "has no database of this number; see `databases` in its redis.conf"),

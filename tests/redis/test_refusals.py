@@ -1,0 +1,177 @@
+"""Whatever is wrong with the server is said in one sentence that names it and tells what to do."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import redis
+
+import interlock
+from interlock import aio
+from interlock.errors import InterlockError, StoreUnavailable, StoreUnfit
+from tests.redis.server import Server, free_port, running
+
+
+def refusals(url: str) -> list[InterlockError]:
+    """What both faces say when a lock is asked for there."""
+    said: list[InterlockError] = []
+    client = interlock.connect(url)
+    with pytest.raises(InterlockError) as refusal:
+        client.lock("x").acquire(timeout=0.3)
+    said.append(refusal.value)
+    client.close()
+
+    async def ask() -> None:
+        async with aio.connect(url) as client:
+            with pytest.raises(InterlockError) as refusal:
+                await client.lock("x").acquire(timeout=0.3)
+            said.append(refusal.value)
+
+    asyncio.run(ask())
+    return said
+
+
+@contextmanager
+def answering(reply: bytes) -> Iterator[int]:
+    """A server that says the same to everything; gives its port."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve(peer: socket.socket) -> None:
+            with peer:
+                try:
+                    while data := peer.recv(65536):
+                        peer.sendall(reply * max(1, data.count(b"*")))
+                except OSError:
+                    pass
+
+        def accept() -> None:
+            while True:
+                try:
+                    peer, _ = listening.accept()
+                except OSError:
+                    return
+                threading.Thread(target=serve, args=(peer,), daemon=True).start()
+
+        threading.Thread(target=accept, daemon=True).start()
+        yield listening.getsockname()[1]
+        listening.shutdown(socket.SHUT_RDWR)
+
+
+def test_a_server_that_is_down_is_named_and_the_call_is_in_time() -> None:
+    port = free_port()
+    began = time.monotonic()
+    for error in refusals(f"redis://:secret@127.0.0.1:{port}/0"):
+        assert isinstance(error, StoreUnavailable)
+        assert f"127.0.0.1:{port}" in str(error)
+        assert "is the server running" in str(error)
+        assert "secret" not in str(error)
+    assert time.monotonic() - began < 5
+
+
+def test_a_server_that_is_frozen_is_named_and_the_call_is_in_time() -> None:
+    with running() as server, server.frozen():
+        for error in refusals(server.url()):
+            assert isinstance(error, StoreUnavailable)
+            assert f"127.0.0.1:{server.port} did not answer within" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("reply", "kind", "advice"),
+    [
+        (b"-LOADING Redis is loading the dataset in memory\r\n", StoreUnavailable, "still loading"),
+        (
+            b"-MISCONF Redis is configured to save RDB snapshots\r\n",
+            StoreUnavailable,
+            "cannot save to its disk",
+        ),
+        (b"-MASTERDOWN Link with MASTER is down\r\n", StoreUnavailable, "lost its master"),
+        (b"-CLUSTERDOWN The cluster is down\r\n", StoreUnavailable, "cluster that is down"),
+        (b"-BUSY Redis is busy running a script.\r\n", StoreUnavailable, "SCRIPT KILL"),
+        (b"-MOVED 3999 127.0.0.1:6381\r\n", StoreUnfit, "belongs to a Redis Cluster"),
+        (b"-DENIED Redis is running in protected mode\r\n", StoreUnfit, "protected mode"),
+        (b"-ERR max number of clients reached\r\n", StoreUnavailable, "limit of clients"),
+        (b"-ERR unknown command `EVALSHA`\r\n", StoreUnfit, "lacks a command"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", StoreUnfit, "does not speak the protocol"),
+    ],
+)
+def test_each_refusal_has_a_sentence(reply: bytes, kind: type[InterlockError], advice: str) -> None:
+    with answering(reply) as port:
+        for error in refusals(f"redis://127.0.0.1:{port}/0"):
+            assert isinstance(error, kind), repr(error)
+            with pytest.raises(kind, match=advice):
+                raise error
+
+
+@pytest.fixture(scope="module")
+def guarded() -> Iterator[Server]:
+    with running("--requirepass", "s3cret") as server:
+        with redis.Redis(port=server.port, password="s3cret") as admin:
+            for user, commands in (("reader", ["+get", "+ping"]), ("deaf", ["+@all", "-subscribe"])):
+                admin.acl_setuser(
+                    user, enabled=True, passwords=["+s3cret"], keys=["*"], channels=["*"], commands=commands
+                )
+        yield server
+
+
+@pytest.mark.parametrize(
+    ("credentials", "advice"),
+    [
+        ("", "wants a password; name it in the URL"),
+        (":wr0ng@", "refuses this user name and password"),
+        ("nobody:s3cret@", "refuses this user name and password"),
+        ("reader:s3cret@", "to run: eval evalsha exists"),
+    ],
+)
+def test_who_may_not_enter_is_told_what_is_missing(guarded: Server, credentials: str, advice: str) -> None:
+    for error in refusals(f"redis://{credentials}127.0.0.1:{guarded.port}/0"):
+        assert isinstance(error, StoreUnfit), repr(error)
+        assert advice in str(error)
+        assert "s3cret" not in str(error)
+        assert "wr0ng" not in str(error)
+
+
+def test_who_may_not_subscribe_waits_by_looking(guarded: Server) -> None:
+    client = interlock.connect(f"redis://deaf:s3cret@127.0.0.1:{guarded.port}/0")
+    got: list[Any] = []
+    with client.lock("deaf"):
+        waiter = threading.Thread(target=lambda: got.append(client.lock("deaf", timeout=10).acquire()))
+        waiter.start()
+        while not client.inspect("deaf").waiters:
+            time.sleep(0.001)
+    waiter.join(10)
+    assert got[0]
+    client.close()
+
+
+def test_a_replica_says_so() -> None:
+    with running() as master, running("--replicaof", f"127.0.0.1 {master.port}") as replica:
+        for error in refusals(replica.url()):
+            assert isinstance(error, StoreUnavailable)
+            assert "read-only replica" in str(error)
+
+
+def test_a_server_without_memory_says_so_and_a_release_still_works() -> None:
+    with running() as server, redis.Redis(port=server.port) as admin:
+        client = interlock.connect(server.url())
+        lease = client.lock("held").acquire()
+        assert lease
+        admin.config_set("maxmemory", 1)
+        for error in refusals(server.url()):
+            assert isinstance(error, StoreUnavailable)
+            assert "out of memory" in str(error)
+        lease.release()
+        assert not admin.exists("held")
+        client.close()
+
+
+def test_a_database_that_is_not_there_is_refused(server: Server) -> None:
+    for error in refusals(server.url(database=99)):
+        assert isinstance(error, StoreUnfit)
+        assert "no database of this number" in str(error)
