@@ -44,6 +44,7 @@ TRAITS = Traits(
     max_ttl=365 * 86400.0,
 )
 
+SWEEP_EVERY = 1.0  # seconds between looks at everything
 REMEMBERED = 60.0  # seconds an eviction or a deleted register is remembered at least
 
 
@@ -82,6 +83,7 @@ class Space:
         self.guard = guard
         self.floor = floor  # tokens start at the clock: they rise across the loss of this memory
         self.last = 0
+        self.swept = now()
         self.queues: dict[str, list[_Entry]] = {}
         self.registers: dict[str, _Value] = {}
         self.evicted: dict[str, tuple[str, float]] = {}  # claim id: reason, until when it is remembered
@@ -149,11 +151,17 @@ class Space:
         self.waiting.clear()
 
     def forget_old(self, now: float) -> None:
+        """Drop what nobody asks for any more: lapsed claims on names that are never met again, too."""
+        if now < self.swept + SWEEP_EVERY:
+            return
+        self.swept = now
         for id in [id for id, (_, until) in self.evicted.items() if until <= now]:
             del self.evicted[id]
         old = now - REMEMBERED
         for name in [n for n, v in self.registers.items() if v.value is None and v.written < old]:
             del self.registers[name]
+        for resource in list(self.queues):
+            self.live(resource, now)
 
 
 class MemoryStore:
@@ -170,6 +178,7 @@ class MemoryStore:
         space = self._space
         with space.guard:
             now = space.now()
+            space.forget_old(now)
             if claim.id in space.evicted:
                 return Gone(True, space.evicted[claim.id][0])
             queue = space.live(claim.resource, now)
