@@ -81,7 +81,7 @@ class Stage:
         runtime = Threads(lambda error: self.events.append(events.CallbackFailed(repr(error))))
         self.store = Directed(MemoryStore(shared or space(), runtime))
         self.core = CoreClient(
-            self.store,  # type: ignore[arg-type]
+            self.store,
             runtime,
             runtime,
             ttl=ttl,
@@ -103,7 +103,7 @@ class AsyncStage:
         self.store = Directed(MemoryStore(shared, runtime))
         self.store.plain = self.plain
         self.core = CoreClient(
-            self.store,  # type: ignore[arg-type]
+            self.store,
             runtime,
             keeping,
             ttl=ttl,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from interlock import events
 from interlock._core import timing
 from interlock._core.keeper import Debt
-from interlock.errors import Evicted, StoreUnavailable, StoreUnfit
+from interlock.errors import ClientClosed, Evicted, StoreUnavailable, StoreUnfit
 from interlock.model import Busy, Claim, ClaimAnswer, Gone, Granted, Renewal, RenewAnswer, Renewed
 from interlock.ports import Owner, Runtime, Store
 
@@ -31,6 +31,7 @@ class Place:
         self._owner = owner
         self._when = now + claim.place_ttl / 3
         self.refreshed = now  # before the question that was answered last: the place lives from then
+        self.resource, self.id = claim.resource, claim.id
         self._ask = Renewal(claim.resource, claim.id, claim.place_ttl)
 
     @property
@@ -81,6 +82,7 @@ class Acquiring:
                     await self.take_back()
                     return None
                 granted = await self._pause(answer, left)
+                self._client.open()  # who waits in a client that was closed would wait for ever
                 answer = granted if granted is not None else await self._ask()
             if isinstance(answer, Gone):
                 self._stands = False
@@ -110,6 +112,7 @@ class Acquiring:
             self._client.keeper.keep(self._place)
         else:
             self._place.refreshed = max(self._place.refreshed, self.asked)
+        self._client.open()  # now that the place can be seen: whoever closes the client wakes those in it
         limit = min(left, max(0.001, busy.retry_after), claim.place_ttl)
         try:
             granted = await self._store.wait(claim, busy, limit)
@@ -151,6 +154,8 @@ class Acquiring:
     async def _take_back_quietly(self) -> None:
         try:
             await self.take_back()
+        except ClientClosed:
+            pass  # whoever closed the client has taken it back
         except Exception as error:  # never over the first error
             self._client.emit(events.CleanupFailed(self.claim.resource, repr(error)))
 

@@ -9,8 +9,9 @@ from weakref import WeakKeyDictionary, WeakMethod, finalize
 
 from interlock import events
 from interlock._core import timing
+from interlock._core.acquire import Place
 from interlock._core.keeper import Keeper
-from interlock.errors import ClientClosed
+from interlock.errors import ClientClosed, NotHeld
 from interlock.ports import Owner, Runtime, Store
 
 if TYPE_CHECKING:
@@ -73,18 +74,36 @@ class Client:
         """Give back everything that is held, within a bound; what fails lapses by itself."""
         until = self.runtime.now() + timeout
         for lease in list(self.leases):
-            if self.runtime.now() >= until:
-                break
             try:
-                await lease._holding.give_back(lease)
+                left = until - self.runtime.now()
+                if left > 0:
+                    await lease._holding.give_back(lease, left=left)
+                else:  # nobody looks after it from here on, so nobody may believe that it is held
+                    lease._let_go()
+                    lease._holding.discharge(lease)
+            except NotHeld:
+                pass  # lost, or given back by its holder meanwhile
             except Exception as error:
                 self.emit(events.CleanupFailed(lease.resource, repr(error)))
+
+    async def _dismiss(self, timeout: float = 1.0) -> None:
+        """Take back the claims of those who wait: that wakes them, and they hear that the client was closed."""
+        until = self.runtime.now() + timeout
+        for kept in self.keeper.kept():
+            left = until - self.runtime.now()
+            if isinstance(kept, Place) and left > 0:
+                with suppress(Exception):  # what cannot be taken back lapses by itself
+                    await self.store.release(kept.resource, kept.id, 0.0, timing.patience(left))
 
     async def close(self) -> None:
         """Give back what is held, end the keeper, give up connections. Closing twice is harmless."""
         if self._closed:
             return
         self._closed = True
+        await self.runtime.finish(self._end)  # interrupted half way, it could never be closed again
+
+    async def _end(self) -> None:
+        await self._dismiss()
         await self.release_all()
         await self.keeper.stop(1.0)
         await self.store.close()

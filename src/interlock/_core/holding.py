@@ -109,6 +109,7 @@ class Holding:
 
     def enrol(self, lease: Lease) -> None:
         with self.client.guard:
+            self.client.open()  # closed since it was asked for: nobody would look after it
             self.leases[lease] = None
             self.client.leases[lease] = None
         self.client.keeper.keep(lease)
@@ -153,11 +154,11 @@ class Holding:
     async def release(self) -> None:
         await self.give_back(self.current(), strict=True)
 
-    async def give_back(self, lease: Lease, *, strict: bool = False) -> None:
+    async def give_back(self, lease: Lease, *, strict: bool = False, left: float = float("inf")) -> None:
         """Release one lease; `NotHeld` if that was done before, `LeaseLost` if it was lost.
 
         Never touches another's: the store removes by claim id. With `strict` an unreachable store is
-        an error; otherwise it is reported, and the claim lapses by itself.
+        an error; otherwise it is reported, and the claim lapses by itself. Takes about `left` seconds at most.
         """
         before = lease._let_go()
         if before is State.RELEASED:
@@ -166,7 +167,7 @@ class Holding:
         if before is State.LOST and lease._cause == "forked":
             raise lease.loss()
         # Who has lost it must hear so at once: a store that is away is asked again by the keeper.
-        stood = await self._remove(lease, 0.0 if before is State.LOST else float("inf"))
+        stood = await self._remove(lease, 0.0 if before is State.LOST else left)
         if before is State.LOST:
             raise lease.loss()
         if stood is None and strict:

@@ -94,7 +94,7 @@ class Keeper:
         self._order = count()
         self._heap: list[tuple[float, int, Kept]] = []
         self._live: dict[Kept, None] = {}
-        self._alarm: Signal = runtime.signal()
+        self._alarm: Signal | None = None  # made where the keeper runs: that loop may not be there yet
         self._wakes_at = float("inf")
         self._job: Job | None = None
         self._stopping = False
@@ -107,16 +107,23 @@ class Keeper:
             urgent = when < self._wakes_at
             if urgent:
                 self._wakes_at = when
-            if self._job is None and not self._stopping:
+            if (self._job is None or not self._job.alive()) and not self._stopping:
+                # The first; or the one before was a task of a loop that has ended.
                 self._job = self._runtime.spawn("interlock-keeper", self._run())
         if urgent:
-            self._alarm.set()
+            self._ring()
+
+    def _ring(self) -> None:
+        if (alarm := self._alarm) is not None:
+            alarm.set()
 
     def drop(self, kept: Kept) -> None:
         """Leave `kept` alone from now on: no renewal is begun after this returns."""
         with self._guard:
             self._live.pop(kept, None)
-            if len(self._heap) > 64 + 2 * len(self._live):
+            if not self._live:  # nothing may keep a client from going that nobody has any more
+                self._heap.clear()
+            elif len(self._heap) > 64 + 2 * len(self._live):
                 self._heap = [entry for entry in self._heap if entry[2] in self._live]
                 heapq.heapify(self._heap)
 
@@ -126,14 +133,14 @@ class Keeper:
 
     async def stop(self, timeout: float) -> None:
         self._stopping = True
-        self._alarm.set()
+        self._ring()
         if self._job is not None:
             await self._runtime.join(self._job, timeout)
 
     def stop_soon(self) -> None:
         """End the keeper's thread without waiting for it (its client is gone)."""
         self._stopping = True
-        self._alarm.set()
+        self._ring()
 
     def after_fork(self) -> None:
         """In a forked child: nothing is held, and no thread runs."""

@@ -23,6 +23,7 @@ async def changed(client: Client, resource: str, seen: Queue | None, timeout: fl
     runtime = client.runtime
     until = None if timeout is None else runtime.now() + timeout
     while True:
+        client.open()
         queue = await client.store.inspect(resource)
         if seen is None or outline(queue) != outline(seen):
             return queue

@@ -168,7 +168,8 @@ class Tasks:
 
     async def join(self, job: Job, timeout: float) -> None:
         assert isinstance(job, TaskJob)
-        await asyncio.wait([job.task], timeout=timeout)
+        if not job.task.done():  # one that is may be of a loop that was closed
+            await asyncio.wait([job.task], timeout=timeout)
 
     async def finish(self, cleanup: Callable[[], Awaitable[object]]) -> None:
         async def run() -> None:
