@@ -1,0 +1,92 @@
+"""Errors that are redis-py's and interlock's at once: `except redis.exceptions.LockError` goes on working."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from redis import exceptions as theirs
+
+from interlock.errors import (
+    AcquireTimeout,
+    Evicted,
+    InterlockError,
+    LeaseLost,
+    StoreUnavailable,
+    StoreUnfit,
+)
+from interlock.model import Standing
+
+
+def _init(kind: Any, error: Exception, message: str) -> None:
+    """redis-py's own constructor, which is not typed."""
+    kind.__init__(error, message)
+
+
+# interlock's parents first: an OSError must be made by its own __new__.
+
+
+class LockLost(LeaseLost, theirs.LockNotOwnedError):
+    """The lock is no longer the caller's: it lapsed, was taken away, or the parent of this process has it."""
+
+    def __init__(self, message: str, lock_name: str, loss: LeaseLost) -> None:
+        theirs.LockNotOwnedError.__init__(self, message, lock_name)
+        self.resource, self.token, self.cause, self.reason = (
+            loss.resource,
+            loss.token,
+            loss.cause,
+            loss.reason,
+        )
+
+    def __str__(self) -> str:
+        return f"{self.message}: {LeaseLost.__str__(self)}"
+
+
+class LockTimeout(AcquireTimeout, theirs.LockError):
+    """The lock was not to be had in time; says who holds it."""
+
+    def __init__(self, lock_name: str, waited: float, ahead: int, holders: tuple[Standing, ...]) -> None:
+        theirs.LockError.__init__(self, "Unable to acquire lock within the time specified", lock_name)
+        self.resource, self.waited, self.ahead, self.holders = lock_name, waited, ahead, holders
+
+    def __str__(self) -> str:
+        return f"{self.message}: {AcquireTimeout.__str__(self)}"
+
+
+class LockEvicted(Evicted, theirs.LockError):
+    """An operator took the caller's place in the queue away while it waited."""
+
+    def __init__(self, evicted: Evicted) -> None:
+        theirs.LockError.__init__(self, Evicted.__str__(evicted), evicted.resource)
+        self.resource, self.reason = evicted.resource, evicted.reason
+
+
+class LockUnavailable(StoreUnavailable, theirs.ConnectionError, theirs.TimeoutError):
+    """The server did not answer. Nobody knows whether the request was applied."""
+
+    def __init__(self, message: str) -> None:
+        _init(theirs.ConnectionError, self, message)
+
+
+class LockUnfit(StoreUnfit, theirs.ResponseError):
+    """The server can not be used as it is: it refuses the user, the command or the write."""
+
+    def __init__(self, message: str) -> None:
+        _init(theirs.ResponseError, self, message)
+
+
+def translated(error: InterlockError, doing: str = "use") -> InterlockError:
+    """The same error, such that code written for redis-py knows it, too."""
+    if isinstance(error, LeaseLost):
+        return LockLost(f"Cannot {doing} a lock that's no longer owned", error.resource, error)
+    if isinstance(error, Evicted):
+        return LockEvicted(error)
+    if isinstance(error, StoreUnavailable):
+        return LockUnavailable(str(error))
+    if isinstance(error, StoreUnfit):
+        return LockUnfit(str(error))
+    return error  # a name, a setting: a ValueError in both libraries
+
+
+def not_owned(doing: str, lock_name: str) -> theirs.LockNotOwnedError:
+    """For who shows a token that does not hold the lock, or not any more."""
+    return theirs.LockNotOwnedError(f"Cannot {doing} a lock that's no longer owned", lock_name)
