@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
+from contextlib import closing, suppress
+from random import Random
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import hypothesis.strategies as st
-from hypothesis import HealthCheck, given, settings
+import pytest
 
+from interlock._core.admission import admitted, retry_after
 from interlock._core.drive import drive
 from interlock._runtime.threads import Threads
 from interlock.backends.memory import MemoryStore, Space
 from interlock.backends.sqlite import open_store
+from interlock.backends.sqlite.row import EVICTED, IN, Row
+from interlock.backends.sqlite.statements import CLAIMS
 from interlock.errors import SettingsMismatch
-from interlock.model import Claim, Queue, Renewal, Standing
+from interlock.model import Busy, Claim, Queue, Renewal, Standing
 from interlock.ports import Store
 from tests.sqlite.stage import Hands
 
@@ -27,25 +32,43 @@ WISHES = {
     **{f"read-{n}": ("rw", 1, 10) for n in range(3)},
     **{f"write-{n}": ("rw", 10, 10) for n in range(3)},
 }
-ids = st.sampled_from(sorted(WISHES))
-seconds = st.sampled_from([0.5, 1.0, 2.0, 4.0])
-
-steps = st.one_of(
-    st.tuples(st.just("claim"), ids, seconds, seconds, st.booleans()),
-    st.tuples(st.just("claim"), ids, seconds, seconds, st.booleans()),
-    st.tuples(st.just("release"), ids, st.sampled_from([0.0, 0.0, 1.0])),
-    st.tuples(
-        st.just("renew"), st.lists(st.tuples(ids, seconds, st.sampled_from([None, None, 1])), max_size=8)
-    ),
-    st.tuples(st.just("evict"), ids, st.booleans()),
-    st.tuples(st.just("look"), st.sampled_from(["mutex", "semaphore", "rw", "nobody"])),
-    st.tuples(
-        st.just("scan"), st.sampled_from(["", "m", "mutex", "s", "x"]), st.sampled_from(["", "mutex", "rw"])
-    ),
-    st.tuples(st.just("pass"), st.sampled_from([0.1, 0.5, 1.0, 3.0])),
-    st.tuples(st.just("wall"), st.sampled_from([-5_000_000, 7, 5_000_000])),
-    st.tuples(st.just("write"), st.sampled_from(["x", "y"]), st.booleans(), st.sampled_from(["v", None])),
+RESOURCES = ("mutex", "semaphore", "rw", "nobody")
+ORDERS = (
+    ("claim",) * 8 + ("release",) * 3 + ("renew", "evict", "look", "scan", "wall", "write") + ("pass",) * 4
 )
+
+
+def script(seed: int, length: int = 60) -> Iterator[Any]:
+    """Steps by chance: now a crowd on one resource, now a few on each."""
+    chance = Random(seed)
+    crowd = chance.choice([("mutex",), ("mutex", "other"), ("sem",), ("read", "write"), tuple(WISHES)])
+    ids = [id for id in WISHES if id.startswith(crowd)]
+
+    def seconds() -> float:
+        return chance.choice([0.5, 1.0, 2.0, 4.0])
+
+    for _ in range(length):
+        order, id = chance.choice(ORDERS), chance.choice(ids)
+        match order:
+            case "claim":
+                yield order, id, seconds(), seconds(), chance.random() < 0.8
+            case "release":
+                yield order, id, chance.choice([0.0, 0.0, 1.0])
+            case "renew":
+                some = chance.sample(ids, chance.randint(0, len(ids)))
+                yield order, [(id, seconds(), chance.choice([None, None, 1])) for id in some]
+            case "evict":
+                yield order, id, chance.random() < 0.5
+            case "look":
+                yield order, chance.choice(RESOURCES)
+            case "scan":
+                yield order, chance.choice(["", "m", "mutex", "s", "x"]), chance.choice(["", "mutex", "rw"])
+            case "pass":
+                yield order, chance.choice([0.05, 0.1, 0.5, 1.5])
+            case "wall":
+                yield order, chance.choice([-5_000_000, 7, 5_000_000])
+            case _:
+                yield order, chance.choice("xy"), chance.random() < 0.7, chance.choice(["v", None])
 
 
 def asked(store: Store, step: Any, versions: dict[str, int]) -> Coroutine[Any, Any, Any]:
@@ -100,30 +123,72 @@ def answered(store: Store, step: Any, versions: dict[str, int]) -> Any:
         return mismatch.args
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(st.lists(steps, max_size=40))
-def test_the_lock_file_answers_as_the_reference_does(script: list[Any]) -> None:
-    hands = Hands()
-    reference = MemoryStore(Space(lambda: hands.now, threading.Lock(), lambda: hands.micros), Threads())
-    with TemporaryDirectory() as folder:
-        # Two stores take turns: what one remembers for itself must not matter.
-        files = [
-            open_store(f"{folder}/locks.db", Threads(), asynchronous=False, clock=hands.clock)
-            for _ in range(2)
-        ]
+SEEDS = 50  # in each test
+blocks = pytest.mark.parametrize("block", range(6))
+
+
+@blocks
+def test_the_lock_file_answers_as_the_reference_does(block: int) -> None:
+    for seed in range(block * SEEDS, (block + 1) * SEEDS):
+        hands = Hands()
+        reference = MemoryStore(Space(lambda: hands.now, threading.Lock(), lambda: hands.micros), Threads())  # noqa: B023
         versions: dict[str, int] = {}
-        elapsed = 0.0
-        for turn, step in enumerate(script):
-            if step[0] == "pass":
-                if elapsed + step[1] < 50.0:  # the reference forgets evictions at other times than we do
-                    elapsed += step[1]
+        with TemporaryDirectory() as folder:
+            # Two stores take turns: what one remembers for itself must not matter.
+            files = [
+                open_store(f"{folder}/locks.db", Threads(), asynchronous=False, clock=hands.clock)
+                for _ in range(2)
+            ]
+            for turn, step in enumerate(script(seed)):
+                if step[0] == "pass":
                     hands.now += step[1]
-            elif step[0] == "wall":
-                hands.micros += step[1]
-            else:
-                expected = answered(reference, step, versions)
-                assert answered(files[turn % 2], step, versions) == expected, step
-                if step[0] == "write" and expected is not None:
-                    versions[step[1]] = expected.version
-        for file in files:
-            drive(file.close())
+                elif step[0] == "wall":
+                    hands.micros += step[1]
+                else:
+                    expected = answered(reference, step, versions)
+                    assert answered(files[turn % 2], step, versions) == expected, f"seed {seed}: {step}"
+                    if step[0] == "write" and expected is not None:
+                        versions[step[1]] = expected.version
+            for file in files:
+                drive(file.close())
+
+
+def check_nobody_is_left_behind(path: str, now: float, told: dict[str, float], seed: int) -> None:
+    """Whoever waits was told to look again in time, or has been rung since."""
+    with closing(sqlite3.connect(path)) as connection:
+        for resource in ("mutex", "semaphore", "rw"):
+            found = [Row(*raw) for raw in connection.execute(CLAIMS["queue"], (resource,))]
+            rows = [row for row in found if row.state != EVICTED]
+            if any(not row.live(now) for row in rows):
+                continue  # a lapse that nobody has noticed yet: those who watch it will, at that very time
+            permits, lapses_at = [row.permits for row in rows], [row.lapses_at for row in rows]
+            for place, row in enumerate(rows):
+                if row.state == IN:
+                    continue
+                inside = place < admitted(permits, row.capacity)
+                due = now if inside else retry_after(permits, lapses_at, place, row.capacity)
+                assert row.rung or told[row.id] <= due + 0.001, (
+                    f"seed {seed}: {row}, told {told[row.id]}, {due}"
+                )
+                if inside:
+                    break  # it has only to look, and then rings those behind it
+
+
+@blocks
+def test_nobody_who_waits_is_left_behind(block: int) -> None:
+    for seed in range(block * SEEDS, (block + 1) * SEEDS):
+        hands = Hands()
+        told: dict[str, float] = {}
+        with TemporaryDirectory() as folder:
+            path = f"{folder}/locks.db"
+            store = open_store(path, Threads(), asynchronous=False, clock=hands.clock)
+            for step in script(seed):
+                if step[0] == "pass":
+                    hands.now += step[1]
+                elif step[0] in ("claim", "release", "renew", "evict"):
+                    with suppress(SettingsMismatch):
+                        answer = drive(asked(store, step, {}))
+                        if isinstance(answer, Busy):
+                            told[step[1]] = hands.now + answer.retry_after
+                check_nobody_is_left_behind(path, hands.now, told, seed)
+            drive(store.close())

@@ -13,6 +13,7 @@ from interlock.backends.sqlite.queue import (
     drop,
     find,
     live_rows,
+    nudge,
     nudge_watchers,
     standings,
     tell,
@@ -32,9 +33,8 @@ def claim(tx: Transaction, claim: Claim, token: int, bell: str) -> ClaimAnswer:
     place = find(tx, claim.resource, claim.id)
     if place.evicted:
         return _gone(tx, claim.resource, claim.id)
-    first = place.ahead[0] if place.ahead else place.mine
-    if first is not None and first.capacity != claim.capacity:
-        raise SettingsMismatch(claim.resource, claim.capacity, first.capacity)
+    if place.capacity is not None and place.capacity != claim.capacity:
+        raise SettingsMismatch(claim.resource, claim.capacity, place.capacity)
     drop(tx, claim.resource, place.lapsed)
     if place.mine is None:
         moved, answer = _enter(tx, claim, place, token, bell)
@@ -51,7 +51,7 @@ def claim(tx: Transaction, claim: Claim, token: int, bell: str) -> ClaimAnswer:
 
 def _enter(tx: Transaction, claim: Claim, place: Place, token: int, bell: str) -> tuple[bool, ClaimAnswer]:
     """Whether the queue has changed, and the answer."""
-    fits = place.taken + claim.permits <= claim.capacity
+    fits = sum(place.permits) + claim.permits <= claim.capacity
     if fits or claim.queued:
         (last,) = tx.execute(CLAIMS["last"]).fetchone()
         token = max(token, last + 1)
@@ -65,7 +65,7 @@ def _enter(tx: Transaction, claim: Claim, place: Place, token: int, bell: str) -
 
 def _repeat(tx: Transaction, claim: Claim, place: Place, mine: Row, bell: str) -> tuple[bool, ClaimAnswer]:
     """Whether it came in just now, and the answer."""
-    fits = place.taken + mine.permits <= claim.capacity
+    fits = sum(place.permits) + mine.permits <= claim.capacity
     state, ttl, bell = (IN, claim.ttl, "") if fits else (WAITS, claim.place_ttl, bell)
     tx.execute(CLAIMS["repeat"], (claim.resource, mine.token, state, ttl, tx.now, bell))
     if fits:
@@ -74,10 +74,9 @@ def _repeat(tx: Transaction, claim: Claim, place: Place, mine: Row, bell: str) -
 
 
 def _busy(tx: Transaction, place: Place, permits: int, capacity: int) -> Busy:
-    ahead = len(place.ahead)
-    wanted = [*(row.permits for row in place.ahead), permits]
-    lapses_in = [row.lapses_at - tx.now for row in place.ahead]
-    return Busy(ahead, retry_after(wanted, lapses_in, ahead, capacity))
+    ahead = len(place.permits)
+    first_lapse = retry_after([*place.permits, permits], place.lapses_at, ahead, capacity)
+    return Busy(ahead, max(0.0, first_lapse - tx.now))
 
 
 def _gone(tx: Transaction, resource: str, id: str) -> Gone:
@@ -94,7 +93,7 @@ def release(tx: Transaction, resource: str, id: str, linger: float) -> bool:
     mine = place.mine
     if mine is not None:
         tx.call(mine.bell, "c" + id)  # whoever waits for it to go: so a condition's waiter is notified
-        if linger > 0 and place.taken + mine.permits <= mine.capacity:
+        if linger > 0 and sum(place.permits) + mine.permits <= mine.capacity:
             tx.execute(CLAIMS["linger"], (resource, mine.token, linger, tx.now))
         else:
             drop(tx, resource, [mine.token])
@@ -147,11 +146,20 @@ def _renew(tx: Transaction, renewal: Renewal, low: int, high: int) -> RenewAnswe
     asked = (resource, low, high, id, renewal.ttl, tx.now, SLACK, renewal.note)
     if tx.execute(CLAIMS["renew"], asked).rowcount == 0:
         return _gone(tx, resource, id)
-    shrunk = renewal.permits is not None and (
-        tx.execute(CLAIMS["shrink"], (resource, id, renewal.permits)).rowcount > 0
-    )
-    if shrunk:
-        advance(tx, resource)
+    shrunk = renewal.permits is not None and _shrink(tx, resource, id, renewal.permits)
     if shrunk or renewal.note is not None:
         tell(tx, resource)
     return Renewed(renewal.ttl)
+
+
+def _shrink(tx: Transaction, resource: str, id: str, permits: int) -> bool:
+    """Whether the claim takes less now; whom that lets in, and who watched it, is rung."""
+    mine = find(tx, resource, id).mine
+    if mine is None or mine.permits <= permits:
+        return False
+    tx.execute(CLAIMS["shrink"], (resource, mine.token, permits))
+    advance(tx, resource)
+    nudge_watchers(tx, resource, mine)
+    if mine.state == WAITS:
+        nudge(tx, resource, mine)  # a narrower claim watches other claims
+    return True

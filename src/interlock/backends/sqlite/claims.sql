@@ -99,8 +99,8 @@ where resource = ?1 and token between ?2 and ?3 and id = ?4 and state < 2
   and lapses_at > ?6 and lapses_at <= ?6 + ttl + ?7;
 
 -- name: shrink
--- One row is changed if the claim stood with more. ?1 resource, ?2 id, ?3 permits.
-update claim set permits = ?3 where resource = ?1 and id = ?2 and state < 2 and permits > ?3;
+-- ?1 resource, ?2 token, ?3 permits.
+update claim set permits = ?3 where resource = ?1 and token = ?2;
 
 -- name: listen
 -- From now on this bell is rung when the claim's standing changes. ?1 resource, ?2 id, ?3 bell. One row if it stands.

@@ -77,22 +77,33 @@ class Database:
         """
         nap = FIRST_NAP
         while True:
-            if not self._lock.acquire(False):
-                if not self._lock.acquire(timeout=max(0.0, until - self.clock.now())):
-                    raise refusal.unavailable(self.path)
             try:
-                return step(self._usable(), *args)
+                if threading.get_ident() == threading.main_thread().ident:
+                    # Ctrl-C strikes here, and nowhere else: between an acquire and its try it would leave the
+                    # lock taken for ever. Nobody naps while holding it, so waiting without a bound is short.
+                    with self._lock:
+                        return step(self._usable(), *args)
+                return self._bounded(until, step, args)
             except sqlite3.Error as error:
                 if not refusal.busy(error):
                     raise refusal.refusal(error, self.path) from error
                 cause = error
-            finally:
-                self._lock.release()
             now = self.clock.now()
             if now >= until:
                 raise refusal.unavailable(self.path) from cause
             time.sleep(min(until - now, nap * (0.25 + self._random())))
             nap = min(LONGEST_NAP, nap * 2)
+
+    def _bounded(self, until: float, step: Callable[..., T], args: tuple[Any, ...]) -> T:
+        """As above, for a thread with deadlines: a disk that hangs under another thread must not hang it too."""
+        if not self._lock.acquire(False) and not self._lock.acquire(
+            timeout=max(0.0, until - self.clock.now())
+        ):
+            raise refusal.unavailable(self.path)
+        try:
+            return step(self._usable(), *args)
+        finally:
+            self._lock.release()
 
     def write(self, until: float, work: Callable[..., T], *args: Any) -> tuple[T, Calls]:
         """What `work(transaction, *args)` returns, committed, and whom to ring now."""

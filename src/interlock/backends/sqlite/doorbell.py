@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import socket
 
 LARGEST = 32 * 1024  # bytes of a datagram
+MANY = 100  # datagrams heard at once
 
 
 def available() -> bool:
@@ -79,11 +80,12 @@ class Doorbell:
         heard: list[str] = []
         bell.settimeout(max(0.0001, timeout))
         try:
-            while True:
+            for _ in range(MANY):  # not for ever: a stranger may ring without end
                 heard += bell.recv(LARGEST * 2).decode("utf-8", "replace").split("\n")
                 bell.settimeout(0)
         except (TimeoutError, BlockingIOError):
-            return heard
+            pass
+        return heard
 
     def take_down(self) -> None:
         for ours in (self._socket, self._sender):

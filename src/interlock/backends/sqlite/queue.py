@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from interlock._core.admission import admitted
+from interlock.backends.sqlite.clock import live
 from interlock.backends.sqlite.database import Transaction
 from interlock.backends.sqlite.row import EVICTED, WAITS, Row
 from interlock.backends.sqlite.statements import CLAIMS, REGISTERS
@@ -23,34 +24,35 @@ from interlock.model import Standing
 class Place:
     """Where a claim stands: live claims ahead of it, itself if it is there, and what lapsed on the way."""
 
-    __slots__ = ("ahead", "evicted", "lapsed", "mine")
+    __slots__ = ("capacity", "evicted", "lapsed", "lapses_at", "mine", "permits")
 
     def __init__(self) -> None:
-        self.ahead: list[Row] = []
+        self.permits: list[int] = []  # of those ahead, in their order
+        self.lapses_at: list[float] = []
+        self.capacity: int | None = None  # under which they stand; None when nobody does
         self.mine: Row | None = None
         self.evicted = False
         self.lapsed: list[int] = []
-
-    @property
-    def taken(self) -> int:
-        return sum(row.permits for row in self.ahead)
 
 
 def find(tx: Transaction, resource: str, id: str) -> Place:
     """Look along the queue as far as the claim; a waiter at the front costs the same in any queue."""
     place = Place()
+    now = tx.now
     cursor = tx.execute(CLAIMS["queue"], (resource,))
-    for raw in cursor:
-        row = Row(*raw)
-        if not row.live(tx.now):
-            place.lapsed.append(row.token)
-        elif row.state == EVICTED:
-            place.evicted |= row.id == id
-        elif row.id == id:
-            place.mine = row
-            break
+    for raw in cursor:  # not Row(*raw): whoever joins a long queue walks along all of it
+        token, its, state, permits, capacity, ttl, lapses_at, _rung, _bell = raw
+        if not live(now, lapses_at, ttl):
+            place.lapsed.append(token)
+        elif state == EVICTED:
+            place.evicted |= its == id
         else:
-            place.ahead.append(row)
+            place.capacity = capacity
+            if its == id:
+                place.mine = Row(*raw)
+                break
+            place.permits.append(permits)
+            place.lapses_at.append(lapses_at)
     cursor.close()  # half read: it would keep its snapshot, and the log could not be emptied
     return place
 
@@ -100,10 +102,11 @@ def nudge(tx: Transaction, resource: str, row: Row) -> None:
 
 
 def nudge_watchers(tx: Transaction, resource: str, leaving: Row) -> None:
-    """Make those look again who stay outside and watched `leaving`, because they cannot share with it.
+    """Make those look again who stay outside and watched `leaving`.
 
-    That is `to_watch` seen from the other end: nobody between the two is in the waiter's way. Beyond a
-    claim at least as wide as `leaving` nobody can have watched it, so a mutex looks at one row.
+    That is `to_watch` seen from the other end: those who cannot share with it and have nobody nearer in their
+    way, and the one just behind another waiter. Beyond a claim at least as wide as `leaving` nobody can have
+    watched it, so a mutex looks at one row.
     """
     widest = 0
     watchers: list[Row] = []
@@ -112,8 +115,10 @@ def nudge_watchers(tx: Transaction, resource: str, leaving: Row) -> None:
         row = Row(*raw)
         if row.state == EVICTED or not row.live(tx.now):
             continue
-        if row.state == WAITS and leaving.permits + row.permits > row.capacity >= widest + row.permits:
-            watchers.append(row)
+        just_behind = not widest and leaving.state == WAITS
+        if row.state == WAITS:
+            if just_behind or leaving.permits + row.permits > row.capacity >= widest + row.permits:
+                watchers.append(row)
         widest = max(widest, row.permits)
         if widest >= leaving.permits:
             break

@@ -1,0 +1,91 @@
+"""Ctrl-C at any moment leaves no lock of ours taken, no transaction open and no claim behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from types import FrameType
+
+import pytest
+
+from interlock._core.drive import drive
+from interlock.backends.sqlite import SqliteStore
+from interlock.model import Claim, Granted
+from tests.sqlite.conftest import Open
+from tests.sqlite.stage import claim
+
+pytestmark = [
+    pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="needs signals"),
+    # What is interrupted between being made and being used is collected, with a warning.
+    pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+
+class Striker:
+    """Strikes the main thread like Ctrl-C, once each time it is armed, at moments of its own choosing."""
+
+    def __init__(self) -> None:
+        self.armed = False
+        self._go = threading.Semaphore(0)
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def _run(self) -> None:
+        delay = 0.0
+        while True:
+            self._go.acquire()
+            time.sleep(delay)
+            delay = (delay + 0.000_003) % 0.000_25
+            os.kill(os.getpid(), signal.SIGUSR1)
+
+    def handle(self, number: int, frame: FrameType | None) -> None:
+        if self.armed:
+            self.armed = False
+            raise KeyboardInterrupt
+
+    def strikes(self, store: SqliteStore, mine: Claim) -> bool:
+        """Claim and release a few times; whether that was interrupted."""
+        try:
+            try:
+                self.armed = True
+                self._go.release()
+                for _ in range(5):
+                    drive(store.claim(mine))
+                    drive(store.release("r", mine.id))
+            finally:
+                self.armed = False
+        except KeyboardInterrupt:
+            return True
+        return False
+
+
+@pytest.fixture
+def striker() -> Iterator[Striker]:
+    striker = Striker()
+    before = signal.signal(signal.SIGUSR1, striker.handle)
+    yield striker
+    time.sleep(0.01)  # for the last strike
+    signal.signal(signal.SIGUSR1, before)
+
+
+@pytest.mark.parametrize("crowded", [False, True])
+def test_an_interrupt_at_any_moment_leaves_the_file_usable(
+    opened: Open, striker: Striker, crowded: bool
+) -> None:
+    store, other = opened(), opened()
+    if crowded:
+        drive(other.claim(claim("r", "other", capacity=2)))  # so that the long way is taken
+    struck = 0
+    for turn in range(400):
+        mine = claim("r", f"{turn}", capacity=2)
+        struck += striker.strikes(store, mine)
+        drive(store.release("r", mine.id))  # as the core does, to the end
+        began = time.monotonic()
+        assert isinstance(drive(other.claim(claim("free", f"{turn}"), timeout=1.0)), Granted)
+        drive(other.release("free", f"{turn}"))
+        assert time.monotonic() - began < 0.5
+    assert struck > 50
+    assert [standing.id for standing in drive(other.inspect("r")).standings] == ["other"] * crowded
