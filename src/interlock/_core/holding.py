@@ -160,6 +160,19 @@ class Holding:
         Never touches another's: the store removes by claim id. With `strict` an unreachable store is
         an error; otherwise it is reported, and the claim lapses by itself. Takes about `left` seconds at most.
         """
+        try:
+            await self._give_back(lease, strict, left)
+        except Exception:
+            raise
+        except BaseException:  # interrupted between any two lines of it: whoever waits must not pay for it
+            lease._let_go()
+            self.discharge(lease)
+            if lease._cause != "forked":
+                linger = self.lingering(lease)
+                await self.client.runtime.finish(lambda: removed(self.client, lease._claim, linger))
+            raise
+
+    async def _give_back(self, lease: Lease, strict: bool, left: float) -> None:
         before = lease._let_go()
         if before is State.RELEASED:
             raise NotHeld(f"{self.resource}: lease with token {lease.token} was released before")
@@ -167,7 +180,8 @@ class Holding:
         if before is State.LOST and lease._cause == "forked":
             raise lease.loss()
         # Who has lost it must hear so at once: a store that is away is asked again by the keeper.
-        stood = await self._remove(lease, 0.0 if before is State.LOST else left)
+        left = 0.0 if before is State.LOST else left
+        stood = await removed(self.client, lease._claim, self.lingering(lease), left)
         if before is State.LOST:
             raise lease.loss()
         if stood is None and strict:
@@ -187,16 +201,6 @@ class Holding:
         if not self.min_hold:
             return 0.0
         return max(0.0, self.min_hold - (self.client.runtime.now() - lease._granted_at))
-
-    async def _remove(self, lease: Lease, left: float) -> bool | None:
-        linger = self.lingering(lease)
-        try:
-            return await removed(self.client, lease._claim, linger, left)
-        except Exception:
-            raise
-        except BaseException:  # interrupted: whoever waits must not pay for it
-            await self.client.runtime.finish(lambda: removed(self.client, lease._claim, linger))
-            raise
 
     def enter(self, lease: Lease) -> None:
         """A `with` body begins under this lease."""
