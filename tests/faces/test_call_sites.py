@@ -1,0 +1,85 @@
+"""Who holds it? The line of the user's own code that took it, in every way there is to take it."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+import re
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import interlock
+from interlock import aio
+
+HERE = f"{os.path.basename(os.path.dirname(__file__))}/{os.path.basename(__file__)}"
+
+
+def line() -> int:
+    frame = inspect.currentframe()
+    assert frame is not None
+    assert frame.f_back is not None
+    return frame.f_back.f_lineno
+
+
+@pytest.fixture
+def client() -> Iterator[interlock.Client]:
+    with interlock.connect("memory://call-sites") as client:
+        yield client
+
+
+def holder(client: Any) -> interlock.Who:
+    return interlock.Who.parse(client.inspect("x").holders[0].who)
+
+
+def test_with_acquire_and_decorator_name_their_line(client: interlock.Client) -> None:
+    with client.lock("x"):
+        assert holder(client).site == f"{HERE}:{line() - 1}"
+    lock = client.rlock("x")
+    lock.acquire()
+    assert holder(client).site == f"{HERE}:{line() - 1}"
+    lock.release()
+
+    @client.semaphore("x")
+    def job() -> None:
+        assert holder(client).site.startswith(HERE)
+
+    job()
+
+
+def test_a_holder_is_named_by_host_pid_and_thread(client: interlock.Client) -> None:
+    who: list[interlock.Who] = []
+
+    def hold() -> None:
+        with client.lock("x"):
+            who.append(holder(client))
+
+    thread = threading.Thread(target=hold, name="worker-7")
+    thread.start()
+    thread.join()
+    assert (who[0].pid, who[0].thread) == (os.getpid(), "worker-7")
+    assert re.fullmatch(rf".+ pid {os.getpid()} worker-7 \({HERE}:\d+\)", str(who[0]))
+
+
+def test_a_task_is_named_by_its_name_and_line() -> None:
+    async def main() -> interlock.Who:
+        async with aio.connect("memory://call-sites-async") as client, client.lock("x"):
+            return interlock.Who.parse((await client.inspect("x")).holders[0].who)
+
+    async def named() -> interlock.Who:
+        return await asyncio.create_task(main(), name="report-3")
+
+    who = asyncio.run(named())
+    assert who.thread == "report-3"
+    assert who.site.startswith(HERE)
+
+
+def test_a_timeout_points_at_the_holders_line(client: interlock.Client) -> None:
+    with client.lock("x"):
+        where = f"{HERE}:{line() - 1}"
+        with pytest.raises(interlock.AcquireTimeout) as error, client.lock("x", timeout=0.01):
+            pass
+    assert f"({where}), token " in str(error.value)
