@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 
 import pytest
 
@@ -42,6 +43,29 @@ class TestWhileTheCommandRuns:
         (program.folder / "stop").touch()
         assert finished(process)[0] == 3
         assert log.read_text().split() == ["INT", "USR1"]
+
+    @pytest.mark.parametrize("whole_group", [False, True])
+    def test_a_signal_that_comes_before_the_command_has_started_reaches_it(
+        self, program: Program, whole_group: bool
+    ) -> None:
+        """It came between the grant and the start: dropped, a Ctrl-C would have no effect."""
+        script = f"""
+import os, signal
+from interlock._runtime import clock
+from interlock.cli.command import Command
+from interlock.cli.warden import Duty
+command = Command.prepare(Duty(["sleep", "60"], "job", 30.0, 1.0))
+signal.signal(signal.SIGINT, lambda number, frame: command.relay(number))
+os.kill({0 if whole_group else "os.getpid()"}, signal.SIGINT)
+command.start(1, clock.now() + 30)
+reports = []
+while not reports or reports[-1][0] != "exited":
+    reports += command.reports(1.0)
+print(*reports[-1])
+"""
+        process = program.start_program([sys.executable, "-c", script], start_new_session=True)
+        code, out, _ = finished(process)
+        assert (code, out) == (0, f"exited {int(signal.SIGINT)} 0\n")
 
     def test_the_code_tells_that_the_command_died_of_it(self, program: Program) -> None:
         holder = program.hold("job")

@@ -41,6 +41,12 @@ Print a line whenever somebody comes, is let in, or leaves. Without NAME all res
 looking twice a second: what comes and goes in between is not seen."""
 
 
+EVICT = """\
+Take a resource from all who hold it; the next in the queue comes in at once. A victim is told at its next renewal
+(an `interlock run` at once) and may go on until then: only what checks its token is safe from it.
+Exits with 1 if there was nobody to evict."""
+
+
 class Formatter(argparse.RawDescriptionHelpFormatter):
     """argparse's own, told the width: to ask for it, it would import shutil, 4 ms of everybody's --help."""
 
@@ -105,7 +111,7 @@ def _parsers() -> tuple[argparse.ArgumentParser, argparse.ArgumentParser]:
     inspect.add_argument("name", metavar="NAME")
     watch = add("watch", "follow who comes, holds and leaves", WATCH)
     watch.add_argument("name", nargs="?", metavar="NAME")
-    evict = add("evict", "take a resource from its holders; each is told why")
+    evict = add("evict", "take a resource from its holders; each is told why", EVICT)
     evict.add_argument("name", metavar="NAME")
     evict.add_argument("--reason", required=True, metavar="TEXT", help="what its holder is told")
     evict.add_argument("--id", metavar="ID", help="this one claim, holder or waiter, as inspect shows it")

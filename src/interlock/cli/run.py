@@ -29,6 +29,7 @@ from interlock.cli.warden import Duty
 from interlock.errors import (
     AcquireTimeout,
     Evicted,
+    InterlockError,
     InvalidSetting,
     LeaseLost,
     SettingsMismatch,
@@ -73,21 +74,29 @@ class Run:
         self._lost_at: float | None = None
 
     def go(self) -> int:
-        with connect(self._options.url, ttl=self._options.ttl, listener=self._listen) as client:
+        client = connect(self._options.url, ttl=self._options.ttl, listener=self._listen)
+        try:
             if client.traits.reach == "process":
                 raise Unsupported(
                     f"{client.traits.backend}:// is seen by one process alone, so it would keep nobody out; "
                     "name a store that others see, as sqlite:////path/to/locks.db"
                 )
-            asked = self._options.conflict_exit_code
-            try:
-                lease = self._acquire(client)
-            except (AcquireTimeout, Evicted) as error:
-                code = codes.NOT_ACQUIRED if asked is None else int(asked)
-                self._outlet.error(words.printable(str(error)), code)
-                return code
+            lease = self._acquire(client)
             self._signals.relay_to(self._command.relay)
             return self._hold(client, lease)
+        except (AcquireTimeout, Evicted) as error:
+            asked = self._options.conflict_exit_code
+            code = codes.NOT_ACQUIRED if asked is None else int(asked)
+            self._outlet.error(words.printable(str(error)), code)
+            return code
+        finally:
+            self._close(client)
+
+    def _close(self, client: Client) -> None:
+        try:
+            client.close()
+        except InterlockError as error:  # whatever the store says now, the command's own code stands
+            self._warn(words.printable(str(error)))
 
     # ---- taking ----------------------------------------------------------------------
 
@@ -148,13 +157,13 @@ class Run:
             over.set()
             self._signals.stop()
             lost_by_store = self._release(lease)
-        code = os.waitstatus_to_exitcode(status)
-        code = codes.died_of(-code) if code < 0 else code
+        own = os.waitstatus_to_exitcode(status)
+        code = own = codes.died_of(-own) if own < 0 else own
         if lost or lost_by_store:
-            self._outlet.error(self._loss(lease, code), codes.LOST)
             code = codes.LOST
+            self._outlet.error(self._loss(lease, own), code)
         if self._outlet.json:
-            self._outlet.event("exited", code=code)
+            self._outlet.event("exited", code=code, command=own)
         return code
 
     def _follow(self, lease: Lease) -> tuple[int, bool]:
@@ -192,8 +201,11 @@ class Run:
             lease.release()
         except LeaseLost as loss:
             return held and loss.cause != "lapsed"
-        except StoreUnavailable as error:
-            self._warn(str(error))
+        except StoreUnavailable:
+            name = words.printable(lease.resource)
+            self._warn(
+                f"{name}: the store did not answer the release; it lapses by itself in {lease.ttl:g} s"
+            )
         return False
 
     # ---- telling ------------------------------------------------------------------------

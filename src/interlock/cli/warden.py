@@ -79,6 +79,7 @@ class Warden:
         self._buffer = b""
         self._prctl = prctl
         self._child = 0
+        self._early: list[int] = []  # signals for a command that had not started yet
         self._status: int | None = None
         self._alone = False  # nobody is below us any more
         self._deadline = 0.0
@@ -152,17 +153,17 @@ class Warden:
         """
         if number in signal.sigpending():
             signal.sigwait({number})
-            if _group(self._child) == os.getpgrp():
+            if self._child and _group(self._child) == os.getpgrp():
                 return
-        if self._child and self._status is None:  # not reaped, so the number is still this process's own
+        if not self._child:
+            self._early.append(number)
+        elif self._status is None:  # not reaped, so the number is still this process's own
             kin.send([self._child], number)
 
     # ---- the command ------------------------------------------------------------------
 
     def _start(self, token: str, deadline: float) -> None:
         self._deadline = deadline
-        for number in signal.sigpending():  # came while we waited for the lease: not for the command
-            signal.sigwait({number})
         environment = {
             **os.environ,
             "INTERLOCK_RESOURCE": self._duty.resource,
@@ -172,6 +173,8 @@ class Warden:
         }
         warden = os.getpid()
         told, tell = os.pipe()  # closed by a successful exec
+        for number in signal.sigpending():  # what came before the command cannot have reached it
+            signal.sigwait({number})
         self._child = os.fork()
         if self._child == 0:
             self._become_command(warden, environment, tell)
@@ -182,8 +185,10 @@ class Warden:
             os.waitpid(self._child, 0)
             self._child = 0
             self._report(f"failed {failure.decode('ascii')}")
-        else:
-            self._report(f"started {self._child}")
+            return
+        self._report(f"started {self._child}")
+        for number in self._early:
+            kin.send([self._child], number)
 
     def _become_command(self, warden: int, environment: dict[str, str], tell: int) -> NoReturn:
         """In the forked child: be as if the shell had started us, but for our end; then exec."""
