@@ -23,16 +23,49 @@ if plain and redis.call('EXISTS', KEYS[1], KEYS[2]) == 0 then -- the quick way: 
     digits = string.format('%.0f', token)
     redis.call('SET', KEYS[5], digits)
   end
-  redis.call('SET', KEYS[1], table.concat({id, digits, us, ttl, '1', ARGV[7]}, '\n'), 'PX', ttl)
+  redis.call('SET', KEYS[1], id .. '\n' .. digits .. '\n' .. us .. '\n' .. ttl .. '\n1\n' .. ARGV[7], 'PX', ttl)
   return token
 end
 
-if plain then -- or we are
+if plain then -- or we are, or another is and we line up behind those who wait
   local held = redis.call('GET', KEYS[1])
   if held and string.sub(held, 1, #id + 1) == id .. '\n' then
     local left = redis.call('PTTL', KEYS[1])
     if left >= 0 and left < tonumber(ttl) then redis.call('PEXPIRE', KEYS[1], ttl) end
     return tonumber(string.match(held, '\n(%d+)', #id + 1))
+  end
+  local t = redis.call('TIME')
+  local now = t[1] * 1000 + math.floor(t[2] / 1000)
+  local f = redis.call('HMGET', KEYS[2], id, '!' .. id, '#c', '#n', '#u')
+  local first = redis.call('ZRANGE', KEYS[4], 0, 0, 'WITHSCORES')[2]
+  local usual = not f[1] and not f[2] and (not f[3] and not first or f[3] == '1' and first and tonumber(first) > now)
+  if held and usual then
+    local waiting = redis.call('ZCARD', KEYS[3])
+    local again = (tonumber(first) or 0) - now -- before the one just ahead lapses: an early look does no harm
+    if waiting == 0 then
+      again = redis.call('PTTL', KEYS[1])
+      if not string.match(held, '^[^\n]*\n%d+\n%d+\n%d+\n1\n') and (again < 0 or again > 50) then again = 50 end
+    end
+    if ARGV[5] == '1' then
+      local us = string.format('%d%06d', t[1], t[2])
+      local token, digits = tonumber(us), us
+      local last = tonumber(redis.call('SET', KEYS[5], us, 'GET') or 0) or 0
+      if token <= last then
+        digits = string.format('%.0f', last + 1)
+        redis.call('SET', KEYS[5], digits)
+      end
+      local lapses, expires = now + ARGV[6], tonumber(f[5] or 0)
+      local record = digits .. '\n' .. us .. '\n' .. ttl .. '\n1\n' .. ARGV[7]
+      local stale = waiting == 0 or lapses > expires
+      if stale then expires = math.max(expires, lapses + 30000) end
+      redis.call('HSET', KEYS[2], id, record, '#c', 1, '#u', expires)
+      redis.call('ZADD', KEYS[3], digits, id)
+      redis.call('ZADD', KEYS[4], lapses, id)
+      if stale then
+        for key = 2, 4 do redis.call('PEXPIREAT', KEYS[key], expires) end
+      end
+    end
+    return {0, 1 + tonumber(f[4] or 0) + waiting, math.max(1, again)}
   end
 end
 

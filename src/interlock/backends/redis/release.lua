@@ -18,6 +18,31 @@ if redis.call('EXISTS', KEYS[2]) == 0 and (linger == 0 or not ours) then -- the 
   return 1
 end
 
+if ours and linger == 0 then -- the usual way: the first who waits is alive, and takes over
+  local head = redis.call('ZRANGE', KEYS[3], 0, 0)[1]
+  local f = head and redis.call('HMGET', KEYS[2], head, '#c') or {}
+  local token, ttl, tail, channel = string.match(f[1] or '', '^(%d+)\n%d+\n(%d+)\n1\n(([^\n]*)\n.*)$')
+  local t = redis.call('TIME')
+  local left = tonumber(token and redis.call('ZSCORE', KEYS[4], head) or 0) - t[1] * 1000 - math.floor(t[2] / 1000)
+  if left > 0 and f[2] == '1' then
+    local value = head .. '\n' .. token .. '\n' .. string.format('%d%06d', t[1], t[2]) .. '\n' .. ttl .. '\n1\n' .. tail
+    redis.call('SET', KEYS[1], value, 'PX', left) -- what is left of its place, never a whole ttl: it may be dead
+    if redis.call('ZCARD', KEYS[4]) == 1 then
+      redis.call('DEL', KEYS[2], KEYS[3], KEYS[4])
+    else
+      redis.call('ZREM', KEYS[3], head)
+      redis.call('ZREM', KEYS[4], head)
+      redis.call('HDEL', KEYS[2], head)
+    end
+    if not string.find(held, mine, 1, true) then
+      redis.call('PUBLISH', string.match(held, '^[^\n]*\n%d+\n%d+\n%d+\n%d+\n([^\n]*)'), id .. ' 0')
+    end
+    if channel == mine then return {1, head, token} end
+    redis.call('PUBLISH', channel, head .. ' ' .. token)
+    return 1
+  end
+end
+
 -- include queue.lua
 
 local q = open(KEYS[1], KEYS[2], KEYS[3], KEYS[4], mine)
