@@ -9,7 +9,8 @@ from redis.asyncio.lock import Lock as TheirAsyncLock
 from redis.exceptions import LockError, LockNotOwnedError
 from redis.lock import Lock as TheirLock
 
-from tests.contrib.redis_py.party import Party, attempts, beside, until
+from tests.contrib.redis_py.party import Kind, Party, attempts, beside, until
+from tests.redis.server import Server
 
 
 def test_it_is_a_lock_of_redis_py(party: Party, name: str) -> None:
@@ -321,6 +322,18 @@ class TestPassingOn:
         assert not taken.locked()
         with pytest.raises(LockNotOwnedError):
             taken.release()
+
+    def test_a_token_of_redis_py_s_own_lock_is_as_good(self, party: Party, server: Server, name: str) -> None:
+        with Party(server.port, Kind(ours=False, asynchronous=party.kind.asynchronous)) as theirs:
+            taken, passed = theirs.lock(name, timeout=10), party.lock(name, timeout=10)
+            assert taken.acquire()
+            passed.lock.local.token = taken.local.token
+            assert passed.owned()
+            assert passed.extend(10)
+            assert party.ask("PTTL", name) > 18_000
+            assert passed.reacquire()
+            passed.release()
+            assert not taken.owned()
 
     def test_a_wrong_token_is_nobody_s(self, party: Party, other: Party, name: str) -> None:
         passed = other.lock(name, timeout=10)

@@ -12,8 +12,9 @@ import redis.asyncio
 from redis import exceptions as theirs
 
 import interlock
+from interlock._core.holding import Holding
 from interlock.contrib import redis_py
-from interlock.contrib.redis_py import AsyncLock, Lock
+from interlock.contrib.redis_py import AsyncLock, Lock, possession
 from tests.contrib.redis_py.party import OURS, Kind, Party, beside, until
 from tests.redis.server import Server, free_port, running
 
@@ -125,6 +126,27 @@ def test_a_client_of_many_servers_is_refused_in_one_sentence() -> None:
 
     with pytest.raises(interlock.Unsupported, match="no client of one server"):
         Lock(Cluster(), "x").acquire()
+
+
+def test_who_fails_on_the_last_step_leaves_nothing_behind(
+    party: Party, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(*_: object) -> None:
+        assert party.kind.asynchronous or redis_locked()
+        raise ZeroDivisionError
+
+    def redis_locked() -> bool:
+        return bool(party.ask("EXISTS", name))
+
+    monkeypatch.setattr(
+        possession, "WHOLE", 2.0
+    )  # as if it had been handed over with little left of its place
+    monkeypatch.setattr(Holding, "renew_now", fail)
+    lock = party.lock(name, timeout=30)
+    with pytest.raises(ZeroDivisionError):
+        lock.acquire()
+    assert lock.local.token is None
+    assert not redis_locked()
 
 
 def test_who_is_cancelled_leaves_nothing_behind(server: Server, name: str) -> None:
