@@ -108,7 +108,9 @@ print(*reports[-1])
         command, kin = map(int, written(program.folder / "ready")[0].split())
         assert parent(command) != process.pid
         os.kill(parent(command), signal.SIGKILL)
-        assert finished(process)[0] == 137
+        code, _, errors = finished(process)
+        assert code == 137
+        assert "killed the process that guards the command" in errors
         assert not alive(command)
         assert not alive(kin)
         assert program.queue("job")["kind"] == "idle"

@@ -161,7 +161,7 @@ class Run:
         code = own = codes.died_of(-own) if own < 0 else own
         if lost or lost_by_store:
             code = codes.LOST
-            self._outlet.error(self._loss(lease, own), code)
+            self._outlet.error(self._loss(lease, ended, own), code)
         if self._outlet.json:
             self._outlet.event("exited", code=code, command=own)
         return code
@@ -176,6 +176,8 @@ class Run:
                     return int(values[0]), values[1] == "1"
                 if word == "gone":
                     self._command.kill()
+                    if not killed:
+                        self._warn("somebody killed the process that guards the command; it was killed too")
                     return signal.SIGKILL, killed
                 if word == "failed":
                     raise ExecFailed(int(values[0]))
@@ -220,9 +222,9 @@ class Run:
             data = {"pid": int(values[0])} if word == "started" else {"resource": lease.resource}
             self._outlet.event(word, **data)
 
-    def _loss(self, lease: Lease, code: int) -> str:
-        what = f"the command was ended (it exited with {code})"
-        if lease.loss().reason or self._lost_at is not None or lease._state is State.LOST:
+    def _loss(self, lease: Lease, ended: bool, code: int) -> str:
+        what = f"the command {'was' if ended else 'has'} ended (with code {code})"
+        if lease._cause:
             return f"{words.printable(str(lease.loss()))}; {what}"
         name = words.printable(lease.resource)
         return f"{name}: no renewal was answered in time; {what}, before its lease could end"

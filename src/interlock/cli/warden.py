@@ -90,7 +90,7 @@ class Warden:
         """Do one holder's bidding until the command has ended or the holder has gone."""
         try:
             kin.adopt_orphans(self._prctl)
-            kin.be_called(b"interlock-wardn", self._prctl)  # the kernel takes 15 letters
+            kin.be_called(b"interlock ward", self._prctl)  # the kernel takes 15 letters
             bell, ringer = os.pipe()
             os.set_blocking(ringer, False)
             signal.set_wakeup_fd(ringer, warn_on_full_buffer=False)
