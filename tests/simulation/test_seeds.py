@@ -8,7 +8,7 @@ from interlock.testing.scenarios import SCENARIOS
 from interlock.testing.simulation import Plot, campaign, simulate
 from interlock.testing.weather import WEATHERS
 
-EACH = 12  # seeds for each pair of scenario and weather: 12 x 12 x 14 = 2016 in all
+EACH = 11  # seeds for each pair of 14 scenarios and 14 weathers: 2156 in all
 
 
 @pytest.mark.slow
@@ -23,7 +23,7 @@ def test_nothing_that_must_never_happen_does(scenario: str) -> None:
     guilty = [str(verdict) for verdict in verdicts if verdict.violations]
     assert not guilty, "\n" + "\n".join(guilty)
     assert sum(verdict.faults for verdict in verdicts) > 100
-    if scenario not in ("register", "barrier"):  # which have no leases
+    if scenario not in ("register", "latch", "event", "barrier"):  # which have no leases
         assert sum(verdict.grants for verdict in verdicts) > 1000
 
 

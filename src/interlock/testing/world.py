@@ -172,6 +172,7 @@ class World:
         self._order = count()
         self._running: SimulatedJob | None = None
         self._loop: Any = self  # asyncio only asks whose turn it is
+        self._outside: Any = None  # a loop on which the test itself runs
 
     def current(self) -> SimulatedJob | None:
         """The job that runs now; None between steps."""
@@ -268,7 +269,9 @@ class World:
         task: Any = before
         if before is not None:
             asyncio.tasks._leave_task(self._loop, task)
-        asyncio._set_running_loop(None if job is None else self._loop)
+        else:
+            self._outside = asyncio._get_running_loop()
+        asyncio._set_running_loop(self._outside if job is None else self._loop)
         task = job
         if job is not None:
             asyncio.tasks._enter_task(self._loop, task)

@@ -1,11 +1,10 @@
-"""What the workers of each scenario do. A round is one turn of one worker, written as a user would write it."""
+"""Rounds of what is held: locks, semaphores, read-write locks, several at once, elections."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from interlock.errors import AcquireTimeout, BrokenBarrier, LeaseLost, StoreUnavailable
-from interlock.testing.play import Play, Scenario
+from interlock.testing.play import Play
 from interlock.testing.stage import Node
 
 
@@ -183,88 +182,3 @@ async def observe(play: Play, node: Node) -> None:
             last = leader.token
         if play.closing:
             return
-
-
-async def register(play: Play, node: Node) -> None:
-    """A counter without a lock: what was confirmed is counted, once."""
-    known = play.memory.setdefault("count", [0, 0])  # confirmed, unknown
-    with node.calling("acquire", "n"):
-        known[1] += 1
-        await node.client.register("n").update(lambda value: (value or 0) + 1)
-        known[1] -= 1
-        known[0] += 1
-
-
-def counted(play: Play) -> None:
-    confirmed, unknown = play.memory.get("count", [0, 0])
-    entry = play.stage.server.space.registers.get("register\x1fn")
-    value = int(entry.value or 0) if entry is not None else 0
-    if not play.weather.forget and not confirmed <= value <= confirmed + unknown:
-        play.broken("", f"{confirmed} updates confirmed, {unknown} unknown, but the counter is at {value}")
-
-
-async def barrier(play: Play, node: Node) -> None:
-    """Nobody passes before enough have arrived."""
-    meeting = node.client.barrier("b", 2)
-    present: list[int] = play.memory.setdefault("present", [0, 0])  # at the barrier now; ids drawn
-    limit = (0.5 + play.random.random()) * play.stage.ttl
-    arrivals: dict[int, int] = play.memory.setdefault("met", {})  # by visit: most who were there during it
-    present[1] += 1
-    visit = present[1]
-    arrivals[visit] = 0
-    present[0] += 1
-    for other in arrivals:
-        arrivals[other] = max(arrivals[other], present[0])
-    try:
-        # An arrival whose fate nobody knows is withdrawn to the end, however long the store is away.
-        with node.calling("acquire", "b", limit if play.weather.mild else None):
-            await meeting.wait(limit)
-        if arrivals[visit] < 2:
-            play.broken(node.name, "passed a barrier of 2 alone")
-    except BrokenBarrier:
-        await meeting.reset()
-    finally:
-        if not node.runtime.dead:  # the dead stay where they are
-            present[0] -= 1
-            del arrivals[visit]
-
-
-async def condition(play: Play, node: Node) -> None:
-    """Producers and consumers: what is produced is consumed, and nobody waits beside a full box."""
-    box = play.memory.setdefault("box", {"items": 0, "closed": False})
-    ready = node.client.condition("c")
-    async with ready:
-        if play.chance(0.5):
-            box["items"] += 1
-            await ready.notify()
-            return
-        with node.calling("acquire", "c"):
-            await ready.wait_for(lambda: box["items"] > 0 or box["closed"])
-        box["items"] = max(0, box["items"] - 1)
-
-
-async def notify_everybody(play: Play, node: Node) -> None:
-    while True:
-        try:
-            async with node.client.condition("c") as _:
-                play.memory.setdefault("box", {"items": 0})["closed"] = True
-                await node.client.condition("c").notify_all()
-            return
-        except StoreUnavailable:
-            await node.runtime.sleep(0.1)
-
-
-SCENARIOS: dict[str, Scenario] = {
-    "lock": Scenario(lock),
-    "unfair": Scenario(unfair, workers=1),
-    "plain": Scenario(plain, check=told_once, usual=(AcquireTimeout, LeaseLost)),
-    "semaphore": Scenario(semaphore),
-    "rwlock": Scenario(rwlock),
-    "downgrade": Scenario(downgrade),
-    "rlock": Scenario(rlock),
-    "multilock": Scenario(multilock),
-    "election": Scenario(election),
-    "register": Scenario(register, workers=1, check=counted),
-    "barrier": Scenario(barrier, nodes=4, workers=1, usual=(BrokenBarrier,)),
-    "condition": Scenario(condition, close=notify_everybody),
-}

@@ -1,0 +1,24 @@
+"""What the workers of each scenario do. A round is one turn of one worker, written as a user would write it."""
+
+from __future__ import annotations
+
+from interlock.errors import AcquireTimeout, BrokenBarrier, LeaseLost
+from interlock.testing.play import Scenario
+from interlock.testing.scenarios import cells, leases
+
+SCENARIOS: dict[str, Scenario] = {
+    "lock": Scenario(leases.lock),
+    "unfair": Scenario(leases.unfair, workers=1),
+    "plain": Scenario(leases.plain, check=leases.told_once, usual=(AcquireTimeout, LeaseLost)),
+    "semaphore": Scenario(leases.semaphore),
+    "rwlock": Scenario(leases.rwlock),
+    "downgrade": Scenario(leases.downgrade),
+    "rlock": Scenario(leases.rlock),
+    "multilock": Scenario(leases.multilock),
+    "election": Scenario(leases.election),
+    "register": Scenario(cells.register, workers=1, check=cells.counted),
+    "latch": Scenario(cells.latch, workers=1, check=cells.counted_down),
+    "event": Scenario(cells.event, close=cells.raise_the_flag),
+    "barrier": Scenario(cells.barrier, nodes=4, workers=1, usual=(BrokenBarrier,)),
+    "condition": Scenario(cells.condition, close=cells.notify_everybody),
+}
