@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from interlock.backends.redis.keys import Keys, companion, slot
@@ -11,12 +11,14 @@ NAMES = st.text(st.sampled_from("{}a:é/"), min_size=1, max_size=8)
 LETTERS = (b"h", b"w", b"e")
 
 
+@settings(deadline=None)  # a tag is searched for once per slot, which takes a while
 @given(NAMES, st.sampled_from(["", "app:", "{app}:", "a}"]))
 def test_all_keys_of_a_resource_are_in_one_slot(name: str, prefix: str) -> None:
     holder = Keys(prefix).holder(name)
     assert {slot(companion(holder, letter)) for letter in LETTERS} == {slot(holder)}
 
 
+@settings(deadline=None)  # a tag is searched for once per slot, which takes a while
 @given(NAMES, NAMES)
 def test_no_two_resources_share_a_key(one: str, other: str) -> None:
     keys = Keys("")
@@ -26,6 +28,7 @@ def test_no_two_resources_share_a_key(one: str, other: str) -> None:
     assert one == other or not ours & theirs
 
 
+@settings(deadline=None)  # a tag is searched for once per slot, which takes a while
 @given(NAMES, st.sampled_from(["", "app:", "{app}:"]))
 def test_a_name_is_read_back_from_its_keys(name: str, prefix: str) -> None:
     keys = Keys(prefix)

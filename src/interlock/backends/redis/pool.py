@@ -10,6 +10,7 @@ import socket
 import ssl
 import struct
 import sys
+import threading
 import time
 from typing import Any
 
@@ -18,7 +19,8 @@ from interlock.backends.redis.refusal import garbled, silent, unreachable
 from interlock.backends.redis.resp import Garbled, reader
 from interlock.errors import ClientClosed, StoreUnavailable
 
-KEPT = 32  # idle connections at most
+MOST = 16  # connections at once: more threads than these take turns
+IDLE = 1.0  # seconds after which a connection that others do without is closed
 FRESH = 0.5  # seconds of idleness after which a connection is looked at before it is used
 CHUNK = 16384
 KERNEL = sys.platform.startswith("linux") and struct.calcsize("l") == 8  # SO_RCVTIMEO as we write it
@@ -138,64 +140,112 @@ class Wire:
 
 
 class Pool:
-    """Connections to one server, the last used first."""
+    """Connections to one server, the last used first; bounded, and fewer again once they are idle."""
 
     def __init__(self, address: Address) -> None:
         self.address = address
-        self._idle: list[Wire] = []
         self._closed = False
+        self.after_fork()
+
+    def after_fork(self) -> None:
+        """Forget the parent's sockets: the library closes them here without a word to the server."""
+        self._idle: list[Wire] = []
+        self._open = 0
+        self._waiting = 0
+        self._change = threading.Condition(threading.Lock())
 
     async def ask(self, request: bytes, timeout: float, replies: int = 1, again: bool = True) -> Any:
         """The reply. A kept connection that proves dead is replaced once, where `again` asking is harmless."""
-        idle = self._idle
-        until = 0.0
-        while idle:
-            try:
-                wire = idle.pop()
-            except IndexError:  # another thread took it
-                break
-            now = time.monotonic()
-            if now - wire.used > FRESH and not wire.alive():
-                wire.close()
-                continue
-            until = now + timeout
-            try:
-                return self._asked(wire, request, timeout, replies)
-            except Broken:
-                self._drain()  # the others are as old
-                if not again:
-                    raise
-                timeout = max(0.001, until - time.monotonic())
-            break
-        if self._closed:
-            raise ClientClosed("this client was closed")
-        until = until or time.monotonic() + timeout
-        wire = Wire(self.address, timeout)
-        return self._asked(wire, request, max(0.001, until - time.monotonic()), replies)
-
-    def _asked(self, wire: Wire, request: bytes, timeout: float, replies: int) -> Any:
+        try:
+            wire = self._idle.pop()
+        except IndexError:
+            return self._ask_slowly(request, timeout, replies)
+        now = time.monotonic()
+        if now - wire.used > FRESH and not wire.alive():
+            self._drop(wire)
+            return await self.ask(request, timeout, replies, again)
         try:
             reply = wire.ask(request, timeout, replies)
+        except Broken:
+            self._drop(wire)
+            self._drain()  # the others are as old
+            if not again:
+                raise
+            return self._ask_slowly(request, max(0.001, now + timeout - time.monotonic()), replies)
         except BaseException:  # interrupted, too: what comes late must not answer another
-            wire.close()
+            self._drop(wire)
             raise
-        if self._closed or len(self._idle) >= KEPT:
-            wire.close()
-        else:
-            self._idle.append(wire)
+        self._give_back(wire)
         return reply
+
+    def _ask_slowly(self, request: bytes, timeout: float, replies: int) -> Any:
+        """On a new connection, or on one that another thread gives back."""
+        until = time.monotonic() + timeout
+        wire = self._next(until)
+        try:
+            reply = wire.ask(request, max(0.001, until - time.monotonic()), replies)
+        except BaseException:
+            self._drop(wire)
+            raise
+        self._give_back(wire)
+        return reply
+
+    def _next(self, until: float) -> Wire:
+        with self._change:
+            self._waiting += 1  # before the look: who gives back after it sees that we wait
+            try:
+                while not self._idle and self._open >= MOST and not self._closed:
+                    if not self._change.wait(max(0.0, until - time.monotonic())):
+                        raise StoreUnavailable(
+                            f"{self.address.place}: all {MOST} connections are waiting for it"
+                        )
+            finally:
+                self._waiting -= 1
+            if self._closed:
+                raise ClientClosed("this client was closed")
+            if self._idle:
+                return self._idle.pop()
+            self._open += 1
+        try:
+            return Wire(self.address, max(0.001, until - time.monotonic()))
+        except BaseException:
+            self._gone()
+            raise
+
+    def _give_back(self, wire: Wire) -> None:
+        idle = self._idle
+        if self._closed:
+            self._drop(wire)
+            return
+        idle.append(wire)
+        if self._waiting:
+            with self._change:
+                self._change.notify()
+        elif len(idle) > 1:
+            try:
+                if wire.used - idle[0].used > IDLE:
+                    self._drop(idle.pop(0))
+            except IndexError:
+                pass  # other threads have taken all: nothing is idle
+
+    def _drop(self, wire: Wire) -> None:
+        wire.close()
+        self._gone()
+
+    def _gone(self) -> None:
+        with self._change:
+            self._open -= 1
+            self._change.notify()
 
     def _drain(self) -> None:
         while self._idle:
             try:
-                self._idle.pop().close()
+                self._drop(self._idle.pop())
             except IndexError:
                 return
-
-    def after_fork(self) -> None:
-        """Forget the parent's sockets: the library closes them here without a word to the server."""
-        self._idle = []
 
     async def close(self) -> None:
         self._closed = True
         self._drain()
+        with self._change:
+            self._change.notify_all()

@@ -1,0 +1,44 @@
+"""What users of other locks suffer from, and what interlock does instead: on Redis."""
+
+from __future__ import annotations
+
+import atexit
+from functools import cache
+from urllib.parse import urlsplit
+from uuid import uuid4
+
+import redis
+
+from interlock.testing.conformance import suites
+from tests.field.kinds import Kind
+from tests.field.sentences import FIELD
+from tests.redis.server import Server
+
+
+@cache
+def server() -> Server:
+    started = Server()
+    atexit.register(started.close)
+    started.start()
+    return started
+
+
+def _names(place: str, client: redis.Redis) -> list[bytes]:
+    prefix = urlsplit(place).query.partition("=")[2].encode()
+    return [name for name in client.scan_iter(count=1000) if prefix in name]
+
+
+def wipe(place: str) -> None:
+    with redis.Redis(port=server().port) as client:
+        if names := _names(place, client):
+            client.delete(*names)
+
+
+def keys(place: str) -> int:
+    with redis.Redis(port=server().port) as client:
+        return len(_names(place, client))
+
+
+REDIS = Kind(lambda: server().url(f"{uuid4().hex}:"), wipe=wipe, keys=keys)
+
+globals().update(suites(REDIS, FIELD))
