@@ -17,9 +17,10 @@ from interlock.errors import (
 from interlock.model import Standing
 
 
-def _init(kind: Any, error: Exception, message: str) -> None:
-    """redis-py's own constructor, which is not typed."""
+def _tell(kind: Any, error: Any, message: str, lock_name: str | None = None) -> None:
+    """What redis-py's own constructor says, which is not typed, and knows names only in later versions."""
     kind.__init__(error, message)
+    error.message, error.lock_name = message, lock_name
 
 
 # interlock's parents first: an OSError must be made by its own __new__.
@@ -29,7 +30,7 @@ class LockLost(LeaseLost, theirs.LockNotOwnedError):
     """The lock is no longer the caller's: it lapsed, was taken away, or the parent of this process has it."""
 
     def __init__(self, message: str, lock_name: str, loss: LeaseLost) -> None:
-        theirs.LockNotOwnedError.__init__(self, message, lock_name)
+        _tell(theirs.RedisError, self, message, lock_name)
         self.resource, self.token, self.cause, self.reason = (
             loss.resource,
             loss.token,
@@ -45,7 +46,7 @@ class LockTimeout(AcquireTimeout, theirs.LockError):
     """The lock was not to be had in time; says who holds it."""
 
     def __init__(self, lock_name: str, waited: float, ahead: int, holders: tuple[Standing, ...]) -> None:
-        theirs.LockError.__init__(self, "Unable to acquire lock within the time specified", lock_name)
+        _tell(theirs.RedisError, self, "Unable to acquire lock within the time specified", lock_name)
         self.resource, self.waited, self.ahead, self.holders = lock_name, waited, ahead, holders
 
     def __str__(self) -> str:
@@ -56,7 +57,7 @@ class LockEvicted(Evicted, theirs.LockError):
     """An operator took the caller's place in the queue away while it waited."""
 
     def __init__(self, evicted: Evicted) -> None:
-        theirs.LockError.__init__(self, Evicted.__str__(evicted), evicted.resource)
+        _tell(theirs.RedisError, self, Evicted.__str__(evicted), evicted.resource)
         self.resource, self.reason = evicted.resource, evicted.reason
 
 
@@ -64,14 +65,14 @@ class LockUnavailable(StoreUnavailable, theirs.ConnectionError, theirs.TimeoutEr
     """The server did not answer. Nobody knows whether the request was applied."""
 
     def __init__(self, message: str) -> None:
-        _init(theirs.ConnectionError, self, message)
+        _tell(theirs.ConnectionError, self, message)
 
 
 class LockUnfit(StoreUnfit, theirs.ResponseError):
     """The server can not be used as it is: it refuses the user, the command or the write."""
 
     def __init__(self, message: str) -> None:
-        _init(theirs.ResponseError, self, message)
+        _tell(theirs.ResponseError, self, message)
 
 
 def translated(error: InterlockError, doing: str = "use") -> InterlockError:
@@ -89,4 +90,6 @@ def translated(error: InterlockError, doing: str = "use") -> InterlockError:
 
 def not_owned(doing: str, lock_name: str) -> theirs.LockNotOwnedError:
     """For who shows a token that does not hold the lock, or not any more."""
-    return theirs.LockNotOwnedError(f"Cannot {doing} a lock that's no longer owned", lock_name)
+    error = theirs.LockNotOwnedError(f"Cannot {doing} a lock that's no longer owned")
+    error.lock_name = lock_name
+    return error
