@@ -39,4 +39,6 @@ class Question:
 class Result:
     question: Question
     cores: int
-    values: dict[str, list[float]] = field(default_factory=dict)  # case name: a value each round
+    values: dict[str, list[float]] = field(
+        default_factory=dict[str, list[float]]
+    )  # case name: a value each round

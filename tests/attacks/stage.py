@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, cast
 
 import interlock
 from interlock import aio, events
@@ -15,6 +15,7 @@ from interlock._runtime.tasks import Tasks
 from interlock._runtime.threads import Threads
 from interlock.backends.memory import MemoryStore, Space
 from interlock.blocking import Lease
+from interlock.ports import Store
 
 Answer = Callable[..., Awaitable[Any]]
 
@@ -51,7 +52,8 @@ class Directed:
             self.asked.append(name)
             if name in self.before:
                 self.before[name](*args, **options)
-            answer = await self.instead.get(name, method)(*args, **options)
+            answering: Answer = self.instead.get(name, method)
+            answer = await answering(*args, **options)
             if name in self.after:
                 self.after[name](*args, **options)
             return answer
@@ -81,7 +83,7 @@ class Stage:
         runtime = Threads(lambda error: self.events.append(events.CallbackFailed(repr(error))))
         self.store = Directed(MemoryStore(shared or space(), runtime))
         self.core = CoreClient(
-            self.store,
+            cast(Store, self.store),
             runtime,
             runtime,
             ttl=ttl,
@@ -103,7 +105,7 @@ class AsyncStage:
         self.store = Directed(MemoryStore(shared, runtime))
         self.store.plain = self.plain
         self.core = CoreClient(
-            self.store,
+            cast(Store, self.store),
             runtime,
             keeping,
             ttl=ttl,

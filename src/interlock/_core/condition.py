@@ -8,7 +8,7 @@ happens once, so two who notify at the same time wake two waiters, never one twi
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
 from interlock._core import timing
 from interlock._core.acquire import Acquiring, Place, removed
@@ -146,8 +146,10 @@ class Waiting:
         runtime = self.client.runtime
         until = None if timeout is None else runtime.now() + timeout
         while True:
-            found = predicate()
-            result: R = await found if isinstance(found, Awaitable) else found
+            found: Any = predicate()
+            if isinstance(found, Awaitable):
+                found = await cast(Awaitable[Any], found)
+            result: R = found
             left = None if until is None else until - runtime.now()
             if result or (left is not None and left <= 0):
                 return result

@@ -178,8 +178,10 @@ class Tasks:
         caller = asyncio.current_task()
         before = 0 if caller is None else caller.cancelling()
         cancelled: asyncio.CancelledError | None = None
-        for _ in range(FINISHING):
-            task = self._hold(self._loop.create_task(run()))
+        task = self._hold(self._loop.create_task(run()))
+        for attempt in range(FINISHING):
+            if attempt:  # a loop at its end cancels every task it has, this one too: once more
+                task = self._hold(self._loop.create_task(run()))
             while not task.done():
                 try:
                     await asyncio.shield(task)
@@ -188,7 +190,7 @@ class Tasks:
                         cancelled = error  # noted, and obeyed once nothing is left behind
                 except Exception:
                     break
-            if not task.cancelled():  # a loop at its end cancels every task it has, this one too: once more
+            if not task.cancelled():
                 break
         if cancelled is not None:
             if not task.cancelled():
