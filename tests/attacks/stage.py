@@ -52,7 +52,7 @@ class Directed:
             self.asked.append(name)
             if name in self.before:
                 self.before[name](*args, **options)
-            answering: Answer = self.instead.get(name, method)
+            answering: Any = self.instead.get(name, method)
             answer = await answering(*args, **options)
             if name in self.after:
                 self.after[name](*args, **options)

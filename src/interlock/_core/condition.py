@@ -8,7 +8,7 @@ happens once, so two who notify at the same time wake two waiters, never one twi
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, Protocol, TypeVar
 
 from interlock._core import timing
 from interlock._core.acquire import Acquiring, Place, removed
@@ -147,8 +147,8 @@ class Waiting:
         until = None if timeout is None else runtime.now() + timeout
         while True:
             found: Any = predicate()
-            if isinstance(found, Awaitable):
-                found = await cast(Awaitable[Any], found)
+            if hasattr(found, "__await__"):
+                found = await found
             result: R = found
             left = None if until is None else until - runtime.now()
             if result or (left is not None and left <= 0):
