@@ -15,6 +15,7 @@ import redis
 
 import interlock
 from interlock import aio
+from interlock.backends.redis.refusal import COMMANDS
 from interlock.errors import InterlockError, StoreUnavailable, StoreUnfit
 from tests.redis.server import Server, free_port, running
 
@@ -148,6 +149,31 @@ def test_who_may_not_subscribe_waits_by_looking(guarded: Server) -> None:
     waiter.join(10)
     assert got[0]
     client.close()
+
+
+def test_the_permissions_that_the_page_names_are_enough() -> None:
+    with running() as server, redis.Redis(port=server.port) as admin:
+        rules = ("on", ">pw", "~locks:*", "~{locks:*", "&interlock:*", "&locks:*")
+        admin.execute_command("ACL", "SETUSER", "locker", *rules, *(f"+{word}" for word in COMMANDS.split()))
+        client = interlock.connect(f"redis://locker:pw@127.0.0.1:{server.port}/0?prefix=locks:")
+        done = threading.Event()
+
+        def wait() -> None:
+            client.event("set").wait(10)
+            with client.lock("x", timeout=10), client.semaphore("s", 2), client.rwlock("rw").read():
+                done.set()
+
+        waiter = threading.Thread(target=wait)
+        with client.lock("x"):
+            waiter.start()
+            client.event("set").set()
+            while not client.inspect("x").waiters:
+                time.sleep(0.001)
+            assert list(client.scan()) == ["x"]
+        waiter.join(10)
+        assert done.is_set()
+        client.evict("x", reason="nobody is there")
+        client.close()
 
 
 def test_a_replica_says_so() -> None:
