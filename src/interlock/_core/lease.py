@@ -37,6 +37,7 @@ class Lease:
         "_lost",
         "_owner",
         "_reason",
+        "_short",
         "_state",
         "_token",
     )
@@ -49,7 +50,8 @@ class Lease:
         self._asked = asked  # before the question: a slow reply must shorten the lease, not lengthen it
         self._granted_at = asked
         every = timing.renew_every(claim.ttl)
-        self._last_try = asked if granted.ttl >= claim.ttl else asked - every  # a short one is stretched now
+        self._short = granted.ttl < claim.ttl  # told with a wake-up: it is stretched at once, renewed or not
+        self._last_try = asked - every if self._short else asked
         self._deadline = timing.deadline(asked, granted.ttl)
         if holding.max_hold is not None:
             self._deadline = min(self._deadline, asked + holding.max_hold)
@@ -180,7 +182,7 @@ class Lease:
     @property
     def _when(self) -> float:
         """The next instant somebody must look at this lease."""
-        if not self._holding.renew:
+        if not self._holding.renew and not self._short:
             return self._deadline
         return min(self._deadline, self._last_try + self._pause())
 
@@ -195,7 +197,8 @@ class Lease:
     def _renewal(self, now: float) -> Renewal | None:
         """What to ask the store, or None when this lease is not to be renewed any more."""
         self._last_try = now
-        if not self._holding.renew or self._state in FINAL or not self._owner.alive():
+        wanted = self._holding.renew or self._short
+        if not wanted or self._state in FINAL or not self._owner.alive():
             return None
         ttl = self._claim.ttl
         if self._holding.max_hold is not None:
@@ -227,6 +230,7 @@ class Lease:
             if self._state in FINAL or self._runtime.now() >= self._deadline:
                 return  # too late: another may have been told already that this lease is lost
             self._asked = asked
+            self._short = False
             self._deadline = max(self._deadline, until)
             self._state = TRANSITIONS[self._state][Event.RENEWED]
 

@@ -1,0 +1,37 @@
+"""A grant told with the wake-up lives only as long as the waiter's place, until it is stretched."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import interlock
+from tests.redis.server import Server
+
+
+def test_a_lease_that_is_not_renewed_gets_its_whole_ttl_after_a_hand_over(server: Server) -> None:
+    with interlock.connect(server.url()) as holder, interlock.connect(server.url()) as client:
+        first = holder.lock("stretched")
+        first.acquire()
+        taken: list[interlock.Lease] = []
+        lock = client.lock("stretched", ttl=60, renew=False)
+
+        def wait() -> None:
+            lease = lock.acquire()
+            assert lease
+            lease.adopt()
+            taken.append(lease)
+            done.wait(20)
+
+        done = threading.Event()
+        waiter = threading.Thread(target=wait)
+        waiter.start()
+        end = time.monotonic() + 10
+        while not holder.inspect("stretched").waiters:
+            assert time.monotonic() < end, "nobody waits"
+        first.release()
+        while not (taken and taken[0].remaining() > 50):
+            assert time.monotonic() < end, f"not stretched: {[lease.remaining() for lease in taken]}"
+        done.set()
+        waiter.join(10)
+        taken[0].release()
