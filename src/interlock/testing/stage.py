@@ -70,13 +70,13 @@ class StagedClient(Client):
 
 
 class StagedRuntime(Simulated):
-    """Remembers when each claim was thought of."""
+    """Remembers when each claim was thought of. It does not know its node: a keeper outlives its client."""
 
-    node: Node
+    began: dict[str, float]
 
     def fresh_id(self) -> str:
         id = super().fresh_id()
-        self.node.began[id] = self.world.time
+        self.began[id] = self.world.time
         return id
 
 
@@ -89,7 +89,7 @@ class Node:
         self.name = name
         self.began: dict[str, float] = {}
         self.runtime = StagedRuntime(world, name, drift=drift, epoch=world.random.random() * 1e5, style=style)
-        self.runtime.node = self
+        self.runtime.began = self.began
         self.link = Link(stage.faults, world.random)
         store = Faulty(stage.server.store(self.runtime), self.runtime, self.link, stage.network)
         self.core = StagedClient(
@@ -189,9 +189,9 @@ class Stage:
     """A world with a server, a network, processes and a history of what they do."""
 
     def __init__(self, seed: int, *, ttl: float = 1.0, faults: Faults = Faults()) -> None:  # noqa: B008  (frozen)
-        self.world = World(seed)
-        self.random = self.world.random
-        self.history = History(lambda: self.world.time)
+        self.world = world = World(seed)
+        self.random = world.random
+        self.history = History(lambda: world.time)
         self.ttl = ttl
         self.faults = faults
         self.network = Simulated(self.world, "network")
