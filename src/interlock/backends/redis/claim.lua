@@ -6,7 +6,8 @@
 --
 -- Returns  token                         granted
 --          {1, token, id, token, ...}    granted, and who else of the caller's channel was let in meanwhile
---          {0, ahead, ms, id, token...}  busy: so many are ahead, look again after so many ms
+--          {0, ahead, ms, token, id, token...}  busy: so many are ahead, look again after so many ms; its own
+--                                        place has this token (0: it was not queued)
 --          {-1, reason}                  evicted by an operator
 --          {-2, capacity}                live claims stand under another capacity
 
@@ -46,11 +47,12 @@ if plain then -- or we are, or another is and we line up behind those who wait
       again = redis.call('PTTL', KEYS[1])
       if not string.match(held, '^[^\n]*\n%d+\n%d+\n%d+\n1\n') and (again < 0 or again > 50) then again = 50 end
     end
+    local digits = '0'
     if ARGV[5] == '1' then
       local us = string.format('%d%06d', t[1], t[2])
-      local token, digits = tonumber(us), us
+      digits = us
       local last = tonumber(redis.call('SET', KEYS[5], us, 'GET') or 0) or 0
-      if token <= last then
+      if tonumber(us) <= last then
         digits = string.format('%.0f', last + 1)
         redis.call('SET', KEYS[5], digits)
       end
@@ -65,7 +67,7 @@ if plain then -- or we are, or another is and we line up behind those who wait
         for key = 2, 4 do redis.call('PEXPIREAT', KEYS[key], expires) end
       end
     end
-    return {0, 1 + tonumber(f[4] or 0) + waiting, math.max(1, again)}
+    return {0, 1 + tonumber(f[4] or 0) + waiting, math.max(1, again), digits}
   end
 end
 
@@ -106,7 +108,7 @@ if r then
   if rank then
     lapse(q, id, q.now + ARGV[6])
     local inside = q.n + ((q.held and capacity == 1) and 1 or 0)
-    return answer(0, inside + rank, retry(q, rank))
+    return answer(0, inside + rank, retry(q, rank), r.token)
   end
   lapse(q, id, q.now + ttl)
   return answer(1, r.token)
@@ -115,7 +117,7 @@ end
 q.c = capacity
 local fits = q.waiting == 0 and taken(q) + permits <= capacity
 local inside = q.n + ((q.held and capacity == 1) and 1 or 0)
-if not fits and ARGV[5] ~= '1' then return answer(0, inside + q.waiting, retry(q, q.waiting)) end
+if not fits and ARGV[5] ~= '1' then return answer(0, inside + q.waiting, retry(q, q.waiting), '0') end
 
 local digits = number(q.us)
 r = parse(table.concat({digits, q.us, ttl, permits, ARGV[7]}, '\n'))
@@ -131,4 +133,4 @@ redis.call('ZADD', q.w, digits, id)
 if q.waiting == 0 then q.fresh = true end
 q.waiting = q.waiting + 1
 lapse(q, id, q.now + ARGV[6])
-return answer(0, inside + q.waiting - 1, retry(q, q.waiting - 1))
+return answer(0, inside + q.waiting - 1, retry(q, q.waiting - 1), digits)

@@ -61,15 +61,15 @@ def _claim_settings(claim: Claim) -> bytes:
     return found
 
 
-def claim_answer(claim: Claim, reply: Any) -> tuple[ClaimAnswer, list[Any]]:
-    """The answer, and what the script told beside it."""
+def claim_answer(claim: Claim, reply: Any) -> tuple[ClaimAnswer, int, list[Any]]:
+    """The answer, the token of a place in the queue, and what the script told beside it."""
     first, second, *rest = reply
     if first == 1:
-        return Granted(int(second), claim.ttl), rest
+        return Granted(int(second), claim.ttl), 0, rest
     if first == 0:
-        return Busy(second, rest[0] / 1000), rest[1:]
+        return Busy(second, rest[0] / 1000), int(rest[1]), rest[2:]
     if first == -1:
-        return Gone(True, second.decode()), rest
+        return Gone(True, second.decode()), 0, rest
     raise SettingsMismatch(claim.resource, claim.capacity, second)
 
 

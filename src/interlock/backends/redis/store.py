@@ -88,7 +88,9 @@ class RedisStore:
         self._pausing = pausing
         self._twin = twin  # the blocking side of an asyncio store; it shares our listener
         self._names = Names(keys)
-        self._heard: dict[str, int] = {}  # claims told that they must wait: under which subscription
+        self._places: dict[
+            str, tuple[int, int]
+        ] = {}  # who waits: under which subscription it asked, its token
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._place}>"
@@ -111,16 +113,17 @@ class RedisStore:
         reply = await self._run(CLAIM, request, timeout)
         if isinstance(reply, int):
             return Granted(reply, claim.ttl)
-        answer, told = packing.claim_answer(claim, reply)
+        answer, place, told = packing.claim_answer(claim, reply)
         if told:
             self._listener.tell(told)
-        if isinstance(answer, Busy) and claim.queued:
-            self._heard[claim.id] = generation
+        if place:
+            self._places[claim.id] = (generation, place)
         return answer
 
     async def wait(self, claim: Claim, busy: Busy | None, timeout: float) -> Granted | None:
         id, signal, listener = claim.id.encode(), self._pausing.signal(), self._listener
         until = self._pausing.now() + timeout
+        generation, place = self._places.get(claim.id, (0, 0))
         listener.listen(id, signal)
         try:
             if not listener.subscribed(listener.channel, signal):
@@ -129,14 +132,15 @@ class RedisStore:
             if busy is None:
                 if not await self._stands(claim, timeout):
                     return None
-            elif self._heard.pop(claim.id, 0) != listener.generation:
+            elif generation != listener.generation:
                 return None  # asked before this subscription: look again
             if not listener.known(id):
                 await self._pausing.wait(signal, until - self._pausing.now())
         finally:
             listener.forget(id, signal)
         token = listener.taken(id)
-        return Granted(token, claim.place_ttl) if token and busy is not None else None
+        # A grant of an earlier place, which lapsed while we were stopped, must not pass for one of this place.
+        return Granted(token, claim.place_ttl) if token and token == place and busy is not None else None
 
     async def _stands(self, claim: Claim, timeout: float) -> bool:
         body = self._keys.four(claim.resource) + bulk(claim.id.encode())
@@ -161,8 +165,8 @@ class RedisStore:
         reply = await self._run(
             RELEASE, body, timeout, again=False
         )  # a second try could not tell who removed it
-        if self._heard:
-            self._heard.pop(id, None)
+        if self._places:
+            self._places.pop(id, None)
         self._listener.over(name)
         if isinstance(reply, int):
             return reply == 1
@@ -249,7 +253,7 @@ class RedisStore:
         return self if self._twin is None else self._twin
 
     def after_fork(self) -> None:
-        self._heard = {}
+        self._places = {}
         self._leaf.after_fork()
         self._listener.after_fork()  # also by the twin, twice: each time nobody of ours waits yet
 
