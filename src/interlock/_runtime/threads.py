@@ -6,12 +6,46 @@ import os
 import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from typing import Any
 
 from interlock._core.drive import drive
 from interlock._runtime import clock, identity
 from interlock.ports import Job, Owner, Signal
+
+
+class ThreadSignal(threading.Event):
+    """An event that is set once, made of a single lock.
+
+    Not of a condition, as `threading.Event` is: Ctrl-C inside the methods of a condition can leave its lock held
+    for ever, and then the keeper, or whoever sets the event next, would hang.
+    """
+
+    def __init__(self) -> None:
+        self._flag = False
+        self._gate = threading.Lock()
+        self._gate.acquire()  # held until it is set; open for everyone from then on
+
+    def is_set(self) -> bool:
+        return self._flag
+
+    def set(self) -> None:
+        self._flag = True
+        with suppress(RuntimeError):  # it was open
+            self._gate.release()
+
+    def clear(self) -> None:
+        raise RuntimeError("what has happened cannot be taken back")
+
+    def wait(self, timeout: float | None = None) -> bool:
+        try:
+            if not self._flag:
+                self._gate.acquire(timeout=-1 if timeout is None else max(0.0, timeout))
+        finally:
+            if self._flag:  # whoever waits beside us must get through the gate, too
+                with suppress(RuntimeError):
+                    self._gate.release()
+        return self._flag
 
 
 class ThreadJob:
@@ -46,8 +80,8 @@ class Threads:
     def guard(self) -> AbstractContextManager[object]:
         return threading.Lock()
 
-    def signal(self) -> threading.Event:
-        return threading.Event()
+    def signal(self) -> ThreadSignal:
+        return ThreadSignal()
 
     async def wait(self, signal: Signal, timeout: float | None) -> bool:
         assert isinstance(signal, threading.Event)
