@@ -14,7 +14,7 @@ from interlock import aio
 NAMES = ["bad\udc80name", "nul\x00inside", "ünïcödé 🔒", 'quo"te\\', "", "n" * 100_000]
 
 
-@pytest.mark.parametrize("name", NAMES, ids=ascii)
+@pytest.mark.parametrize("name", NAMES, ids=lambda name: ascii(name)[:20])
 def test_a_thread_of_any_name_can_hold_a_lock(tmp_path: Path, name: str) -> None:
     seen: list[str] = []
 
@@ -30,7 +30,7 @@ def test_a_thread_of_any_name_can_hold_a_lock(tmp_path: Path, name: str) -> None
     seen[0].encode()
 
 
-@pytest.mark.parametrize("name", NAMES, ids=ascii)
+@pytest.mark.parametrize("name", NAMES, ids=lambda name: ascii(name)[:20])
 def test_a_task_of_any_name_can_hold_a_lock(tmp_path: Path, name: str) -> None:
     async def hold() -> str:
         async with client.lock("x"):
