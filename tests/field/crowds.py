@@ -68,9 +68,10 @@ class Crowds(Suite):
             names //= 5
         client, lapsing = self.client(), list[Any]()
         for number in range(names):
-            lock = client.lock(f"{self.name}-{number}", ttl=self.short, renew=number % 100 != 0)
+            dies = number % 100 == 0
+            lock = client.lock(f"{self.name}-{number}", ttl=self.short if dies else None, renew=not dies)
             lease = await got(lock.acquire())
-            if number % 100 == 0:
+            if dies:
                 lapsing.append(lease)  # never released: it lapses
             else:
                 await got(lease.release())

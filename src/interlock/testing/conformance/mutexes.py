@@ -128,12 +128,13 @@ class Mutexes(Suite):
         assert self.runtime.now() - began < self.short + 3.0
 
     async def test_what_is_held_outlives_its_ttl(self) -> None:
-        ours, theirs = self.mutex(self.client(ttl=self.short)), self.mutex()
+        ttl = max(0.4, self.short)
+        ours, theirs = self.mutex(self.client(ttl=ttl)), self.mutex()
         taken = await self.take(ours)
-        end = self.runtime.now() + 3 * self.short
+        end = self.runtime.now() + 2 * ttl
         while self.runtime.now() < end:
             assert not await self.take(theirs, blocking=False)
-            await self.runtime.sleep(self.short / 10)
+            await self.runtime.sleep(ttl / 10)
         assert self.lease(taken).state is State.HELD
         await self.give(ours)
 

@@ -28,6 +28,7 @@ class Suite:
     place: str
     name: str  # a resource nobody else uses
     runtime: Runtime
+    _traits: Traits | None = None
 
     def __init_subclass__(cls) -> None:
         for name, test in list(vars(cls).items()):
@@ -86,7 +87,9 @@ class Suite:
 
     @property
     def traits(self) -> Traits:
-        return self.store().traits
+        if self._traits is None:
+            self._traits = self.store().traits
+        return self._traits
 
     @property
     def short(self) -> float:
