@@ -76,6 +76,24 @@ def test_a_lease_outlives_a_crash_of_a_durable_server(durable: Server) -> None:
     client.close()
 
 
+def test_tasks_go_on_after_a_crash_of_a_durable_server(durable: Server) -> None:
+    async def main() -> None:
+        async with aio.connect(durable.url(), ttl=5) as client:
+            lease = await client.lock("x").acquire()
+            assert lease
+            waiter = asyncio.create_task(client.lock("x", timeout=PATIENCE).acquire())
+            while not (await client.inspect("x")).waiters:
+                await asyncio.sleep(0.005)
+            durable.restart()
+            await lease.release()
+            after = await waiter
+            assert after
+            assert after.token > lease.token
+            await after.release()
+
+    asyncio.run(main())
+
+
 def test_a_holder_is_told_when_the_server_forgot_it_and_tokens_still_rise(forgetful: Server) -> None:
     lost = threading.Event()
     client = interlock.connect(forgetful.url(), ttl=1)

@@ -162,6 +162,8 @@ def test_nobody_releases_a_strangers_key(theirs: redis.Redis, ours: interlock.Cl
 def test_a_lock_without_expiry_simply_lasts(theirs: redis.Redis, ours: interlock.Client, name: str) -> None:
     theirs.set(name, "for ever")
     assert not ours.lock(name).acquire(timeout=0.2)
+    (holder,) = ours.inspect(name).holders
+    assert (holder.who, holder.lapses_in) == ("another program", 365 * 86400.0)
     theirs.delete(name)
     with ours.lock(name, timeout=5):
         pass

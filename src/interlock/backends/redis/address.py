@@ -80,12 +80,18 @@ class Address:
         import asyncio
 
         connection = self._make("asyncio.connection", timeout)
+        connected = False
         try:
             await asyncio.wait_for(connection.connect(), timeout)
+            connected = True
         except TimeoutError:
             raise silent(self.place, timeout) from None
         except Exception as error:
             raise self._refused(error, timeout) from None
+        finally:
+            if not connected and getattr(connection, "_writer", None) is not None:
+                connection._writer.transport.abort()  # a handshake that was cut short leaves its socket open
+                connection._writer = connection._reader = None
         return connection
 
     def _make(self, module: str, timeout: float) -> Any:

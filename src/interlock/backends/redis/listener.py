@@ -16,7 +16,7 @@ from typing import Any
 
 from interlock.backends.redis.address import Address
 from interlock.backends.redis.pool import Wire
-from interlock.backends.redis.resp import Failure, command
+from interlock.backends.redis.resp import Failure, Garbled, command
 from interlock.errors import InterlockError
 from interlock.ports import Signal
 
@@ -145,8 +145,8 @@ class Listener:
                 self._wire = wire
                 self._send(wire, command(b"SUBSCRIBE", self.channel, *self._channels()))
             self._hear_all(wire)
-        except (OSError, EOFError, InterlockError):
-            pass
+        except (OSError, EOFError, Garbled, ValueError):
+            pass  # lost: whoever waits looks again
         except Failure:  # this user may not subscribe: those who wait must look, now and then
             self._stop_arriving()
             time.sleep(AGAIN)

@@ -26,6 +26,10 @@ RECORD = re.compile(rb"(\d+)\n(\d+)\n(\d+)\n(\d+)\n([^\n]*)\n(\d+)\n(.*)", re.DO
 RECORD_START = re.compile(rb"[^\n]*\n\d+\n\d+\n\d+\n\d+\n[^\n]*\n")
 """How a holder's key begins that interlock wrote."""
 
+LASTS = (
+    365 * 86400.0
+)  # what is shown as the lapse of a foreign lock that has none: a number, for JSON and sums
+
 _settings: dict[tuple[float, int, int, bool, float], bytes] = {}
 
 
@@ -97,9 +101,9 @@ def standings(now: int, parts: list[Any]) -> list[Standing]:
 
 def _standing(now: int, id: bytes, record: bytes, admitted: int, left: int) -> Standing:
     name, match = id.decode(errors="replace"), RECORD.fullmatch(record)
-    lapses_in = max(0.0, left / 1000) if left >= 0 else float("inf")
+    lapses_in = left / 1000 if left >= 0 else LASTS
     if match is None:  # a foreigner's lock: its value is all it tells
-        return Standing(name, 0, 1, True, 0.0, lapses_in, "", "")
+        return Standing(name, 0, 1, True, 0.0, lapses_in, "", "another program")
     token, since, _, permits, _, length, tail = match.groups()
     note, who = tail[: int(length)].decode(), tail[int(length) :].decode()
     age = max(0.0, (now - int(since)) / 1e6)

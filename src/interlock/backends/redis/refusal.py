@@ -11,6 +11,7 @@ COMMANDS = (
 )
 """What interlock runs; `ACL SETUSER name ~prefix* &* +...` must allow these."""
 
+TOO_OLD = "lacks a command that locks need; it must speak as Redis 6.2 does, or later"
 NEEDS_PASSWORD = "wants a password; name it in the URL: redis://:password@host or redis://user:password@host"
 
 # A word of the reply -> whether waiting may help, and what to say. The first that is found counts: Redis 6
@@ -43,7 +44,8 @@ SENTENCES: tuple[tuple[str, bool, str], ...] = (
     ("MOVED", False, "belongs to a Redis Cluster, which redis:// does not serve"),
     ("CROSSSLOT", False, "belongs to a Redis Cluster, which redis:// does not serve"),
     ("max number of clients", True, "has reached its limit of clients; raise maxclients, or use fewer"),
-    ("unknown command", False, "lacks a command that locks need (it must speak as Redis 6.2 does)"),
+    ("unknown command", False, TOO_OLD),
+    ("syntax error", False, TOO_OLD),
     ("DB index", False, "has no database of this number; see `databases` in its redis.conf"),
 )
 
