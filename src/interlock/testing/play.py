@@ -41,6 +41,7 @@ class Play:
         stage = Stage(seed)
         stage.ttl = stage.random.choice(TTLS)
         stage.faults = replace(weather.faults, timeout=stage.random.choice(PATIENCE))
+        stage.tidy = stage.server.fair = weather.mild
         self.stage = stage
         self.scenario = scenario
         self.weather = weather

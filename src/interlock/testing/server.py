@@ -43,6 +43,8 @@ class Server:
         self.world = world
         self.history = history
         self.pushes = pushes
+        self.fair = False  # whoever waits must keep its place: nothing happens that could excuse its loss
+        self.first: dict[str, int] = {}  # claim id to the token it entered with
         self._rate = 1.0 + drift
         self._jumped = 0.0
         self._wall_jumped = 0.0
@@ -127,7 +129,16 @@ class Witness(MemoryStore):
         before = self._see(claim.resource)
         answer = await super().claim(claim, timeout)
         self._saw("claim", {claim.id}, claim.resource, before)
+        if isinstance(answer, Granted) and self._server.fair:
+            first = self._server.first.pop(claim.id, answer.token)
+            if first != answer.token:
+                self._report(
+                    claim.resource, claim.id, f"lost its place: entered as {first}, granted {answer.token}"
+                )
         if isinstance(answer, Busy):
+            for token, (id, _) in self._see(claim.resource).items():
+                if id == claim.id:
+                    self._server.first.setdefault(id, token)
             self._server.space.let_in.pop(claim.id, None)  # it stands anew: what it was told before is void
         if isinstance(answer, Granted) and self._see(claim.resource).get(answer.token, ("",))[0] != claim.id:
             self._report(claim.resource, claim.id, f"was granted token {answer.token}, which does not stand")

@@ -130,8 +130,10 @@ class Node:
         self.note("check", "ok", lease)
 
     @contextmanager
-    def calling(self, call: str, resource: str, limit: float | None = None) -> Iterator[Outcome]:
-        """Write down a call, how it ended, and whether in time."""
+    def calling(
+        self, call: str, resource: str, limit: float | None = None, *, inside: bool = False
+    ) -> Iterator[Outcome]:
+        """Write down a call, how it ended, and whether in time. `inside`: the caller holds something already."""
         outcome = Outcome()
         attempt = self.stage.next_call()
         self._write(call, "invoke", attempt, resource, limit=limit)
@@ -143,10 +145,25 @@ class Node:
             self._write(call, "fail", attempt, resource, error=repr(error))
             raise
         except BaseException as error:
+            outcome.ok = False
             self._write(call, "info", attempt, resource, error=repr(error))
             raise
         else:
             self._write(call, "ok" if outcome.ok else "fail", attempt, resource)
+        finally:
+            if self.stage.tidy and call == "acquire" and not (outcome.ok or inside):
+                self._look_for_remains()
+
+    def _look_for_remains(self) -> None:
+        """A call that came to nothing has left nothing in the store, at once."""
+        who = self.runtime.who()
+        for name, queue in self.stage.server.space.queues.items():
+            for entry in queue:
+                lingers = entry.id != entry.claim.id  # for its min_hold
+                if entry.claim.who == who and not lingers and not self.runtime.dead:
+                    self._write(
+                        "left", "fail", entry.id, name, error="its claim stands though the call has ended"
+                    )
 
     def _write(self, call: str, kind: Kind, attempt: str, resource: str, **rest: Any) -> None:
         if not self.runtime.dead:
@@ -197,6 +214,9 @@ class Stage:
         self.network = Simulated(self.world, "network")
         pushes = self.random.random() < 0.4
         self.server = Server(self.world, self.history, drift=self.drift(), pushes=pushes)
+        self.tidy = (
+            False  # whether a call that ends leaves nothing at once: nothing happens that could excuse it
+        )
         self.nodes: list[Node] = []
         self._calls = 0
         self._guarded: dict[str, Guarded] = {}

@@ -108,7 +108,7 @@ async def condition(play: Play, node: Node) -> None:
             box["items"] += 1
             await ready.notify()
             return
-        with node.calling("acquire", "c"):
+        with node.calling("acquire", "c", inside=True):
             await ready.wait_for(lambda: box["items"] > 0 or box["closed"])
         box["items"] = max(0, box["items"] - 1)
 
