@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Awaitable
 from typing import Any
 
 from interlock.backends.redis.address import Address
@@ -124,7 +125,14 @@ class Links:
         self._connecting: asyncio.Task[Link] | None = None
         self._closed = False
 
-    async def ask(self, request: bytes, timeout: float, replies: int = 1, again: bool = True) -> Any:
+    def ask(self, request: bytes, timeout: float, replies: int = 1, again: bool = True) -> Awaitable[Any]:
+        """The reply, to be awaited. No coroutine where the connection stands: at 64 tasks those are felt."""
+        link = self._link
+        if link is not None and link.usable and replies == 1 and link.loop is asyncio.get_running_loop():
+            return link.ask(request, timeout)
+        return self._ask_slowly(request, timeout, replies)
+
+    async def _ask_slowly(self, request: bytes, timeout: float, replies: int) -> Any:
         loop = asyncio.get_running_loop()
         link = self._link
         if link is None or not link.usable or link.loop is not loop:

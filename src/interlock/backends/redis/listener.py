@@ -28,7 +28,7 @@ CONNECT = 5.0
 
 
 class Listener:
-    """Sets the signals of those who wait. Claims are topics by their id, registers by their key."""
+    """Sets the signals of those who wait. Topics are claims by their id, registers by their key, queues."""
 
     def __init__(self, address: Address) -> None:
         self._address = address
@@ -89,8 +89,7 @@ class Listener:
         """This claim was removed by us: forget what came for it, and wake whoever waits for its removal."""
         if self._kept:
             self._kept.pop(id, None)
-        if id in self._ears:
-            self._wake(id)
+        self.look(id)
 
     # ---- what is heard --------------------------------------------------------------
 
@@ -98,6 +97,11 @@ class Listener:
         """Pass on what a script told its caller: id, token, id, token, ..."""
         for i in range(0, len(told), 2):
             self._hear(told[i], int(told[i + 1]))
+
+    def look(self, topic: bytes) -> None:
+        """Have everybody who waits for a topic look again: what they were told may be lost."""
+        if topic in self._ears:
+            self._wake(topic)
 
     def _hear(self, id: bytes, token: int) -> None:
         if len(self._kept) >= KEPT:  # of waiters that gave up: the oldest have long been answered

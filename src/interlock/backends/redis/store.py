@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from typing import Any, Protocol
 
 from interlock.backends.redis import packing
@@ -54,7 +54,7 @@ LOOK_AT_MOST = 0.25
 class Leaf(Protocol):
     """How requests reach a server: blocking (`pool`) or not (`link`)."""
 
-    async def ask(self, request: bytes, timeout: float, replies: int = 1, again: bool = True) -> Any: ...
+    def ask(self, request: bytes, timeout: float, replies: int = 1, again: bool = True) -> Awaitable[Any]: ...
     def after_fork(self) -> None: ...
     async def close(self) -> None: ...
 
@@ -95,6 +95,17 @@ class RedisStore:
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._place}>"
 
+    async def _tell_all(self, resource: str, call: Call, body: bytes, timeout: float) -> Any:
+        """Run a script that may let somebody of ours in. If its reply is lost, they must look for themselves.
+
+        It is never sent twice from here: a second reply could not tell who removed the claim.
+        """
+        try:
+            return await self._run(call, body, timeout, again=False)
+        except StoreUnavailable:
+            self._listener.look(_queue(resource))
+            raise
+
     async def _run(self, call: Call, body: bytes, timeout: float, again: bool = True) -> Any:
         """One script, one round trip; two when the server does not know it yet."""
         reply = await self._leaf.ask(call.quick + body, timeout, 1, again)
@@ -125,6 +136,7 @@ class RedisStore:
         until = self._pausing.now() + timeout
         generation, place = self._places.get(claim.id, (0, 0))
         listener.listen(id, signal)
+        listener.listen(_queue(claim.resource), signal)
         try:
             if not listener.subscribed(listener.channel, signal):
                 await self._pausing.wait(signal, timeout)
@@ -138,6 +150,7 @@ class RedisStore:
                 await self._pausing.wait(signal, until - self._pausing.now())
         finally:
             listener.forget(id, signal)
+            listener.forget(_queue(claim.resource), signal)
         token = listener.taken(id)
         # A grant of an earlier place, which lapsed while we were stopped, must not pass for one of this place.
         return Granted(token, claim.place_ttl) if token and token == place and busy is not None else None
@@ -162,9 +175,7 @@ class RedisStore:
         name = id.encode()
         stay = b"$1\r\n0\r\n" if linger <= 0 else bulk(packing.millis(linger))
         body = self._keys.four(resource) + bulk(name) + stay + bulk(self._listener.channel)
-        reply = await self._run(
-            RELEASE, body, timeout, again=False
-        )  # a second try could not tell who removed it
+        reply = await self._tell_all(resource, RELEASE, body, timeout)
         if self._places:
             self._places.pop(id, None)
         self._listener.over(name)
@@ -198,7 +209,7 @@ class RedisStore:
     async def evict(self, resource: str, id: str | None, reason: str) -> list[Standing]:
         body = self._keys.four(resource) + bulk((id or "").encode()) + bulk(reason.encode())
         body += bulk(self._listener.channel) + bulk(packing.millis(REMEMBERED))
-        now, told, *parts = await self._run(EVICT, body, IO_TIMEOUT)
+        now, told, *parts = await self._tell_all(resource, EVICT, body, IO_TIMEOUT)
         self._listener.tell(told)
         return packing.standings(int(now), parts)
 
@@ -262,6 +273,11 @@ class RedisStore:
         await self._leaf.close()
         if self._twin is not None:
             await self._twin.close()
+
+
+def _queue(resource: str) -> bytes:
+    """The topic of all who wait for a resource; no claim's id and no key is spelled like this."""
+    return b"\x1e" + resource.encode()
 
 
 class Plainly:

@@ -1,0 +1,124 @@
+"""Lost requests, lost replies, cut and black-holed connections, between real sockets."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+import interlock
+from interlock.errors import LeaseLost
+from tests.redis.proxy import Proxy, proxied
+from tests.redis.server import Server
+
+pytestmark = pytest.mark.chaos
+
+
+@pytest.fixture
+def proxy(server: Server) -> Iterator[Proxy]:
+    with proxied(server.port) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def prefix() -> str:
+    return f"{uuid4().hex}:"
+
+
+def test_a_lost_reply_is_answered_by_asking_again(server: Server, proxy: Proxy, prefix: str) -> None:
+    client, direct = interlock.connect(proxy.url(prefix)), interlock.connect(server.url(prefix))
+    with client.lock("warm"):
+        pass
+    for cut_at in ("acquire", "release"):
+        if cut_at == "acquire":
+            proxy.cuts = 1
+        lease = client.lock("x").acquire(timeout=5)
+        assert lease
+        (holder,) = direct.inspect("x").standings
+        assert holder.token == lease.token
+        if cut_at == "release":
+            proxy.cuts = 1
+        lease.release()
+        assert direct.inspect("x").standings == ()
+    client.close()
+    direct.close()
+
+
+def test_a_black_holed_holder_knows_before_the_next_gets_in(
+    server: Server, proxy: Proxy, prefix: str
+) -> None:
+    holder, other = interlock.connect(proxy.url(prefix), ttl=1), interlock.connect(server.url(prefix), ttl=1)
+    lost_at: list[float] = []
+    lease = holder.lock("x", on_lost=lambda _: lost_at.append(time.monotonic())).acquire()
+    assert lease
+    proxy.holed = True
+    with other.lock("x", timeout=10) as after:
+        entered = time.monotonic()
+        assert lease.state is interlock.State.LOST
+        assert after.token > lease.token
+    assert lost_at
+    assert lost_at[0] <= entered + 0.05
+    with pytest.raises(LeaseLost):
+        lease.check()
+    proxy.holed = False
+    holder.close()
+    other.close()
+
+
+def test_a_call_into_a_black_hole_ends_in_its_time(proxy: Proxy, prefix: str) -> None:
+    client = interlock.connect(proxy.url(prefix))
+    with client.lock("warm"):
+        pass
+    proxy.holed = True
+    began = time.monotonic()
+    with pytest.raises(interlock.StoreUnavailable):
+        client.lock("x").acquire(timeout=0.5)
+    assert time.monotonic() - began < 0.5 + 0.25 + 0.5
+    proxy.holed = False
+    client.close()
+
+
+def test_a_waiter_gets_in_although_replies_are_lost_all_the_time(
+    server: Server, proxy: Proxy, prefix: str
+) -> None:
+    client = interlock.connect(proxy.url(prefix), ttl=5)
+    inside, most, rounds = [0], [0], [0]
+    stop = threading.Event()
+
+    def cut() -> None:
+        while not stop.wait(0.05):
+            proxy.cuts = 1
+
+    def enter() -> None:
+        for _ in range(10):
+            lock: Any = client.lock("x", timeout=30)
+            with lock:
+                inside[0] += 1
+                most[0] = max(most[0], inside[0])
+                rounds[0] += 1
+                time.sleep(0.002)
+                inside[0] -= 1
+
+    began = time.monotonic()
+    cutter = threading.Thread(target=cut)
+    cutter.start()
+    threads = [threading.Thread(target=enter) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    stop.set()
+    cutter.join()
+    proxy.cuts = 0
+    assert (most[0], rounds[0]) == (1, 40)
+    assert time.monotonic() - began < 5, "a grant was told in a reply that was lost, and nobody looked"
+    with interlock.connect(server.url(prefix)) as direct:
+        end = time.monotonic() + 10
+        while direct.inspect("x").standings:
+            assert time.monotonic() < end
+            time.sleep(0.01)
+    client.close()
