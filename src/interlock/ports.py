@@ -96,7 +96,9 @@ class Store(Register, Protocol):
         Called for a waiter (with the `Busy` it was told) and for a holder (None: until it is
         removed). May return early; never late. A store that learns the grant together with the
         wake-up returns it and saves the caller a round trip: the claim then stands until the lapse of
-        its place, as last refreshed, and the holder's first renewal stretches it.
+        its place, as last refreshed, and the holder's first renewal stretches it. It must be a grant of
+        the place the claim has now: one that lapsed and was entered anew has another token, and a late
+        word of the first would make two believe.
         """
         ...
 
