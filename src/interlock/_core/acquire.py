@@ -29,6 +29,7 @@ class Place:
     def __init__(self, claim: Claim, now: float, owner: Owner | None = None) -> None:
         self.deadline = float("inf")
         self._owner = owner
+        self.left = False  # its waiter has gone, and may have been interrupted before it was dropped
         self._when = now + claim.place_ttl / 3
         self.refreshed = now  # before the question that was answered last: the place lives from then
         self.resource, self.id = claim.resource, claim.id
@@ -37,7 +38,7 @@ class Place:
     @property
     def _over(self) -> bool:
         """Whether its waiter is gone: a place kept for nobody would jam the queue for ever."""
-        return self._owner is not None and not self._owner.alive()
+        return self.left or (self._owner is not None and not self._owner.alive())
 
     def _renewal(self, now: float) -> Renewal | None:
         self._when = now + self._ask.ttl / 3
@@ -95,6 +96,7 @@ class Acquiring:
             raise
         finally:
             if self._place is not None:
+                self._place.left = True
                 self._client.keeper.drop(self._place)
 
     def left(self) -> float:

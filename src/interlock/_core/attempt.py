@@ -8,7 +8,6 @@ from interlock import events
 from interlock._core import timing
 from interlock._core.acquire import Acquiring
 from interlock._core.lease import Lease
-from interlock._core.states import State
 from interlock.errors import AcquireTimeout, InterlockError
 from interlock.model import Claim
 
@@ -50,9 +49,8 @@ class Attempt:
 
     async def undo(self) -> None:
         """Nobody got hold of the result: let it go again."""
-        if self.lease is not None:
-            if self.lease._let_go() is State.RELEASED:
-                return
+        if self.lease is not None:  # also if it was let go: the one who did may have been interrupted there
+            self.lease._let_go()
             self._holding.discharge(self.lease)
         await self._acquiring._take_back_quietly()
 

@@ -28,6 +28,9 @@ class Mutex(Protocol):
     def owned(self) -> bool: ...
     async def release_save(self) -> Any: ...
     async def acquire_restore(self, saved: Any) -> None: ...
+    def surely_owned(self) -> bool:
+        """True only if the caller has it; where that cannot be told from another having it, False."""
+        ...
 
 
 class HoldingMutex:
@@ -43,8 +46,16 @@ class HoldingMutex:
         await self._holding.give_back(self._holding.current())
 
     async def acquire_restore(self, saved: None) -> None:
-        lease = await self._holding.attempt().demand()
-        self._holding.replace_entered(lease)
+        attempt = self._holding.attempt()
+        try:
+            lease = await attempt.demand()
+            self._holding.replace_entered(lease)
+        except BaseException:  # held but not known, the next try would wait for it for ever
+            await attempt.undo()
+            raise
+
+    def surely_owned(self) -> bool:
+        return self._holding.owned()
 
 
 class Waiting:
@@ -62,28 +73,30 @@ class Waiting:
         timeout = timing.checked_timeout(timeout)
         if not self._mutex.owned():
             raise NotHeld(f"{self.name}: cannot wait on un-acquired lock")
+        runtime, keeper = self.client.runtime, self.client.keeper
         claim, token = await self._stand()
-        place = Place(claim, self.client.runtime.now())
-        self.client.keeper.keep(place)
+        owed = True  # whoever notifies us until we return expects that somebody hears of it
         try:
-            # Standing before letting go: who notifies in between must meet us.
-            saved = await self._interruptible(claim, self._mutex.release_save())
-            notified = False
+            place = Place(claim, runtime.now(), runtime.owner())
             try:
-                notified = await self._interruptible(claim, self._until_removed(claim, token, timeout))
+                keeper.keep(place)
+                # Standing before letting go: who notifies in between must meet us.
+                saved = await self._mutex.release_save()
+                try:
+                    owed = notified = await self._until_removed(claim, token, timeout)
+                except BaseException:
+                    await runtime.finish(lambda: self._pass_on(claim))  # before we wait for the lock again
+                    owed = False
+                    raise
+                finally:
+                    await self._take_again(saved)
+                return notified
             finally:
-                again = self._take_again(saved)
-                await (self._interruptible(claim, again) if notified else again)
-            return notified
-        finally:
-            self.client.keeper.drop(place)
-
-    async def _interruptible(self, claim: Claim, step: Awaitable[R]) -> R:
-        """A step of a wait; if it fails the caller will not hear of a notification, so another must."""
-        try:
-            return await step
+                place.left = True
+                keeper.drop(place)
         except BaseException:
-            await self.client.runtime.finish(lambda: self._pass_on(claim))
+            if owed:
+                await runtime.finish(lambda: self._pass_on(claim))
             raise
 
     async def _take_again(self, saved: Any) -> None:
@@ -99,6 +112,8 @@ class Waiting:
                 if interrupted is not None:
                     raise  # asked twice
                 interrupted = error
+                if self._mutex.surely_owned():  # struck when it was done: we would wait for ourselves
+                    break
         if interrupted is not None:
             raise interrupted
 

@@ -13,7 +13,7 @@ from typing import Literal
 from interlock._core.attempt import Attempt
 from interlock._core.holding import Holding
 from interlock._core.lease import Lease
-from interlock._core.states import State
+from interlock._core.states import FINAL, State
 from interlock.errors import NotHeld, WouldDeadlock
 
 Mode = Literal["read", "write"]
@@ -105,13 +105,21 @@ class Reentrant:
         entry = self.entry()
         if entry is None or not entry.count(self.mode):
             raise NotHeld(f"{self.resource}: cannot release a lock that the caller does not hold")
-        entry.add(self.mode, -1)
         holding = entry.lease._holding
-        if not entry.total:
-            self.forget()
-            await holding.give_back(entry.lease, strict=strict)
-        elif self.mode == "write" and not entry.writes:
+        if entry.total == 1:
+            try:
+                await holding.give_back(entry.lease, strict=strict)
+            finally:
+                self._forget_if_over(entry)
+            return
+        entry.add(self.mode, -1)
+        if self.mode == "write" and not entry.writes:
             await holding.shrink(entry.lease, 1)
+
+    def _forget_if_over(self, entry: Entry) -> None:
+        """Forget what was given back; not what an interrupt kept from it: nobody could release it again."""
+        if entry.lease._state in FINAL:
+            self.forget()
 
     def enter(self, lease: Lease) -> None:
         """A `with` body begins; the count has it already."""
@@ -142,47 +150,59 @@ class Reentrant:
 
     async def release_save(self) -> tuple[int, int]:
         entry = self.depth_of_all()
-        self.forget()
-        await entry.lease._holding.give_back(entry.lease)
+        try:
+            await entry.lease._holding.give_back(entry.lease)
+        finally:
+            self._forget_if_over(entry)
         return entry.reads, entry.writes
 
     async def acquire_restore(self, saved: tuple[int, int]) -> None:
-        lease = await self.holding.attempt().demand()
-        self.remember(Entry(lease, *saved))
+        attempt = self.holding.attempt()
+        try:
+            lease = await attempt.demand()
+            self.remember(Entry(lease, *saved))
+        except BaseException:  # held but not remembered, the next try would wait for it for ever
+            await attempt.undo()
+            raise
+
+    def surely_owned(self) -> bool:
+        return self.owned()
 
 
 class ReentrantAttempt:
     """As `holding.Attempt`; where the caller is already inside, it only counts."""
 
-    __slots__ = ("_attempt", "_counted", "_entry", "_reentrant")
+    __slots__ = ("_again", "_attempt", "_entry", "_first", "_reentrant")
 
     def __init__(self, reentrant: Reentrant, attempt: Attempt, entry: Entry | None) -> None:
         self._reentrant = reentrant
         self._attempt = attempt
         self._entry = entry
-        self._counted = False
+        self._first = entry is None
+        self._again = False  # counted once more
 
     async def run(self) -> Lease | None:
         if self._entry is None:
             lease = await self._attempt.run()
             if lease is None:
                 return None
-            self._entry = Entry(lease)
+            mode = self._reentrant.mode
+            self._entry = Entry(lease, int(mode == "read"), int(mode == "write"))
             self._reentrant.remember(self._entry)
-        else:
-            self._entry.lease.check()  # nobody enters again what was lost meanwhile
+            return lease
+        self._entry.lease.check()  # nobody enters again what was lost meanwhile
         self._entry.add(self._reentrant.mode, 1)
-        self._counted = True
+        self._again = True
         return self._entry.lease
 
     async def undo(self) -> None:
-        if self._entry is not None and self._counted:
-            self._counted = False
+        if self._again:
+            self._again = False
+            assert self._entry is not None
             self._entry.add(self._reentrant.mode, -1)
-        if self._entry is None or not self._entry.total:
-            if self._entry is not None:
-                self._reentrant.forget()
+        elif self._first:
             await self._attempt.undo()
+            self._reentrant.forget()
 
     async def demand(self) -> Lease:
         lease = await self.run()

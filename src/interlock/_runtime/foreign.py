@@ -19,6 +19,9 @@ class ForeignLock:
             return bool(self._lock._is_owned())
         return bool(self._lock.locked())
 
+    def surely_owned(self) -> bool:
+        return hasattr(self._lock, "_is_owned") and bool(self._lock._is_owned())
+
     async def release_save(self) -> Any:
         if hasattr(self._lock, "_release_save"):
             return self._lock._release_save()

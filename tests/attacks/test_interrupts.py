@@ -1,0 +1,122 @@
+"""Ctrl-C at every step of every synchronizer: nothing is left behind that its holder cannot give back."""
+
+from __future__ import annotations
+
+import os
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import interlock
+from interlock._core.drive import drive
+from tests.attacks.strike import strikes
+
+PACKAGE = os.path.dirname(interlock.__file__)
+
+
+class Scene:
+    """A client that is interrupted, and one that looks on."""
+
+    def __init__(self, url: str) -> None:
+        self.client = interlock.connect(url, listener=lambda event: None)
+        self.other = interlock.connect(url, listener=lambda event: None)
+
+    def give_back(self) -> None:
+        """What its holder can still do after a Ctrl-C in the middle of a release."""
+        for lease in list(self.client._core.leases):
+            try:
+                drive(lease._holding.give_back(lease))
+            except interlock.NotHeld:
+                pass
+        self.client._core.entries.clear()
+
+    def left_in(self, seconds: float) -> list[str]:
+        """What is left after at most so long: a claim that was taken back twice may take a moment."""
+        until = time.monotonic() + seconds
+        while (left := self.left()) and time.monotonic() < until:
+            time.sleep(0.001)
+        return left
+
+    def left(self) -> list[str]:
+        core = self.client._core
+        names = [name for name in drive(core.store.scan("", "", 10)) if name != "busy"]
+        waiters = [f"waiter {waiter.id}" for waiter in self.other.inspect("busy").waiters]
+        kept = [repr(kept) for kept in core.keeper.kept() if not kept._over]
+        return [*names, *waiters, *map(repr, core.leases), *kept]
+
+
+def with_lock(scene: Scene) -> None:
+    with scene.client.lock("x"):
+        pass
+
+
+def with_rlock_twice(scene: Scene) -> None:
+    rlock = scene.client.rlock("x")
+    with rlock, rlock:
+        pass
+
+
+def with_write_lock(scene: Scene) -> None:
+    with scene.client.rwlock("x").write():
+        pass
+
+
+def with_semaphore(scene: Scene) -> None:
+    with scene.client.semaphore("x", 3):
+        pass
+
+
+def with_multilock(scene: Scene) -> None:
+    with scene.client.multilock(["x", "y"]):
+        pass
+
+
+def acquire_in_vain(scene: Scene) -> None:
+    scene.client.lock("busy").acquire(timeout=0.001)
+
+
+def acquire_several_in_vain(scene: Scene) -> None:
+    scene.client.multilock(["a", "b", "busy"]).acquire(timeout=0.001)
+
+
+def wait_in_vain(scene: Scene) -> None:
+    condition = scene.client.condition("x")
+    with condition:
+        condition.wait(0.001)
+
+
+OPERATIONS: list[Callable[[Scene], None]] = [
+    with_lock,
+    with_rlock_twice,
+    with_write_lock,
+    with_semaphore,
+    with_multilock,
+    acquire_in_vain,
+    acquire_several_in_vain,
+    wait_in_vain,
+]
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def scene(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Scene]:
+    kind = request.param
+    scene = Scene(f"memory://{tmp_path}" if kind == "memory" else f"sqlite:///{tmp_path}/locks.db")
+    with scene.other, scene.client, scene.other.lock("busy"):
+        yield scene
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_ctrl_c_at_any_step_leaves_nothing_that_cannot_be_given_back(
+    operation: Callable[[Scene], None], scene: Scene
+) -> None:
+    operation(scene)  # what happens only once, such as starting threads, has happened
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # a coroutine struck before its first step
+        for strike in strikes(lambda: operation(scene), PACKAGE):
+            scene.give_back()
+            assert not scene.left_in(0.5), strike.where
+            assert scene.client.lock("free").acquire(timeout=1), strike.where
+            scene.give_back()
