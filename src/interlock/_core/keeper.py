@@ -22,6 +22,7 @@ from interlock.model import Renewal, RenewAnswer
 from interlock.ports import IO_TIMEOUT, Job, Runtime, Signal, Store
 
 BATCH = 100  # renewals in one request: more would block the server for everyone else
+IDLE = 2.0  # seconds a keeper that was busy just now stays half awake: waking its thread costs more than a lock
 LONGEST_NAP = 1.0  # a suspended machine's sleep does not count; after waking we must look soon
 LAST_TRY = 0.5  # seconds for a claim that is still owed when its client closes
 LAG = 0.5  # being this late, seconds, is worth a report
@@ -96,6 +97,7 @@ class Keeper:
         self._live: dict[Kept, None] = {}
         self._alarm: Signal | None = None  # made where the keeper runs: that loop may not be there yet
         self._wakes_at = float("inf")
+        self._busy = False  # something was kept since the last nap
         self._job: Job | None = None
         self._stopping = False
 
@@ -103,6 +105,7 @@ class Keeper:
         """Look after `kept` from now on. Costs no system call unless it is the most urgent of all."""
         with self._guard:
             self._live[kept] = None
+            self._busy = True
             when = self._push(kept)
             urgent = when < self._wakes_at
             if urgent:
@@ -171,14 +174,19 @@ class Keeper:
                 return  # the store is away, and nobody has the time to ask it for each
 
     async def _nap(self) -> None:
-        """Sleep until the next entry is due; a keeper with nothing to keep sleeps until called."""
+        """Sleep until the next entry is due; a keeper that has long had nothing to keep, until called."""
         with self._guard:
             self._alarm = alarm = self._runtime.signal()
-            self._wakes_at = self._heap[0][0] if self._heap else float("inf")
-            left = self._wakes_at - self._runtime.now()
-            forever = not self._heap
+            now = self._runtime.now()
+            if self._heap:
+                self._wakes_at = self._heap[0][0]
+            else:  # locks that come and go would each have to wake us
+                self._wakes_at = now + IDLE if self._busy else float("inf")
+            self._busy = False
+            left = self._wakes_at - now
         if not self._stopping and left > 0:
-            await self._runtime.wait(alarm, None if forever else min(left, LONGEST_NAP))
+            nap = LONGEST_NAP if self._heap else left
+            await self._runtime.wait(alarm, None if left == float("inf") else min(left, nap))
 
     async def _round(self) -> None:
         now = self._runtime.now()

@@ -37,6 +37,7 @@ class Lease:
         "_lost",
         "_owner",
         "_reason",
+        "_reduced",
         "_short",
         "_state",
         "_token",
@@ -50,14 +51,15 @@ class Lease:
         self._asked = asked  # before the question: a slow reply must shorten the lease, not lengthen it
         self._granted_at = asked
         every = timing.renew_every(claim.ttl)
-        self._short = granted.ttl < claim.ttl  # told with a wake-up: it is stretched at once, renewed or not
-        self._last_try = asked - every if self._short else asked
+        self._short = granted.ttl < claim.ttl  # told with a wake-up: it is stretched soon, renewed or not
+        self._last_try = asked - every + timing.renew_every(granted.ttl) if self._short else asked
         self._deadline = timing.deadline(asked, granted.ttl)
         if holding.max_hold is not None:
             self._deadline = min(self._deadline, asked + holding.max_hold)
         self._state = State.HELD
         self._cause = ""
         self._reason = ""
+        self._reduced = False
         self._lost: Signal | None = None
         self._bodies = 0  # `async with` bodies, one in another, under this lease: a loss cancels them
         self._interrupted = False
@@ -205,7 +207,9 @@ class Lease:
             ttl = min(ttl, self._granted_at + self._holding.max_hold - now)
             if ttl <= 0:
                 return None
-        return Renewal(self.resource, self._claim.id, ttl)
+        # A part that was given back without an answer is given back again: others wait for it.
+        permits = self._claim.permits if self._reduced else None
+        return Renewal(self.resource, self._claim.id, ttl, permits=permits)
 
     def _answered(self, asked: float, answer: RenewAnswer) -> None:
         if isinstance(answer, Renewed):
@@ -248,6 +252,7 @@ class Lease:
     def _shrunk(self, permits: int) -> None:
         """Part of it was given back: a later renewal must not ask for more."""
         self._claim = replaced(self._claim, permits=permits)
+        self._reduced = True
 
     def _forget(self) -> None:
         """In a forked child: the parent holds this, we do not. Nobody is called."""
@@ -263,11 +268,12 @@ class Lease:
         with self._holding.client.guard:
             before = self._state
             # Kept by this thread: another may move on from here, and would then be reported by both.
-            after = self._state = TRANSITIONS[before][event]
+            after = TRANSITIONS[before][event]
             if after is before:
                 return
-            if after is State.LOST:
+            if after is State.LOST:  # the cause first: who sees that it is lost may ask why at once
                 self._cause, self._reason = cause, reason
+            self._state = after
             signal = self._lost
         if after is State.LOST:
             if signal is not None:
