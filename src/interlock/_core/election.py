@@ -70,6 +70,7 @@ class Candidacy:
     async def proclaim(self, value: str) -> None:
         """Change the value of a won election; `NotHeld` or `LeaseLost` for who does not lead."""
         lease = self._leading()
+        lease.check()
         ask = Renewal(self.holding.resource, lease._claim.id, lease.ttl, checked_words(value, VALUE))
         asked = self.client.runtime.now()
         (answer,) = await self.client.store.renew([ask], IO_TIMEOUT)

@@ -58,6 +58,8 @@ class Holding:
         self.timeout = timing.checked_timeout(settings.timeout)
         self.max_hold = timing.checked_duration(settings.max_hold, "max_hold")
         self.min_hold = timing.checked_duration(settings.min_hold, "min_hold") or 0.0
+        if self.max_hold is not None:  # or the store would keep others out when this lease has long been lost
+            self.ttl = min(self.ttl, max(self.max_hold, client.store.traits.min_ttl))
         self.renew = settings.renew
         self.fair = settings.fair
         self.on_lost = settings.on_lost
@@ -146,7 +148,8 @@ class Holding:
         """The lease a plain `release()` means; `NotHeld` if there is none."""
         lease = self.of(self.client.runtime.owner())
         if lease is None:
-            lease = next(iter(list(self.leases)), None)
+            leases = list(self.leases)
+            lease = next((lease for lease in leases if lease.state not in FINAL), next(iter(leases), None))
         if lease is None:
             raise NotHeld(f"{self.resource}: release of an unlocked lock")
         return lease
@@ -253,8 +256,8 @@ class Holding:
         runtime, claim = self.client.runtime, lease._claim
         asked = runtime.now()
         ask = Renewal(self.resource, claim.id, claim.ttl, permits=permits)
+        lease._shrunk(permits)  # before the question: if it gets no answer, the keeper asks again
         (answer,) = await self.client.store.renew([ask], IO_TIMEOUT)
-        lease._shrunk(permits)
         lease._answered(asked, answer)
         if not isinstance(answer, Renewed):
             raise lease.loss()
@@ -266,6 +269,9 @@ class Holding:
         self.client.keeper.drop(lease)
         with self.client.guard:
             self.client.leases.pop(lease, None)
+        if not lease._owner.alive():  # who could still ask for it? It would be kept as long as the client
+            self.leases.pop(lease, None)
+            self.client.entries.pop(lease._owner, None)
         loss = lease.loss()
         self.client.emit(events.Lost(self.resource, lease.token, loss.cause, loss.reason))
         if self.on_lost is not None:

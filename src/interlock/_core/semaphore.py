@@ -13,6 +13,7 @@ from interlock._core.attempt import Attempt
 from interlock._core.client import Client
 from interlock._core.holding import Holding, Settings
 from interlock._core.lease import Lease
+from interlock._core.states import FINAL
 from interlock.errors import InvalidSetting
 from interlock.model import Claim
 
@@ -32,7 +33,8 @@ class SemaphoreHolding(Holding):
     @property
     def value(self) -> int:
         """What is left as far as this object knows: as `threading.Semaphore` shows it."""
-        return self.capacity + self.gift - sum(lease.permits for lease in list(self.leases))
+        held = [lease for lease in list(self.leases) if lease.state not in FINAL]
+        return self.capacity + self.gift - sum(lease.permits for lease in held)
 
     def weight(self, lease: Lease) -> int:
         return lease.permits + self.gifted.get(lease, 0)
@@ -80,26 +82,31 @@ class SemaphoreHolding(Holding):
         total = sum(self.weight(lease) for lease in ordered)
         if count > total and self.bounded:
             raise InvalidSetting(f"{self.resource}: semaphore released too many times")
+        failure: Exception | None = None
         for lease in ordered:
             if count <= 0:
                 break
             weight = self.weight(lease)
-            if weight <= count:
-                await self.give_back(lease, strict=True)
-            else:
-                await self._give_part(lease, count)
+            try:
+                await (
+                    self.give_back(lease, strict=True) if weight <= count else self._give_part(lease, count)
+                )
+            except Exception as error:  # one that was lost must not keep the others from those who wait
+                failure = failure or error
             count -= min(weight, count)
         with self.client.guard:
             self.gift += max(0, count)
+        if failure is not None:
+            raise failure
 
     async def _give_part(self, lease: Lease, count: int) -> None:
         real = min(lease.permits, count)
-        if real:
-            await self.shrink(lease, lease.permits - real)
         with self.client.guard:
             if count > real:
                 self.gifted[lease] -= count - real
                 self.gift += count - real
+        if real:
+            await self.shrink(lease, lease.permits - real)
 
 
 class GiftedAttempt(Attempt):

@@ -215,24 +215,31 @@ class MemoryStore:
     async def wait(self, claim: Claim, busy: Busy | None, timeout: float) -> Granted | None:
         space = self._space
 
-        def settled() -> bool:
-            queue = space.live(claim.resource, space.now())
-            entry = next((entry for entry in queue if entry.id == claim.id), None)
-            return entry is None or (busy is not None and entry.admitted_at is not None)
+        def left() -> float:
+            now = space.now()
+            queue = space.live(claim.resource, now)
+            place = next((i for i, entry in enumerate(queue) if entry.id == claim.id), None)
+            if place is None or (busy is not None and queue[place].admitted_at is not None):
+                return 0.0
+            # What it was told to watch may have left since: then something else lapses first.
+            return timeout if busy is None else max(0.001, self._busy(queue, place, now).retry_after)
 
-        await self._listen(claim.id, settled, timeout)
+        await self._listen(claim.id, left, timeout)
         return None
 
-    async def _listen(self, topic: str, settled: Callable[[], bool], timeout: float) -> None:
-        """Wait for a ring, having looked once after starting to listen: none is missed."""
+    async def _listen(self, topic: str, left: Callable[[], float], timeout: float) -> None:
+        """Wait for a ring, having looked once after starting to listen: none is missed.
+
+        `left` says how long there may be nothing to see, seconds; 0 if there is something already.
+        """
         space, signal = self._space, self._runtime.signal()
         with space.guard:
             space.listen(topic, signal)
         try:
             with space.guard:
-                if settled():
-                    return
-            await self._runtime.wait(signal, timeout)
+                limit = min(timeout, left())
+            if limit > 0:
+                await self._runtime.wait(signal, limit)
         finally:
             with space.guard:
                 space.unlisten(topic, signal)
@@ -322,11 +329,11 @@ class MemoryStore:
             return met
 
     async def watch(self, resource: str, seen: Queue, timeout: float) -> None:
-        def settled() -> bool:
-            return _outline(self._queue(resource)) != _outline(seen)
+        def left() -> float:
+            return timeout if _outline(self._queue(resource)) == _outline(seen) else 0.0
 
         first_lapse = min((s.lapses_in for s in seen.standings), default=timeout)
-        await self._listen(f"queue:{resource}", settled, min(timeout, first_lapse))
+        await self._listen(f"queue:{resource}", left, min(timeout, first_lapse))
 
     # ---- the register --------------------------------------------------------------
 
@@ -357,7 +364,10 @@ class MemoryStore:
             return Versioned(new.value, new.version)
 
     async def watch_register(self, name: str, version: int, timeout: float) -> None:
-        await self._listen(f"register:{name}", lambda: self._read(name).version != version, timeout)
+        def left() -> float:
+            return timeout if self._read(name).version == version else 0.0
+
+        await self._listen(f"register:{name}", left, timeout)
 
     # ---- housekeeping ------------------------------------------------------------------
 

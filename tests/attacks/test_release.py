@@ -1,0 +1,128 @@
+"""Attacks on giving back: what is released is what is held, all of it, and nothing that is lost comes back."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import time
+
+import pytest
+
+import interlock
+from interlock._core.drive import drive
+from interlock._runtime.threads import Threads
+from interlock.backends.memory import MemoryStore
+from interlock.errors import StoreUnavailable
+from interlock.model import Busy, Claim, Granted
+from tests.attacks.stage import Stage, eventually, raises, space
+
+
+def test_a_semaphore_gives_back_the_rest_when_one_of_its_leases_was_lost() -> None:
+    stage = Stage()
+    semaphore = stage.client.semaphore("x", 3)
+    first, second = semaphore.acquire(), semaphore.acquire()
+    assert first
+    assert second
+    stage.client.evict("x", id=second._claim.id, reason="attack")
+    with pytest.raises(interlock.LeaseLost):
+        second.renew()
+    with pytest.raises(interlock.LeaseLost):
+        semaphore.release(2)
+    assert first.state is interlock.State.RELEASED
+    assert not stage.client.inspect("x").holders
+    stage.client.close()
+
+
+def test_a_semaphore_does_not_count_what_it_has_lost() -> None:
+    stage = Stage()
+    semaphore = stage.client.bounded_semaphore("x", 2)
+    lease = semaphore.acquire()
+    assert lease
+    stage.client.evict("x", reason="attack")
+    with pytest.raises(interlock.LeaseLost):
+        lease.renew()
+    assert "value=2/2" in repr(semaphore)
+    stage.client.close()
+
+
+def test_who_took_none_releases_one_that_is_held_not_one_that_was_lost() -> None:
+    stage = Stage()
+    lock = stage.client.lock("x", ttl=0.05, renew=False)
+    thread = threading.Thread(target=lock.acquire)
+    thread.start()
+    thread.join()
+    time.sleep(0.06)  # it runs out, unreleased
+    holder = threading.Thread(target=lock.acquire)
+    lock._core.ttl = 30.0
+    holder.start()
+    holder.join()
+    lock.release()
+    assert not stage.client.inspect("x").holders
+    stage.client.close()
+
+
+def test_who_has_lost_an_election_does_not_prolong_it_by_proclaiming() -> None:
+    stage = Stage()
+    election = stage.client.election("x", ttl=30)
+    lease = election.campaign("me")
+    assert lease
+    lease._deadline = 0.0  # its own clock says that it is over
+    with pytest.raises(interlock.LeaseLost):
+        election.proclaim("still me")
+    assert "renew" not in stage.store.asked
+    stage.client.close()
+
+
+def test_a_waiter_that_was_answered_before_the_queue_moved_does_not_sleep_through_the_next_lapse() -> None:
+    runtime = Threads()
+    store = MemoryStore(space(), runtime)
+    assert isinstance(drive(store.claim(Claim("x", "dead", 0.2))), Granted)
+    drive(store.claim(Claim("x", "leaves", 30.0, place_ttl=30.0)))
+    waiter = Claim("x", "waits", 30.0, place_ttl=30.0)
+    busy = drive(store.claim(waiter))
+    assert isinstance(busy, Busy)
+    assert busy.retry_after > 10
+    drive(store.release("x", "leaves"))  # after the answer, before the wait
+    began = time.monotonic()
+    drive(store.wait(waiter, busy, 5.0))
+    assert time.monotonic() - began < 1.0
+    assert isinstance(drive(store.claim(waiter)), Busy | Granted)
+
+
+def test_a_thread_that_died_in_an_rlock_leaves_nothing_in_its_client() -> None:
+    stage = Stage()
+    rlock = stage.client.rlock("x", ttl=0.05)
+    threads = [threading.Thread(target=rlock.acquire) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+        thread.join()
+    del thread, threads, rlock
+    eventually(lambda: not stage.core.leases)
+    gc.collect()
+    assert not len(stage.core.entries)
+    stage.client.close()
+
+
+def test_a_writer_whose_downgrade_got_no_answer_lets_readers_in_all_the_same() -> None:
+    stage = Stage(ttl=0.6)
+    rwlock = stage.client.rwlock("x")
+    rwlock.write().acquire()
+    rwlock.read().acquire()
+    stage.store.before["renew"] = raises(StoreUnavailable("no answer"))
+    with pytest.raises(StoreUnavailable):
+        rwlock.write().release()
+    stage.store.before.clear()
+    reader = Stage(shared=stage.store.inner._space)
+    assert reader.client.rwlock("x").read().acquire(timeout=3)
+    rwlock.read().release()
+    reader.client.close()
+    stage.client.close()
+
+
+def test_whoever_waits_gets_in_when_max_hold_is_over() -> None:
+    stage = Stage(ttl=30)
+    assert stage.client.lock("x", max_hold=0.2).acquire()
+    other = Stage(shared=stage.store.inner._space)
+    assert other.client.lock("x").acquire(timeout=3)
+    other.client.close()
+    stage.client.close()
