@@ -44,7 +44,7 @@ TYPES = (
     Step("mypy", ("-m", "mypy"), "types"),
     Step("pyright", ("-m", "pyright", "--pythonpath", str(PYTHON)), "types"),
 )
-TESTS = (Step("pytest", ("-m", "pytest"), "test --lf"),)
+TESTS = (Step("pytest", ("-m", "pytest", "-n", "2", "--dist", "loadfile"), "test --lf"),)
 
 
 # -- what the commands do ------------------------------------------------------------------------
