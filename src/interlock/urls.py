@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from interlock.backends.memory import Space
 
 LATER = (
-    *("redis+sentinel", "redis+cluster", "redlock"),
+    *("redis+cluster", "redlock"),
     *("etcd", "etcds", "zookeeper", "postgresql", "mysql", "mariadb"),
 )
 
@@ -126,6 +126,13 @@ def _open_redis(parts: SplitResult, runtime: Runtime, asynchronous: bool) -> Sto
     return open_url(parts, runtime, asynchronous=asynchronous)
 
 
+def _open_sentinel(parts: SplitResult, runtime: Runtime, asynchronous: bool) -> Store:
+    """`redis+sentinel://user:password@host:port,host:port/service/db?replicas=majority`."""
+    from interlock.backends.redis import open_sentinel_url
+
+    return open_sentinel_url(parts, runtime, asynchronous=asynchronous)
+
+
 def _open_client(client: object, runtime: Runtime, asynchronous: bool) -> Store:
     """The store behind a user's own client: its address, TLS and credentials, over connections of ours."""
     libraries = {parent.__module__.partition(".")[0] for parent in type(client).__mro__}
@@ -145,4 +152,6 @@ _OPENERS: dict[str, Callable[[SplitResult, Runtime, bool], Store]] = {
     "redis": _open_redis,
     "rediss": _open_redis,
     "unix": _open_redis,
+    "redis+sentinel": _open_sentinel,
+    "rediss+sentinel": _open_sentinel,
 }

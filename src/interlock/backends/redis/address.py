@@ -7,7 +7,7 @@ ours. Its command layer retries silently, and costs several times what a lock do
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import Any, Protocol
 
 from interlock.backends.redis.refusal import garbled, refusal, silent, unreachable
 from interlock.backends.redis.resp import Failure
@@ -19,6 +19,15 @@ SETTINGS = {
     *("socket_connect_timeout", "socket_keepalive", "socket_keepalive_options", "socket_type", "encoding"),
 }
 KINDS = ("SSLConnection", "UnixDomainSocketConnection", "Connection")  # the most special first
+
+
+class Route(Protocol):
+    """The way to the server that requests are for: one address, or whoever is master now."""
+
+    @property
+    def place(self) -> str: ...
+    def connect(self, timeout: float) -> Any: ...
+    async def connect_async(self, timeout: float) -> Any: ...
 
 
 class Address:
@@ -58,14 +67,20 @@ class Address:
                 f"{type(client).__name__} is no client of one server; give connect a redis.Redis, or a URL"
             )
         names = [parent.__name__ for parent in pool.connection_class.__mro__]
-        if any("Sentinel" in name for name in names):
-            raise Unsupported(
-                "a client made by Sentinel is not in this version of interlock; name the master"
-            )
         kind = next((kind for kind in KINDS if kind in names), "Connection")
         modules = [parent.__module__.partition(".")[0] for parent in pool.connection_class.__mro__]
         package = "valkey" if "valkey" in modules else "redis"
         return cls(package, kind, pool.connection_kwargs)
+
+    def at(self, host: str, port: int) -> Address:
+        """Another server, entered in the same way."""
+        return Address(self._package, self._kind, {**self._settings, "host": host, "port": port})
+
+    def for_sentinels(self, username: str | None, password: str | None) -> Address:
+        """The same kind of connection, for sentinels: they have users of their own, and no databases."""
+        other = ("db", "username", "password", "credential_provider")
+        settings = {name: value for name, value in self._settings.items() if name not in other}
+        return Address(self._package, self._kind, {**settings, "username": username, "password": password})
 
     def connect(self, timeout: float) -> Any:
         """A connection of the client library's, with the handshake behind it, within about `timeout` seconds."""

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Awaitable
 from typing import Any
 
-from interlock.backends.redis.address import Address
+from interlock.backends.redis.address import Route
 from interlock.backends.redis.refusal import garbled, silent, unreachable
 from interlock.backends.redis.resp import Garbled, reader
 from interlock.errors import ClientClosed, InterlockError
@@ -119,7 +119,7 @@ class Link(asyncio.Protocol):
 class Links:
     """The connection to one server; made when first needed, and again when it was lost."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: Route) -> None:
         self.address = address
         self._link: Link | None = None
         self._connecting: asyncio.Task[Link] | None = None
@@ -154,6 +154,8 @@ class Links:
         done, _ = await asyncio.wait([task], timeout=timeout)
         if not done:
             raise silent(self.address.place, timeout)
+        if task.cancelled():  # by `close`: that is no cancellation of whoever waits here
+            raise ClientClosed("this client was closed")
         return task.result()
 
     async def _connect(self, loop: asyncio.AbstractEventLoop, timeout: float) -> Link:

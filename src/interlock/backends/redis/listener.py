@@ -14,7 +14,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from interlock.backends.redis.address import Address
+from interlock.backends.redis.address import Route
 from interlock.backends.redis.pool import Wire
 from interlock.backends.redis.resp import Failure, Garbled, command
 from interlock.errors import InterlockError
@@ -30,7 +30,7 @@ CONNECT = 5.0
 class Listener:
     """Sets the signals of those who wait. Topics are claims by their id, registers by their key, queues."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: Route) -> None:
         self._address = address
         self.after_fork()
 
@@ -229,6 +229,13 @@ class Listener:
             wire.send(request)
         except OSError:
             wire.hang_up()  # its reader finds out, and reconnects
+
+    def resubscribe(self) -> None:
+        """The server is another now: subscribe there, and let all who wait look again."""
+        with self._guard:
+            wire = self._wire
+        if wire is not None:
+            wire.hang_up()
 
     def close(self) -> None:
         with self._guard:

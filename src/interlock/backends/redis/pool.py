@@ -14,7 +14,7 @@ import threading
 import time
 from typing import Any
 
-from interlock.backends.redis.address import Address
+from interlock.backends.redis.address import Route
 from interlock.backends.redis.refusal import garbled, silent, unreachable
 from interlock.backends.redis.resp import Garbled, reader
 from interlock.errors import ClientClosed, StoreUnavailable
@@ -35,7 +35,7 @@ class Wire:
 
     __slots__ = ("_connection", "_kernel", "_place", "_reader", "_sock", "_timeout", "used")
 
-    def __init__(self, address: Address, timeout: float) -> None:
+    def __init__(self, address: Route, timeout: float) -> None:
         self._connection: Any = address.connect(timeout)  # kept: the library closes what is forgotten
         self._sock: Any = self._connection._sock
         self._place = address.place
@@ -142,7 +142,7 @@ class Wire:
 class Pool:
     """Connections to one server, the last used first; bounded, and fewer again once they are idle."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: Route) -> None:
         self.address = address
         self._closed = False
         self.after_fork()

@@ -1,0 +1,103 @@
+"""A leaf for a server that may be another one tomorrow: it outlives failovers.
+
+What the old master answers after the new one was met counts for nothing: it is asked again, there. While nobody is
+master, a request that may be repeated is repeated until its time is up.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from interlock.backends.redis.resp import Failure
+from interlock.backends.redis.store import Leaf, Pausing
+from interlock.errors import ClientClosed, StoreUnavailable
+
+PAUSE = 0.1  # seconds between attempts while there is no master
+DEMOTED = ("READONLY", "MASTERDOWN")
+
+
+class Changing(Protocol):
+    """A route that counts how often its server became another."""
+
+    @property
+    def place(self) -> str: ...
+    @property
+    def changes(self) -> int: ...
+    def after_fork(self) -> None: ...
+
+
+class Following:
+    """Requests go through one leaf for as long as the master stays, then through a new one."""
+
+    def __init__(self, make: Callable[[], Leaf], route: Changing, pausing: Pausing, *, several: bool) -> None:
+        self._make = make
+        self._route = route
+        self._pausing = pausing
+        self._several = several  # connections in one leaf: when one fails, the others are suspect
+        self._closed = False
+        self._guard = threading.Lock()
+        self._now = (make(), route.changes)  # the leaf, and how many changes it has seen
+
+    async def ask(self, request: bytes, timeout: float, replies: int = 1, again: bool = True) -> Any:
+        until = self._pausing.now() + timeout
+        while True:
+            leaf, seen = self._now
+            if seen != self._route.changes:
+                await self._replace(leaf)
+                continue
+            left = max(0.001, until - self._pausing.now())
+            try:
+                reply = await leaf.ask(request, left, replies, again)
+            except (StoreUnavailable, ClientClosed) as error:
+                if self._closed:
+                    raise
+                failure = self._told(leaf, error)
+                repeatable = again or isinstance(error, ClientClosed)  # then it was not sent
+                if self._several:
+                    await self._replace(leaf)
+            else:
+                demoted = _demoted(reply, replies)
+                changed = seen != self._route.changes
+                if not changed and not demoted:
+                    return reply
+                failure, repeatable = self._told(None, None), again or demoted
+                await self._replace(leaf)
+                if changed and repeatable and self._pausing.now() < until:
+                    continue
+            if not repeatable or self._pausing.now() + PAUSE >= until:
+                raise failure
+            await self._pausing.wait(self._pausing.signal(), PAUSE)
+
+    def _told(self, leaf: Leaf | None, error: Exception | None) -> StoreUnavailable:
+        if leaf is self._now[0] and isinstance(error, StoreUnavailable):
+            return error
+        return StoreUnavailable(
+            f"{self._route.place}: another server has just become master; try again in a moment"
+        )
+
+    async def _replace(self, old: Leaf) -> None:
+        """A new leaf; once for all who come with the same old one."""
+        with self._guard:
+            if self._now[0] is not old or self._closed:
+                return
+            # The count first: what the new leaf meets when it connects may be the next change.
+            changes = self._route.changes
+            self._now = (self._make(), changes)
+        await old.close()
+
+    def after_fork(self) -> None:
+        self._guard = threading.Lock()
+        self._route.after_fork()
+        self._now[0].after_fork()
+
+    async def close(self) -> None:
+        self._closed = True
+        await self._now[0].close()
+
+
+def _demoted(reply: Any, replies: int) -> bool:
+    """Whether a replica refused: then nothing was done."""
+    first = reply[0] if replies > 1 else reply
+    return isinstance(first, Failure) and any(word in first.text for word in DEMOTED)

@@ -1,0 +1,138 @@
+"""A store whose grants are on so many replicas before they count (`replicas=`): WAIT, on the connection of the claim.
+
+A grant that too few replicas confirm in time is taken back, and the caller is told. What is promised by it: a
+failover to any replica that confirmed keeps the grant. What is not: that Redis promotes one that did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Literal
+
+from interlock.backends.redis import packing
+from interlock.backends.redis.refusal import refusal
+from interlock.backends.redis.resp import Failure, command
+from interlock.backends.redis.scripts import CLAIM, Call
+from interlock.backends.redis.store import Leaf, RedisStore
+from interlock.errors import InvalidURL, StoreUnavailable
+from interlock.model import Busy, Claim, ClaimAnswer, Granted
+from interlock.ports import IO_TIMEOUT
+
+MOST = 16  # connections that wait for replicas at once
+TICK = 0.15  # seconds by which WAIT may be late
+LONGEST = 1.0  # seconds that replicas may take to confirm a grant
+
+Replicas = int | Literal["majority", "all"]
+Wanted = Callable[[float], Awaitable[int]]
+"""How many replicas must confirm a grant, found out within so many seconds."""
+
+
+class TooFew(Exception):
+    """Fewer replicas than wanted have confirmed a claim that was granted."""
+
+    def __init__(self, reply: Any, confirmed: int, wanted: int) -> None:
+        super().__init__(confirmed, wanted)
+        self.reply, self.confirmed, self.wanted = reply, confirmed, wanted
+
+
+def checked_replicas(text: str) -> Replicas:
+    """The option as a URL spells it."""
+    if text == "majority":
+        return "majority"
+    if text == "all":
+        return "all"
+    if text.isdecimal() and 1 <= int(text) <= 1000:
+        return int(text)
+    raise InvalidURL(f"replicas={text}: say how many must confirm a grant: a number, majority, or all")
+
+
+def enough(wanted: Replicas, replicas: int) -> int:
+    """How many of the replicas must confirm; the master itself is one of the majority."""
+    if wanted == "all":
+        return replicas
+    return (replicas + 1) // 2 if wanted == "majority" else wanted
+
+
+class ReplicatedStore(RedisStore):
+    """Claims that count once enough replicas have them."""
+
+    def replicate(self, wanted: Wanted, lane: Leaf) -> None:
+        """Set before first use: how many must confirm, and the leaf for requests that wait for them."""
+        self._wanted = wanted
+        self._lane = lane
+
+    async def claim(self, claim: Claim, timeout: float = IO_TIMEOUT) -> ClaimAnswer:
+        until = self._pausing.now() + timeout
+        try:
+            return await super().claim(claim, timeout)
+        except TooFew as short:
+            if not isinstance(short.reply, int):
+                self._listener.tell(packing.claim_answer(claim, short.reply)[-1])
+            await self.release(claim.resource, claim.id, 0.0, max(0.01, until - self._pausing.now()))
+            raise StoreUnavailable(
+                f"{claim.resource}: {short.confirmed} of the {short.wanted} replicas wanted confirmed the grant in "
+                f"time, so it was taken back; see INFO replication on {self._place}"
+            ) from None
+
+    async def wait(self, claim: Claim, busy: Busy | None, timeout: float) -> Granted | None:
+        """As of every store; but a grant that was handed over is looked at again: its replicas must confirm it."""
+        await super().wait(claim, busy, timeout)
+        return None
+
+    async def _run(self, call: Call, body: bytes, timeout: float, again: bool = True) -> Any:
+        if call is not CLAIM:
+            return await super()._run(call, body, timeout, again)
+        began = self._pausing.now()
+        wanted = await self._wanted(timeout)
+        timeout = max(0.001, timeout - (self._pausing.now() - began))
+        # Half of the time, so that it can be taken back; and Redis looks at the time ten times a second only.
+        patience = min(LONGEST, max(0.01, (timeout - TICK) / 2))
+        wait = command(b"WAIT", b"%d" % wanted, packing.millis(patience))
+        reply, confirmed = await self._lane.ask(call.quick + body + wait, timeout, 2)
+        if isinstance(reply, Failure) and reply.code == "NOSCRIPT":
+            reply, confirmed = await self._lane.ask(call.whole + body + wait, timeout, 2)
+        if failures := [answer for answer in (reply, confirmed) if isinstance(answer, Failure)]:
+            raise refusal(self._place, failures[0])
+        if _granted(reply) and confirmed < wanted:
+            raise TooFew(reply, confirmed, wanted)
+        return reply
+
+    def after_fork(self) -> None:
+        super().after_fork()
+        self._lane.after_fork()
+
+    async def close(self) -> None:
+        await self._lane.close()
+        await super().close()
+
+
+def _granted(reply: Any) -> bool:
+    return isinstance(reply, int) or bool(reply[0] == 1)
+
+
+class Lanes:
+    """Several connections on one event loop, for requests during which a connection answers nobody else."""
+
+    def __init__(self, make: Callable[[], Leaf]) -> None:
+        self._make = make
+        self._load: dict[Leaf, int] = {}  # requests under way on each
+
+    async def ask(self, request: bytes, timeout: float, replies: int = 1, again: bool = True) -> Any:
+        lane = min(self._load, key=self._load.__getitem__, default=None)
+        if lane is None or (self._load[lane] and len(self._load) < MOST):
+            lane = self._make()
+            self._load[lane] = 0
+        self._load[lane] += 1
+        try:
+            return await lane.ask(request, timeout, replies, again)
+        finally:
+            self._load[lane] -= 1
+
+    def after_fork(self) -> None:
+        for lane in self._load:
+            lane.after_fork()
+        self._load = dict.fromkeys(self._load, 0)  # who asked, asked in the parent
+
+    async def close(self) -> None:
+        for lane in list(self._load):
+            await lane.close()

@@ -1,0 +1,173 @@
+"""Who is master now: the sentinels are asked whenever a connection is made, and whom they name must agree.
+
+A sentinel that was cut off names the old master; so more than half are asked, if they answer, and the latest
+epoch counts. A client that was led to a new master does not follow stragglers back to the old one.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from interlock.backends.redis.address import Address
+from interlock.backends.redis.dialling import Dialling, OnLoop, OnThread, stepped
+from interlock.errors import InterlockError, StoreUnavailable, Unsupported
+from interlock.record import record
+
+SHARE = 0.5  # seconds that one sentinel may take: others know, too
+BEHIND = 30.0  # seconds for which an older epoch is taken for a straggler's, not for a new beginning
+COUNTED = 10.0  # seconds for which a count of replicas is believed
+PORT = 26379
+
+
+@record
+class Master:
+    """What a sentinel knows of the master of a service."""
+
+    epoch: int  # of the failover that made it master
+    host: str
+    port: int
+    replicas: int  # known ones, the dead included
+
+
+class Sentinels:
+    """The way to the master of one service."""
+
+    def __init__(
+        self, sentinels: Sequence[Address], service: str, server: Address, host: str | None = None
+    ) -> None:
+        self._sentinels = list(sentinels)  # those that answered last come first
+        self._service = service
+        self._server = server  # how to enter whoever is master: user, password, TLS, database
+        self._host = host  # where every master is reached, if not where the sentinels say
+        self.place = f"Redis master {service!r}"
+        self.changes = 0  # how often the master was found to be another, or to have lost its memory
+        self.on_change: Callable[[], None] | None = None
+        self.after_fork()
+        self._epoch, self._epoch_seen = 0, 0.0
+        self._known, self._known_at = -1, 0.0  # replicas
+        self._identity = ""
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.place}>"
+
+    def after_fork(self) -> None:
+        self._guard = threading.Lock()
+
+    @classmethod
+    def of_client(cls, client: Any) -> Sentinels:
+        """The service behind a client that redis-py's `Sentinel.master_for` made, of either colour."""
+        pool = client.connection_pool
+        if not pool.is_master:
+            raise Unsupported("this client is for replicas, which keep no locks; use Sentinel.master_for")
+        manager = pool.sentinel_manager
+        sentinels = [Address.of_client(sentinel) for sentinel in manager.sentinels]
+        host = getattr(manager, "_force_master_ip", None)
+        return cls(sentinels, pool.service_name, Address.of_client(client), host)
+
+    # ---- connections ------------------------------------------------------------------
+
+    def connect(self, timeout: float) -> Any:
+        return stepped(self._open(OnThread(), timeout))
+
+    async def connect_async(self, timeout: float) -> Any:
+        return await self._open(OnLoop(), timeout)
+
+    async def _open(self, dial: Dialling, timeout: float) -> Any:
+        until = time.monotonic() + timeout
+        master = await self._find(dial, until)
+        server = self._server.at(self._host or master.host, master.port)
+        left = max(0.001, until - time.monotonic())
+        connection = await dial.connect(server, left)
+        try:
+            words = await dial.ask(server, connection, left, b"INFO", b"replication")
+            facts = dict(line.partition(b":")[::2] for line in words.splitlines())
+            if facts.get(b"role") != b"master":
+                raise StoreUnavailable(
+                    f"{self.place}: the sentinels name {master.host}:{master.port}, which is a replica; "
+                    "a failover is under way, try again in a moment"
+                )
+        except BaseException:
+            await dial.close(connection)
+            raise
+        self._met(master, facts.get(b"master_replid", b"").decode())
+        return connection
+
+    def _met(self, master: Master, replication: str) -> None:
+        """Remember whom we are connected to; another replication id means: another memory."""
+        with self._guard:
+            self._known, self._known_at = master.replicas, time.monotonic()
+            identity = replication or f"{master.host}:{master.port}"
+            changed = self._identity not in ("", identity)
+            self._identity = identity
+            self.changes += changed
+        if changed and self.on_change is not None:
+            self.on_change()
+
+    async def known(self, dial: Dialling, timeout: float) -> int:
+        """How many replicas the master has, the dead included: a majority counts those as well."""
+        now = time.monotonic()
+        if self._known < 0 or now - self._known_at > COUNTED:
+            try:
+                self._known = (await self._find(dial, now + timeout)).replicas
+            except StoreUnavailable:
+                if self._known < 0:
+                    raise
+            self._known_at = now
+        return self._known
+
+    # ---- the sentinels ----------------------------------------------------------------
+
+    async def _find(self, dial: Dialling, until: float) -> Master:
+        """The latest that more than half of the sentinels know; or those that answer, if they are fewer."""
+        found: list[Master] = []
+        errors: list[str] = []
+        enough = len(self._sentinels) // 2 + 1
+        for sentinel in list(self._sentinels):
+            left = until - time.monotonic()
+            if len(found) == enough or left <= 0:
+                break
+            try:
+                found.append(await self._ask(dial, sentinel, max(0.001, min(SHARE, left / 2))))
+            except InterlockError as error:
+                errors.append(str(error))
+                self._last(sentinel)
+        if not found:
+            raise StoreUnavailable(
+                f"{self.place}: no sentinel names it ({'; '.join(errors) or 'there was no time to ask'})"
+            )
+        master = max(found, key=lambda master: master.epoch)
+        self._check_epoch(master)
+        return master
+
+    def _check_epoch(self, master: Master) -> None:
+        now = time.monotonic()
+        with self._guard:
+            if master.epoch < self._epoch and now - self._epoch_seen < BEHIND:
+                raise StoreUnavailable(
+                    f"{self.place}: the sentinels that answer have not heard of its last failover; try again"
+                )
+            self._epoch, self._epoch_seen = master.epoch, now
+
+    def _last(self, sentinel: Address) -> None:
+        with self._guard:
+            self._sentinels.remove(sentinel)
+            self._sentinels.append(sentinel)
+
+    async def _ask(self, dial: Dialling, sentinel: Address, timeout: float) -> Master:
+        connection = await dial.connect(sentinel, timeout)
+        try:
+            words = await dial.ask(
+                sentinel, connection, timeout, b"SENTINEL", b"MASTER", self._service.encode()
+            )
+        finally:
+            await dial.close(connection)
+        facts = dict(zip(words[::2], words[1::2], strict=True))
+        return Master(
+            int(facts.get(b"config-epoch", 0)),
+            facts[b"ip"].decode(),
+            int(facts[b"port"]),
+            int(facts.get(b"num-slaves", 0)),
+        )

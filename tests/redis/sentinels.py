@@ -1,0 +1,182 @@
+"""A real Sentinel set-up for tests: a master, two replicas, three sentinels, each ended by its pid."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache, partial
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+
+import redis
+
+from tests.redis.server import Server, die_with_parent, free_port
+
+SERVICE = "mymaster"
+READY = 20.0
+
+
+def until(fact: Callable[[], Any], patience: float = READY) -> Any:
+    """What `fact` says once that is true; a server that is not there yet says nothing."""
+    end = time.monotonic() + patience
+    while True:
+        try:
+            if found := fact():
+                return found
+        except (redis.ConnectionError, redis.TimeoutError, redis.ResponseError):
+            pass
+        assert time.monotonic() < end, f"not so within {patience:g} s"
+        time.sleep(0.01)
+
+
+class Watcher:
+    """One sentinel. It writes into its configuration, so none is ever used twice."""
+
+    def __init__(self, master: int) -> None:
+        self.port = free_port()
+        self._folder = mkdtemp(prefix="interlock-sentinel-")
+        file = Path(self._folder, "sentinel.conf")
+        file.write_text(
+            f"port {self.port}\nbind 127.0.0.1\ndir {self._folder}\n"
+            f"sentinel monitor {SERVICE} 127.0.0.1 {master} 2\n"
+            f"sentinel down-after-milliseconds {SERVICE} 500\n"
+            f"sentinel failover-timeout {SERVICE} 2000\n"
+        )
+        program = shutil.which("redis-server")
+        assert program, "redis-server is not installed: apt-get install redis-server"
+        self._process = subprocess.Popen(
+            [program, str(file), "--sentinel"],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            preexec_fn=die_with_parent,
+        )
+
+    def ask(self) -> redis.Redis:
+        return redis.Redis(port=self.port, socket_timeout=1, decode_responses=True)
+
+    def master(self) -> Any:
+        """What it knows of the master, by name."""
+        with self.ask() as sentinel:
+            return sentinel.sentinel_master(SERVICE)
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+class SentinelSet:
+    """Servers by port, and the sentinels that watch them."""
+
+    def __init__(self, replicas: int = 2) -> None:
+        self.servers: dict[int, Server] = {}
+        self.sentinels: list[Watcher] = []
+        self._replicas = replicas
+
+    def start(self) -> None:
+        master = self._add()
+        for _ in range(self._replicas):
+            self._add("--replicaof", "127.0.0.1", str(master.port))
+        self.sentinels = [Watcher(master.port) for _ in range(3)]
+        for sentinel in self.sentinels:
+            until(partial(self._sees_all, sentinel))
+        until(lambda: self.attached() == self._replicas)
+
+    def _add(self, *options: str) -> Server:
+        server = Server("--repl-diskless-sync-delay", "0", "--appendonly", "yes", *options)
+        self.servers[server.port] = server
+        server.start()
+        return server
+
+    def _sees_all(self, sentinel: Watcher) -> bool:
+        facts = sentinel.master()
+        return bool(facts["num-other-sentinels"] == 2 and facts["num-slaves"] == self._replicas)
+
+    def url(self, prefix: str = "", database: int = 0, **options: str) -> str:
+        hosts = ",".join(f"127.0.0.1:{sentinel.port}" for sentinel in self.sentinels)
+        query = "".join(f"&{name}={value}" for name, value in options.items())
+        return f"redis+sentinel://{hosts}/{SERVICE}/{database}?prefix={prefix}{query}"
+
+    def addresses(self) -> list[tuple[str, int]]:
+        return [("127.0.0.1", sentinel.port) for sentinel in self.sentinels]
+
+    def master(self) -> Server:
+        """Whom the first sentinel names."""
+        return self.servers[int(self.sentinels[0].master()["port"])]
+
+    def replicas(self) -> list[Server]:
+        master = self.master()
+        return [server for server in self.servers.values() if server is not master]
+
+    def admin(self, server: Server | None = None) -> redis.Redis:
+        return redis.Redis(port=(server or self.master()).port, socket_timeout=2, decode_responses=True)
+
+    def attached(self) -> int:
+        """How many replicas follow the master, up to its last write."""
+        with self.admin() as admin:
+            facts: Any = admin.info("replication")
+        slaves = [facts[f"slave{n}"] for n in range(facts["connected_slaves"])]
+        return sum(s["state"] == "online" and s["offset"] == facts["master_repl_offset"] for s in slaves)
+
+    def crash(self) -> Server:
+        """Kill the master as a crash does, and wait until all sentinels name another, which agrees."""
+        old = self.master()
+        old.kill()
+        self.await_other_than(old)
+        return old
+
+    def await_other_than(self, old: Server) -> None:
+        until(lambda: all(sentinel.master()["port"] != old.port for sentinel in self.sentinels))
+        until(self._has_master)
+
+    def _has_master(self) -> bool:
+        with self.admin() as admin:
+            facts: Any = admin.info("replication")
+            return bool(facts["role"] == "master")
+
+    @contextmanager
+    def deaf(self) -> Iterator[None]:
+        """Replicas that get nothing of what is written now: stopped, and cut off, or they would read it later."""
+        replicas = self.replicas()
+        for replica in replicas:
+            os.kill(replica.pid, signal.SIGSTOP)
+        with self.admin() as admin:
+            admin.client_kill_filter(_type="replica")
+        try:
+            yield
+        finally:
+            for replica in replicas:
+                os.kill(replica.pid, signal.SIGCONT)
+
+    def close(self) -> None:
+        for sentinel in self.sentinels:
+            sentinel.close()
+        for server in self.servers.values():
+            server.close()
+
+
+@cache
+def steady() -> SentinelSet:
+    """The set-up for all tests of a worker that do not break it; started by the first that needs it."""
+    made = SentinelSet()
+    atexit.register(made.close)
+    made.start()
+    return made
+
+
+@contextmanager
+def watched(replicas: int = 2) -> Iterator[SentinelSet]:
+    """A set-up of this test's own, to be broken."""
+    made = SentinelSet(replicas)
+    try:
+        made.start()
+        yield made
+    finally:
+        made.close()

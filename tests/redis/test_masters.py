@@ -1,0 +1,112 @@
+"""Whom the sentinels name is believed only if more than half were asked, it agrees, and it is not yesterday's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from interlock.backends.redis import sentinel
+from interlock.backends.redis.address import Address
+from interlock.backends.redis.dialling import stepped
+from interlock.backends.redis.sentinel import Sentinels
+from interlock.errors import StoreUnavailable
+
+SERVER = Address("redis", "Connection", {})
+
+
+class World:
+    """Sentinels by port, each with the epoch and port of the master it knows; servers by port."""
+
+    def __init__(self, known: dict[int, tuple[int, int]]) -> None:
+        self.known = known
+        self.servers: dict[int, tuple[bytes, bytes]] = {}  # role, replication id
+        self.asked: list[int] = []
+        self.open = 0
+
+    async def connect(self, address: Address, timeout: float) -> Any:
+        port = address._settings["port"]
+        if port not in self.known and port not in self.servers:
+            raise StoreUnavailable(f"{port} is not there")
+        self.open += 1
+        return port
+
+    async def ask(self, address: Address, connection: int, timeout: float, *words: bytes) -> Any:
+        if words[0] == b"SENTINEL":
+            self.asked.append(connection)
+            epoch, port = self.known[connection]
+            return [b"ip", b"h", b"port", b"%d" % port, b"config-epoch", b"%d" % epoch, b"num-slaves", b"2"]
+        role, replication = self.servers[connection]
+        return b"# Replication\r\nrole:%b\r\nmaster_replid:%b\r\n" % (role, replication)
+
+    async def close(self, connection: int) -> None:
+        self.open -= 1
+
+
+def route(*ports: int) -> Sentinels:
+    return Sentinels([SERVER.at("h", port) for port in ports], "main", SERVER)
+
+
+def connected(way: Sentinels, world: World) -> int:
+    port: int = stepped(way._open(world, 1.0))
+    assert world.open == 1, "a connection was left open"
+    world.open = 0
+    return port
+
+
+def test_more_than_half_are_asked_and_the_latest_epoch_counts() -> None:
+    world = World({1: (3, 100), 2: (4, 200), 3: (4, 200)})
+    world.servers = {100: (b"master", b"old"), 200: (b"master", b"new")}
+    assert connected(route(1, 2, 3), world) == 200
+    assert world.asked == [1, 2]
+
+
+def test_the_dead_are_asked_last_the_next_time() -> None:
+    world = World({3: (1, 100), 4: (1, 100), 5: (1, 100)})
+    world.servers = {100: (b"master", b"a")}
+    way = route(1, 2, 3, 4, 5)
+    connected(way, world)
+    assert [address._settings["port"] for address in way._sentinels] == [3, 4, 5, 1, 2]
+
+
+def test_one_that_answers_is_better_than_none() -> None:
+    world = World({3: (1, 100)})
+    world.servers = {100: (b"master", b"a")}
+    assert connected(route(1, 2, 3), world) == 100
+    world.known = {}
+    with pytest.raises(StoreUnavailable, match="no sentinel names it"):
+        connected(route(1, 2, 3), world)
+
+
+def test_a_replica_that_is_named_is_refused_and_hung_up() -> None:
+    world = World({1: (1, 100)})
+    world.servers = {100: (b"slave", b"a")}
+    with pytest.raises(StoreUnavailable, match="failover is under way"):
+        connected(route(1), world)
+    assert world.open == 0
+
+
+def test_a_straggler_does_not_lead_back_to_the_old_master(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World({1: (4, 200)})
+    world.servers = {100: (b"master", b"old"), 200: (b"master", b"new")}
+    way = route(1)
+    assert connected(way, world) == 200
+    world.known = {1: (3, 100)}
+    with pytest.raises(StoreUnavailable, match="have not heard of its last failover"):
+        connected(way, world)
+    monkeypatch.setattr(sentinel, "BEHIND", 0.0)  # much later: the sentinels were set up anew
+    assert connected(way, world) == 100
+
+
+def test_another_memory_is_a_change_and_the_same_one_is_none() -> None:
+    told: list[int] = []
+    world = World({1: (1, 100)})
+    world.servers = {100: (b"master", b"a")}
+    way = route(1)
+    way.on_change = lambda: told.append(way.changes)
+    connected(way, world)
+    connected(way, world)
+    assert way.changes == 0
+    world.servers = {100: (b"master", b"restarted empty")}
+    connected(way, world)
+    assert told == [1]
