@@ -6,10 +6,14 @@ from end to end: no loop, no other thread, the caller's context and signal handl
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+
+
+at_rest: Callable[[], object] | None = None
+"""Called when a coroutine has run to its end, if somebody waits for such a moment (see `interlock.shutdown`)."""
 
 
 def drive(coroutine: Coroutine[Any, Any, T]) -> T:
@@ -18,6 +22,8 @@ def drive(coroutine: Coroutine[Any, Any, T]) -> T:
         coroutine.send(None)
     except StopIteration as stop:
         result: T = stop.value
+        if at_rest is not None:
+            at_rest()
         return result
     coroutine.close()
     raise RuntimeError(f"{coroutine!r} suspended: is an asyncio store used by a blocking client?")

@@ -9,11 +9,16 @@ from __future__ import annotations
 import atexit
 import os
 import weakref
+from collections.abc import Callable
+from contextlib import suppress
 
+from interlock._core import drive as driving
+from interlock._core.acquire import Place
 from interlock._core.client import CLOSING, Client
 from interlock._core.drive import drive
 from interlock._core.states import State
 from interlock._runtime import clock, identity
+from interlock.ports import IO_TIMEOUT
 
 _clients: weakref.WeakSet[Client] = weakref.WeakSet()
 
@@ -30,23 +35,38 @@ def _after_fork() -> None:
 
 
 def give_back_everything(timeout: float = CLOSING) -> None:
-    """Give back all leases of all clients from a plain thread, within `timeout` seconds.
+    """Give back all leases and places of all clients from a plain thread, within `timeout` seconds.
 
     An event loop may be gone or stuck by now, so this goes through each store's blocking side.
     """
     until = clock.now() + timeout
     for client in list(_clients):
-        store = client.store.blocking()
-        for lease in list(client.leases):
-            if clock.now() >= until:
-                return
-            if lease._let_go() in (State.HELD, State.DOUBTFUL):
-                lease._holding.discharge(lease)
-                try:
-                    linger = lease._holding.lingering(lease)
-                    drive(store.release(lease.resource, lease._claim.id, linger))
-                except Exception:
-                    return  # the store is away: what is left lapses by itself
+        with suppress(Exception):  # its store is away: what is left lapses by itself
+            _give_back(client, until)
+
+
+def _give_back(client: Client, until: float) -> None:
+    store = client.store.blocking()
+    for lease in list(client.leases):
+        if lease._let_go() in (State.HELD, State.DOUBTFUL):
+            lease._holding.discharge(lease)
+            linger = lease._holding.lingering(lease)
+            drive(store.release(lease.resource, lease._claim.id, linger, _left(until)))
+    for kept in client.keeper.kept():
+        if isinstance(kept, Place):  # somebody waits: nobody should wait behind a process that is gone
+            drive(store.release(kept.resource, kept.id, 0.0, _left(until)))
+
+
+def call_at_rest(callback: Callable[[], object] | None) -> None:
+    """Have `callback` called whenever a blocking call is over, on its thread; None: no longer."""
+    driving.at_rest = callback
+
+
+def _left(until: float) -> float:
+    left = until - clock.now()
+    if left <= 0:
+        raise TimeoutError
+    return min(left, IO_TIMEOUT)
 
 
 if hasattr(os, "register_at_fork"):

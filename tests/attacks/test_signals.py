@@ -1,0 +1,89 @@
+"""SIGTERM in odd moments: whatever the main thread is doing, all is given back, and soon."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import interlock
+
+START = """
+import asyncio, sys, threading, interlock
+interlock.release_on_signal()
+url = sys.argv[1]
+def ready():
+    print("ready", flush=True)
+"""
+
+PROGRAMS = {
+    "taking and giving back all the time": """
+with interlock.connect(url) as client, client.lock("held"):
+    ready()
+    while True:
+        with client.lock("hot"):
+            pass
+""",
+    "waiting for a lock": """
+with interlock.connect(url) as client, client.lock("held"):
+    threading.Timer(0.1, ready).start()
+    client.lock("taken").acquire()
+""",
+    "waiting for an event": """
+with interlock.connect(url) as client, client.lock("held"):
+    ready()
+    client.event("never").wait()
+""",
+    "in a decorated function": """
+client = interlock.connect(url)
+@client.lock("held")
+def work():
+    ready()
+    threading.Event().wait()
+work()
+""",
+    "running an event loop that takes and gives back": """
+async def main():
+    async with interlock.aio.connect(url) as client, client.lock("held"):
+        ready()
+        while True:
+            async with client.lock("hot"):
+                pass
+asyncio.run(main())
+""",
+    "with a handler of its own": """
+import signal
+signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(7))
+interlock.release_on_signal()
+with interlock.connect(url) as client, client.lock("held"):
+    ready()
+    while True:
+        with client.lock("hot"):
+            pass
+""",
+}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no SIGTERM to send")
+@pytest.mark.parametrize("what", PROGRAMS)
+def test_sigterm_gives_everything_back_and_soon(what: str, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/locks.db"
+    with interlock.connect(url) as client, client.lock("taken"):
+        for _ in range(3):
+            program = START + PROGRAMS[what]
+            process = subprocess.Popen([sys.executable, "-c", program, url], stdout=subprocess.PIPE)
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"ready\n"
+            began = time.monotonic()
+            process.send_signal(signal.SIGTERM)
+            code = process.wait(10)
+            process.stdout.close()
+            assert time.monotonic() - began < 2
+            assert code == (7 if "own" in what else -signal.SIGTERM)
+            # What a task has just asked for may be granted as the process goes: that lapses by itself.
+            assert set(client.scan()) - ({"hot"} if "loop" in what else set()) == {"taken"}
+            assert not client.inspect("taken").waiters
