@@ -22,7 +22,9 @@ from interlock.model import Renewal, RenewAnswer
 from interlock.ports import IO_TIMEOUT, Job, Runtime, Signal, Store
 
 BATCH = 100  # renewals in one request: more would block the server for everyone else
-IDLE = 2.0  # seconds a keeper that was busy just now stays half awake: waking its thread costs more than a lock
+IDLE = (
+    2.0  # seconds a keeper that was busy just now stays half awake: waking its thread costs more than a lock
+)
 LONGEST_NAP = 1.0  # a suspended machine's sleep does not count; after waking we must look soon
 LAST_TRY = 0.5  # seconds for a claim that is still owed when its client closes
 LAG = 0.5  # being this late, seconds, is worth a report
