@@ -92,11 +92,15 @@ def test_a_waiter_that_was_answered_before_the_queue_moved_does_not_sleep_throug
 def test_a_thread_that_died_in_an_rlock_leaves_nothing_in_its_client() -> None:
     stage = Stage()
     rlock = stage.client.rlock("x", ttl=0.05)
-    threads = [threading.Thread(target=rlock.acquire) for _ in range(3)]
-    for thread in threads:
+
+    def enter_and_die() -> None:
+        thread = threading.Thread(target=rlock.acquire)
         thread.start()
         thread.join()
-    del thread, threads, rlock
+
+    for _ in range(3):
+        enter_and_die()
+    del rlock
     eventually(lambda: not stage.core.leases)
     gc.collect()
     assert not len(stage.core.entries)
