@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Awaitable, Callable
@@ -16,6 +17,9 @@ from interlock._runtime.threads import Threads
 from interlock.backends.memory import MemoryStore, Space
 from interlock.blocking import Lease
 from interlock.ports import Store
+
+ENVIRONMENT = {**os.environ, "PYTHONPATH": os.path.dirname(os.path.dirname(interlock.__file__))}
+"""For programs of ours: they use the interlock that is being tested, installed or not."""
 
 Answer = Callable[..., Awaitable[Any]]
 

@@ -13,6 +13,7 @@ import pytest
 
 import interlock
 from interlock import aio
+from interlock._core import register, watching
 from interlock.errors import ClientClosed, StoreUnavailable
 from tests.attacks.stage import AsyncStage, Stage, eventually, raises
 
@@ -38,7 +39,11 @@ def url(kind: str, tmp_path: Path) -> str:
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
 @pytest.mark.parametrize("what", WAITS)
-def test_whoever_waits_in_a_client_that_is_closed_hears_of_it(what: str, kind: str, tmp_path: Path) -> None:
+def test_whoever_waits_in_a_client_that_is_closed_hears_of_it(
+    what: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(register, "LOOK_AGAIN", 0.2)  # who watches a value hears of it at the next look
+    monkeypatch.setattr(watching, "LOOK_AGAIN", 0.2)
     with interlock.connect(url(kind, tmp_path)) as other, other.lock("x"):
         client = interlock.connect(url(kind, tmp_path))
         raised: list[BaseException] = []
@@ -53,7 +58,7 @@ def test_whoever_waits_in_a_client_that_is_closed_hears_of_it(what: str, kind: s
         thread.start()
         time.sleep(0.05)  # whether it waits already cannot be seen for all of them
         client.close()
-        thread.join(7)
+        thread.join(3)
         assert not thread.is_alive()
         assert [type(error) for error in raised] == [ClientClosed]
         eventually(lambda: not other.inspect("x").waiters, 1)

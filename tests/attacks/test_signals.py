@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import interlock
+from tests.attacks.stage import ENVIRONMENT
 
 START = """
 import asyncio, sys, threading, interlock
@@ -75,7 +76,8 @@ def test_sigterm_gives_everything_back_and_soon(what: str, tmp_path: Path) -> No
     with interlock.connect(url) as client, client.lock("taken"):
         for _ in range(3):
             program = START + PROGRAMS[what]
-            process = subprocess.Popen([sys.executable, "-c", program, url], stdout=subprocess.PIPE)
+            command = [sys.executable, "-c", program, url]
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, env=ENVIRONMENT)
             assert process.stdout is not None
             assert process.stdout.readline() == b"ready\n"
             began = time.monotonic()

@@ -21,6 +21,7 @@ from interlock.errors import (
     InvalidSetting,
     NotHeld,
     StoreUnavailable,
+    StoreUnfit,
     Unsupported,
 )
 from interlock.model import EVERYTHING, Claim, Renewal, Renewed
@@ -184,7 +185,12 @@ class Holding:
             raise lease.loss()
         # Who has lost it must hear so at once: a store that is away is asked again by the keeper.
         left = 0.0 if before is State.LOST else left
-        stood = await removed(self.client, lease._claim, self.lingering(lease), left)
+        try:
+            stood = await removed(self.client, lease._claim, self.lingering(lease), left)
+        except StoreUnfit:
+            if before is State.LOST:  # that is the worse news
+                raise lease.loss() from None
+            raise
         if before is State.LOST:
             raise lease.loss()
         if stood is None and strict:

@@ -152,8 +152,8 @@ class Listener:
 
     def _missed(self, connection: sqlite3.Connection, ears: list[Ear]) -> list[Ear]:
         (version,) = connection.execute("pragma data_version").fetchone()
-        seen, self._seen = self._seen, (self._database.opened, version)
-        if seen == self._seen:
+        now_seen = (self._database.opened, version)
+        if now_seen == self._seen:
             return []
         rows: dict[str, dict[str, int]] = {}
         missed: list[Ear] = []
@@ -168,4 +168,5 @@ class Listener:
                 changed = rows[ear.resource].get(ear.topic[1:], 1) != 0
             if changed:
                 missed.append(ear)
+        self._seen = now_seen  # at the end: whoever is interrupted in between has seen nothing
         return missed

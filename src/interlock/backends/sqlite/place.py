@@ -80,6 +80,13 @@ def make_file(path: str) -> None:
     # this process has on it (POSIX), and two processes would write at once.
     if not os.access(path, os.R_OK | os.W_OK) or not os.access(os.path.dirname(path), os.W_OK | os.X_OK):
         raise refusal.read_only(path)
+    if os.stat(path).st_nlink > 1:
+        raise refusal.unfit(
+            path,
+            "has a second name (a hard link), under which SQLite would keep a log of its own: two holders; "
+            "remove the other name, or use a symbolic link",
+            errno.EMLINK,
+        )
 
 
 def filesystem(directory: str) -> str:

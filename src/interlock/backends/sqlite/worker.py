@@ -33,6 +33,10 @@ class Worker:
 
         def job() -> None:
             try:
+                if self._now() >= until:
+                    # Its caller was told that there is no answer, and may have had the claim taken back by
+                    # another thread already: made now, it would stand for nobody.
+                    raise _late()
                 result = step(until, *args)
             except BaseException as error:  # all of it is the caller's, not the worker's
                 _post(loop, _settle, answer, None, error)

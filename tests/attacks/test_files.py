@@ -1,0 +1,82 @@
+"""Attacks on the lock file: other names, other clocks, and calls that come too late."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import interlock
+from interlock._runtime.tasks import Tasks
+from interlock.backends.sqlite import open_store
+from interlock.errors import StoreUnavailable, StoreUnfit
+from interlock.model import Claim
+from tests.attacks.stage import ENVIRONMENT, Stage, raises
+
+ASK = "import interlock, sys; print(interlock.connect(sys.argv[1]).lock('x').acquire(timeout=0.3))"
+
+
+def asked_by_another(url: str, *wrapper: str) -> str:
+    command = [*wrapper, sys.executable, "-c", ASK, url]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True, env=ENVIRONMENT)
+    return done.stdout.strip()
+
+
+def has_time_namespaces() -> bool:
+    if shutil.which("unshare") is None:
+        return False
+    return subprocess.run(["unshare", "-T", "--boottime", "1", "true"], capture_output=True).returncode == 0
+
+
+@pytest.mark.parametrize("shift", ["100000", "-100"])
+@pytest.mark.skipif(not has_time_namespaces(), reason="this system makes no time namespaces for us")
+def test_a_process_in_another_time_namespace_is_kept_out(shift: str, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/locks.db"
+    with interlock.connect(url) as client, client.lock("x") as lease:
+        assert asked_by_another(url, "unshare", "-T", "--boottime", shift) == "None"
+        lease.renew()
+
+
+def test_a_file_with_a_second_name_is_refused(tmp_path: Path) -> None:
+    with interlock.connect(f"sqlite:///{tmp_path}/locks.db") as client, client.lock("x"):
+        os.link(tmp_path / "locks.db", tmp_path / "twin.db")
+        with pytest.raises(StoreUnfit, match="second name"):
+            interlock.connect(f"sqlite:///{tmp_path}/twin.db")
+
+
+def test_a_symbolic_link_leads_to_the_same_locks(tmp_path: Path) -> None:
+    with interlock.connect(f"sqlite:///{tmp_path}/locks.db") as client, client.lock("x"):
+        (tmp_path / "other.db").symlink_to(tmp_path / "locks.db")
+        assert asked_by_another(f"sqlite:///{tmp_path}/other.db") == "None"
+
+
+def test_a_claim_whose_caller_has_given_up_is_not_made_afterwards(tmp_path: Path) -> None:
+    async def main() -> None:
+        store = open_store(str(tmp_path / "locks.db"), Tasks(), asynchronous=True)
+        busy = asyncio.create_task(store._leaf.run(lambda until: time.sleep(0.2), timeout=5.0))
+        await asyncio.sleep(0)  # its turn comes first
+        with pytest.raises(StoreUnavailable):
+            await store.claim(Claim("x", "late", 30.0), 0.05)
+        await busy
+        assert not (await store.inspect("x")).standings
+        await store.close()
+
+    asyncio.run(main())
+
+
+def test_who_releases_what_was_lost_with_its_file_hears_of_the_loss() -> None:
+    stage = Stage()
+    lease = stage.client.lock("x").acquire()
+    assert lease
+    lease._deadline = 0.0
+    stage.store.before["release"] = raises(StoreUnfit("the directory is gone"))
+    with pytest.raises(interlock.LeaseLost):
+        lease.release()
+    stage.store.before.clear()
+    stage.client.close()
