@@ -29,11 +29,12 @@ class Worker:
     async def run(self, step: Callable[..., T], *args: Any, timeout: float) -> T:
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[T] = loop.create_future()
-        until = self._now() + timeout  # from now: who queues up behind a locked file must not wait in turn
+        now = self._now  # not self: the thread must not keep a store from going that nobody has any more
+        until = now() + timeout  # from now: who queues up behind a locked file must not wait in turn
 
         def job() -> None:
             try:
-                if self._now() >= until:
+                if now() >= until:
                     # Its caller was told that there is no answer, and may have had the claim taken back by
                     # another thread already: made now, it would stand for nobody.
                     raise _late()
