@@ -91,16 +91,15 @@ def test_a_waiter_that_was_answered_before_the_queue_moved_does_not_sleep_throug
 
 def test_a_thread_that_died_in_an_rlock_leaves_nothing_in_its_client() -> None:
     stage = Stage()
-    rlock = stage.client.rlock("x", ttl=0.05)
 
     def enter_and_die() -> None:
-        thread = threading.Thread(target=rlock.acquire)
-        thread.start()
-        thread.join()
+        rlock = stage.client.rlock("x", ttl=0.05)
+        for _ in range(3):
+            thread = threading.Thread(target=rlock.acquire)
+            thread.start()
+            thread.join()
 
-    for _ in range(3):
-        enter_and_die()
-    del rlock
+    enter_and_die()
     eventually(lambda: not stage.core.leases)
     gc.collect()
     assert not len(stage.core.entries)
