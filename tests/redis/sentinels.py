@@ -39,8 +39,9 @@ def until(fact: Callable[[], Any], patience: float = READY) -> Any:
 class Watcher:
     """One sentinel. It writes into its configuration, so none is ever used twice."""
 
-    def __init__(self, master: int) -> None:
+    def __init__(self, master: int, password: str | None = None) -> None:
         self.port = free_port()
+        self._password = password
         self._folder = mkdtemp(prefix="interlock-sentinel-")
         file = Path(self._folder, "sentinel.conf")
         file.write_text(
@@ -48,6 +49,8 @@ class Watcher:
             f"sentinel monitor {SERVICE} 127.0.0.1 {master} 2\n"
             f"sentinel down-after-milliseconds {SERVICE} 500\n"
             f"sentinel failover-timeout {SERVICE} 2000\n"
+            + (f"sentinel auth-pass {SERVICE} {password}\n" if password else "")
+            + (f"requirepass s-{password}\nsentinel sentinel-pass s-{password}\n" if password else "")
         )
         program = shutil.which("redis-server")
         assert program, "redis-server is not installed: apt-get install redis-server"
@@ -59,7 +62,8 @@ class Watcher:
         )
 
     def ask(self) -> redis.Redis:
-        return redis.Redis(port=self.port, socket_timeout=1, decode_responses=True)
+        password = f"s-{self._password}" if self._password else None
+        return redis.Redis(port=self.port, password=password, socket_timeout=1, decode_responses=True)
 
     def master(self) -> Any:
         """What it knows of the master, by name."""
@@ -73,24 +77,26 @@ class Watcher:
 
 
 class SentinelSet:
-    """Servers by port, and the sentinels that watch them."""
+    """Servers by port, and the sentinels that watch them. They have a password, or none; theirs begins with s-."""
 
-    def __init__(self, replicas: int = 2) -> None:
+    def __init__(self, replicas: int = 2, password: str | None = None) -> None:
         self.servers: dict[int, Server] = {}
         self.sentinels: list[Watcher] = []
         self._replicas = replicas
+        self._password = password
 
     def start(self) -> None:
         master = self._add()
         for _ in range(self._replicas):
             self._add("--replicaof", "127.0.0.1", str(master.port))
-        self.sentinels = [Watcher(master.port) for _ in range(3)]
+        self.sentinels = [Watcher(master.port, self._password) for _ in range(3)]
         for sentinel in self.sentinels:
             until(partial(self._sees_all, sentinel))
         until(lambda: self.attached() == self._replicas)
 
     def _add(self, *options: str) -> Server:
-        server = Server("--repl-diskless-sync-delay", "0", "--appendonly", "yes", *options)
+        guarded = ("--requirepass", self._password, "--masterauth", self._password) if self._password else ()
+        server = Server("--repl-diskless-sync-delay", "0", "--appendonly", "yes", *guarded, *options)
         self.servers[server.port] = server
         server.start()
         return server
@@ -116,7 +122,8 @@ class SentinelSet:
         return [server for server in self.servers.values() if server is not master]
 
     def admin(self, server: Server | None = None) -> redis.Redis:
-        return redis.Redis(port=(server or self.master()).port, socket_timeout=2, decode_responses=True)
+        port = (server or self.master()).port
+        return redis.Redis(port=port, password=self._password, socket_timeout=2, decode_responses=True)
 
     def attached(self) -> int:
         """How many replicas follow the master, up to its last write."""
@@ -172,9 +179,9 @@ def steady() -> SentinelSet:
 
 
 @contextmanager
-def watched(replicas: int = 2) -> Iterator[SentinelSet]:
+def watched(replicas: int = 2, password: str | None = None) -> Iterator[SentinelSet]:
     """A set-up of this test's own, to be broken."""
-    made = SentinelSet(replicas)
+    made = SentinelSet(replicas, password)
     try:
         made.start()
         yield made

@@ -19,7 +19,7 @@ import redis.sentinel
 import interlock
 from interlock import aio
 from interlock.backends.redis.replicated import checked_replicas, enough
-from interlock.errors import InvalidURL, LeaseLost, StoreUnavailable, Unsupported
+from interlock.errors import InvalidURL, LeaseLost, StoreUnavailable, StoreUnfit, Unsupported
 from tests.redis import sentinels
 from tests.redis.sentinels import SERVICE, SentinelSet, until, watched
 from tests.redis.test_chaos import Waiter
@@ -78,6 +78,24 @@ class TestClients:
             assert admin.exists(name)
         client.close()
 
+    @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+    @pytest.mark.parametrize("replicas", ["1", "majority"])
+    def test_a_forked_child_gets_connections_of_its_own(self, steady: SentinelSet, replicas: str) -> None:
+        client, name = interlock.connect(steady.url(replicas=replicas)), uuid4().hex
+        with client.lock(name):
+            child = os.fork()
+            if child == 0:
+                code = 1
+                try:
+                    free = client.lock(name).acquire(blocking=False)
+                    with client.lock(name + "-child", timeout=5):
+                        code = 2 if free else 0
+                finally:
+                    os._exit(code)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+            assert len(client.inspect(name).holders) == 1
+        client.close()
+
     def test_sentinels_that_do_not_know_the_service_say_so(self, steady: SentinelSet) -> None:
         client = interlock.connect(steady.url().replace(f"/{SERVICE}/", "/other/"))
         with pytest.raises(StoreUnavailable, match="No such master"):
@@ -100,6 +118,20 @@ class TestClients:
     def test_a_wrong_url_is_refused_with_a_hint(self, url: str, hint: str) -> None:
         with pytest.raises(InvalidURL, match=hint):
             interlock.connect(url)
+
+    def test_servers_and_sentinels_have_passwords_of_their_own(self) -> None:
+        with watched(1, "secret") as guarded:
+            right = guarded.url(replicas="all", sentinel_password="s-secret").replace("://", "://:secret@", 1)
+            held_and_shown(interlock.connect(right))
+            asyncio.run(held_and_shown_async(aio.connect(right)))
+            stranger = interlock.connect(right.replace("s-secret", "guess"))
+            with pytest.raises(StoreUnavailable, match="refuses this user name and password"):
+                stranger.lock("x").acquire(timeout=0.3)
+            stranger.close()
+            half = interlock.connect(right.replace(":secret@", ""))
+            with pytest.raises(StoreUnfit, match="wants a password"):
+                half.lock("x").acquire(timeout=0.3)
+            half.close()
 
     def test_passwords_are_never_shown(self) -> None:
         url = "redis+sentinel://locker:secret@localhost:1,localhost:2/main?sentinel_password=hidden"

@@ -14,6 +14,7 @@ from interlock.backends.redis.resp import Failure
 from interlock.backends.redis.store import Leaf, Pausing
 from interlock.errors import ClientClosed, StoreUnavailable
 
+ATTEMPT = 1.5  # seconds after which a silent master is not waited for: there may be another by now
 PAUSE = 0.1  # seconds between attempts while there is no master
 DEMOTED = ("READONLY", "MASTERDOWN")
 
@@ -48,6 +49,8 @@ class Following:
                 await self._replace(leaf)
                 continue
             left = max(0.001, until - self._pausing.now())
+            if again:
+                left = min(left, ATTEMPT)
             try:
                 reply = await leaf.ask(request, left, replies, again)
             except (StoreUnavailable, ClientClosed) as error:
