@@ -119,7 +119,9 @@ class Acquiring:
         try:
             granted = await self._store.wait(claim, busy, limit)
         except StoreUnavailable:
-            return None  # asking again will tell
+            # Asking again will tell; but not at once: a store that answers and cannot wait would be asked without end.
+            await self._runtime.sleep(min(limit, 0.05 * (0.5 + self._runtime.random())))
+            return None
         if granted is None or self._runtime.now() - self._place.refreshed > claim.place_ttl / 2:
             return None
         self.asked = self._place.refreshed  # told with the wake-up: it lives as long as the place does
