@@ -111,11 +111,11 @@ async def downgrade(play: Play, node: Node) -> None:
         return
     try:
         await play.work(node, lease)
+        await both.read().acquire()  # refused if it was lost since: then the write lock must still be given up
     except BaseException:
         with node.calling("release", "w"):
             await both.write().release()
         raise
-    await both.read().acquire()
     try:
         node.note("shrink", "ok", lease, permits=1)
         with node.calling("release", "w"):
