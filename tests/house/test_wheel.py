@@ -28,7 +28,7 @@ def test_the_wheel_holds_every_file_of_the_package(wheel: Path) -> None:
     source = {
         path.relative_to(SRC).as_posix()
         for path in SRC.rglob("*")
-        if path.is_file() and "__pycache__" not in path.parts
+        if path.is_file() and not {"__pycache__", "lab"} & set(path.parts)
     }
     assert inside == source
     assert "interlock/py.typed" in inside

@@ -138,7 +138,7 @@ def test_interrupted_it_ends_all_workers_and_leaves_nothing(start: Callable[...,
     text, _ = run.process.communicate(timeout=DEADLINE)
     assert run.process.returncode == 130, text
     assert "Traceback" not in text
-    assert run.descendants() == []
+    eventually(lambda: not run.descendants())  # one that was just being started dies with its parent
     assert run.leftovers() == []
 
 
