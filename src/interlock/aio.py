@@ -35,7 +35,7 @@ from interlock._core.register import Cell, EventCell, LatchCell
 from interlock._core.semaphore import SemaphoreHolding
 from interlock._runtime import lifetimes
 from interlock._runtime.foreign import ForeignLock
-from interlock._runtime.tasks import Tasks, TaskSignal
+from interlock._runtime.tasks import LoopOwner, Tasks, TaskSignal
 from interlock._runtime.threads import Threads
 from interlock.blocking import Value
 from interlock.model import EVERYTHING, Queue, Standing, Traits
@@ -179,7 +179,7 @@ class _LockFace(_Named):
 
     async def acquire(self, blocking: bool = True, timeout: float = -1) -> Lease | None:
         lease: Lease | None = await self._core.attempt(blocking, timeout).run()
-        return lease
+        return lease if isinstance(self, RLock) else _outlive(lease)
 
     async def release(self) -> None:
         await self._core.release()
@@ -272,8 +272,8 @@ class Semaphore(_Named):
     async def acquire(
         self, blocking: bool = True, timeout: float | None = None, *, permits: int = 1
     ) -> Lease | Literal[False]:
-        lease = await self._core.attempt(blocking, timeout, permits=permits).run()
-        return False if lease is None else _own(lease)
+        lease = _outlive(await self._core.attempt(blocking, timeout, permits=permits).run())
+        return False if lease is None else lease
 
     async def release(self, n: int = 1) -> None:
         await self._core.release_permits(n)
@@ -329,7 +329,11 @@ class MultiLock:
 
     async def acquire(self, blocking: bool = True, timeout: float = -1) -> MultiLease | None:
         leases = await self._core.attempt(blocking, timeout).run()
-        return None if leases is None else MultiLease(self._core, [_own(lease) for lease in leases])
+        if leases is None:
+            return None
+        for lease in leases:
+            _outlive(lease)
+        return MultiLease(self._core, [_own(lease) for lease in leases])
 
     async def release(self) -> None:
         await self._core.release()
@@ -374,8 +378,7 @@ class Election(_Named):
         self._name = holding.resource
 
     async def campaign(self, value: str = "", *, blocking: bool = True, timeout: float = -1) -> Lease | None:
-        lease = await self._core.attempt(value, blocking, timeout).run()
-        return None if lease is None else _own(lease)
+        return _outlive(await self._core.attempt(value, blocking, timeout).run())
 
     async def proclaim(self, value: str) -> None:
         await self._core.proclaim(value)
@@ -771,6 +774,25 @@ def connect(
     core = CoreClient(store, runtime, keeping, ttl=ttl, listener=listen, lease_type=Lease)
     lifetimes.follow(core)
     return Client(core)
+
+
+def _outlive(lease: lease_core.Lease | None) -> Lease | None:
+    """The lease; if this task was made only to take it, the loop owns it from here on.
+
+    gather, create_task and, before Python 3.12, wait_for make a task of `acquire()`. It is over when it
+    returns, and nobody would renew the lease. Not for rlocks, whose owner is who may enter again.
+    """
+    if lease is None:
+        return None
+    task = asyncio.current_task()
+    if task is not None and getattr(task.get_coro(), "cr_code", None) in _TAKES:
+        lease._owner = LoopOwner(task.get_loop())
+    return _own(lease)
+
+
+_TAKES = {
+    take.__code__ for take in (_LockFace.acquire, Semaphore.acquire, MultiLock.acquire, Election.campaign)
+}
 
 
 def _own(lease: lease_core.Lease) -> Lease:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
-
 import interlock
 from interlock import aio
 from interlock.errors import StoreUnavailable
@@ -23,17 +21,25 @@ def test_a_store_that_answers_but_cannot_wait_is_not_asked_without_end() -> None
     holder.client.close()
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="gather, create_task and (before 3.12) wait_for make a task of acquire: it is dead when it returns, "
-    "so its lease is not renewed; its holder must call lease.adopt()",
-)
 def test_a_lease_taken_by_a_task_made_of_its_acquire_is_renewed() -> None:
     async def main() -> None:
         async with aio.connect("memory://") as client:
-            (lease,) = await asyncio.gather(client.lock("x", ttl=0.2).acquire())
+            lock, semaphore = client.lock("x", ttl=0.2), client.semaphore("s", 2, ttl=0.2)
+            election, several = client.election("e", ttl=0.2), client.multilock(["a", "b"], ttl=0.2)
+            lease, permit = await asyncio.gather(lock.acquire(), semaphore.acquire())
+            crown = await asyncio.wait_for(election.campaign("me"), 5)
+            both = await asyncio.create_task(several.acquire())
             assert lease
+            assert permit
+            assert crown
+            assert both
             await asyncio.sleep(0.5)
-            assert lease.state is interlock.State.HELD
+            for one in (lease, permit, crown, *both.leases):
+                assert one.state is interlock.State.HELD
+            await lock.release()
+            await semaphore.release()
+            await election.resign()
+            await several.release()
+            assert not await lock.locked()
 
     asyncio.run(main())

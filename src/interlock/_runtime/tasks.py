@@ -39,6 +39,22 @@ class TaskOwner:
         return f"<task {self.name}>"
 
 
+class LoopOwner:
+    """A whole event loop; alive until it is closed. It owns what was taken by a task made only for that."""
+
+    __slots__ = ("__weakref__", "_loop", "name")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self.name = "event loop"
+
+    def alive(self) -> bool:
+        return not self._loop.is_closed()
+
+    def __repr__(self) -> str:
+        return "<event loop>"
+
+
 _owners: weakref.WeakKeyDictionary[asyncio.Task[Any], TaskOwner] = weakref.WeakKeyDictionary()
 
 

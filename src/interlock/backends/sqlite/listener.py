@@ -21,7 +21,7 @@ NET = 0.05  # seconds between looks for rings that were missed
 NO_BELL = 0.01  # where there are no doorbells, looking is all there is
 DEAF = 0.005  # after a miss: rings do not reach us (another network namespace), so look often
 SHARE = 20  # of this thread's time at most one part in so many is spent looking
-LONGEST = 0.25  # seconds between looks at most: on a machine that is busy with others, a look seems to take long
+LONGEST = 0.25  # seconds between looks at most: on a busy machine a look only seems to take long
 IDLE = 5.0  # seconds the thread outlives the last who waited
 
 

@@ -111,7 +111,7 @@ async def downgrade(play: Play, node: Node) -> None:
         return
     try:
         await play.work(node, lease)
-        await both.read().acquire()  # refused if it was lost since: then the write lock must still be given up
+        await both.read().acquire()  # refused if it was lost since: the write lock must still be given up
     except BaseException:
         with node.calling("release", "w"):
             await both.write().release()
