@@ -785,7 +785,7 @@ def _outlive(lease: lease_core.Lease | None) -> Lease | None:
     if lease is None:
         return None
     task = asyncio.current_task()
-    if task is not None and getattr(task.get_coro(), "cr_code", None) in _TAKES:
+    if isinstance(task, asyncio.Task) and getattr(task.get_coro(), "cr_code", None) in _TAKES:
         lease._owner = LoopOwner(task.get_loop())
     return _own(lease)
 

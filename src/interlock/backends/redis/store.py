@@ -157,7 +157,13 @@ class RedisStore:
 
     async def _stands(self, claim: Claim, timeout: float) -> bool:
         body = self._keys.four(claim.resource) + bulk(claim.id.encode())
-        return bool(await self._run(STANDS, body, min(timeout, IO_TIMEOUT)))
+        until = self._pausing.now() + timeout
+        try:
+            return bool(await self._run(STANDS, body, min(timeout, IO_TIMEOUT)))
+        except StoreUnavailable:
+            if self._pausing.now() < until:
+                raise
+            return False  # the time is up, which is an answer too: the caller looks again
 
     async def renew(self, renewals: Sequence[Renewal], timeout: float = IO_TIMEOUT) -> list[RenewAnswer]:
         until = self._pausing.now() + timeout
