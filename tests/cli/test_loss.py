@@ -119,7 +119,9 @@ class TestByAStoreThatDoesNotAnswer:
     def test_the_same_when_a_stopped_process_has_the_store(self, program: Program) -> None:
         process, command, deadline = start(program, STUBBORN)
         script = f"import sqlite3; c = sqlite3.connect({str(program.file)!r}); c.execute('begin immediate'); "
-        owner = program.start_program([sys.executable, "-c", script + "print('has it', flush=True); import time; time.sleep(60)"])
+        owner = program.start_program(
+            [sys.executable, "-c", script + "print('has it', flush=True); import time; time.sleep(60)"]
+        )
         assert owner.stdout is not None
         assert owner.stdout.readline() == "has it\n"
         owner.send_signal(signal.SIGSTOP)
