@@ -70,6 +70,13 @@ class Renewed:
 
 
 @record
+class NoAnswer:
+    """Nobody knows whether this claim was renewed: the part of the store that keeps it did not answer."""
+
+    why: str
+
+
+@record
 class Standing:
     """One live claim as an operator sees it."""
 
@@ -125,7 +132,8 @@ class Traits:
     two_holders: tuple[str, ...]  # the failures that can give two valid leases
     min_ttl: float
     max_ttl: float
+    registers: bool = True  # keeps values with versions, too
 
 
 ClaimAnswer: TypeAlias = Granted | Busy | Gone
-RenewAnswer: TypeAlias = Renewed | Gone
+RenewAnswer: TypeAlias = Renewed | Gone | NoAnswer

@@ -94,7 +94,8 @@ class Store(Register, Protocol):
         """Return when this claim's standing may have changed, or after `timeout` seconds.
 
         Called for a waiter (with the `Busy` it was told) and for a holder (None: until it is
-        removed). May return early; never late. A store that learns the grant together with the
+        removed). May return early; never late: also when this very store removes the claim, for somebody
+        who closes the client. A store that learns the grant together with the
         wake-up returns it and saves the caller a round trip: the claim then stands until the lapse of
         its place, as last refreshed, and the holder's first renewal stretches it. It must be a grant of
         the place the claim has now: one that lapsed and was entered anew has another token, and a late
@@ -106,7 +107,8 @@ class Store(Register, Protocol):
         """Push the lapse of many claims away; one answer each, in order.
 
         Never an upsert: what lapsed, was released or evicted answers `Gone` and nothing is
-        re-created. A lapse is never moved nearer. With `permits` (never more than it stands with) the
+        re-created. A store of several parts answers `NoAnswer` for what stands on a part that is away, so
+        that the rest is renewed; raising means that of all. A lapse is never moved nearer. With `permits` (never more than it stands with) the
         claim shrinks in place, same token, and whom that lets in is woken: a writer becomes a reader,
         a semaphore's holder gives a part back.
         """
@@ -141,6 +143,13 @@ class Store(Register, Protocol):
 
         A difference is a claim that came, left, lapsed or was admitted, or a changed note; a renewal
         is none.
+        """
+        ...
+
+    def on_doubt(self, call: Callable[[], None]) -> None:
+        """Have `call` called, on any thread, whenever another server may have taken over, without what we hold.
+
+        It returns at once and asks the store nothing; what is held is verified soon after.
         """
         ...
 

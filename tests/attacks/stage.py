@@ -49,7 +49,7 @@ class Directed:
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self.inner, name)
-        if name in ("traits", "after_fork"):
+        if name in ("traits", "after_fork", "on_doubt"):
             return method
 
         async def call(*args: Any, **options: Any) -> Any:

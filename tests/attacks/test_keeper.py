@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import resource
+import threading
 import time
+from collections.abc import Sequence
 
 import pytest
 
 from interlock import aio
-from tests.attacks.stage import Stage
+from interlock.errors import StoreUnavailable
+from interlock.model import NoAnswer, Renewal, RenewAnswer
+from tests.attacks.stage import Stage, eventually
 
 
 def test_a_client_whose_keeper_is_a_task_can_be_made_before_any_loop_runs() -> None:
@@ -52,3 +56,95 @@ def test_a_lease_that_is_over_but_was_never_dropped_does_not_keep_the_keeper_bus
     assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 0.2
     assert lease not in stage.core.keeper.kept()
     stage.client.close()
+
+
+def test_a_doubt_makes_every_hold_doubtful_until_it_is_verified() -> None:
+    stage = Stage()
+    ours = [stage.client.lock(f"x{n}").acquire() for n in range(3)]
+    calm, reached = threading.Event(), threading.Event()
+
+    def held_up(*args: object, **options: object) -> None:
+        reached.set()
+        assert calm.wait(5)
+
+    stage.store.before["renew"] = held_up
+    stage.core.keeper.doubt()
+    assert reached.wait(2), "nobody asked the server that took over"
+    assert [lease and lease.state.value for lease in ours] == ["doubtful"] * 3
+    calm.set()
+    eventually(lambda: all(lease and lease.state.value == "held" for lease in ours))
+    stage.client.close()
+
+
+@pytest.mark.parametrize("renew", [True, False])
+def test_a_hold_that_the_new_server_does_not_know_is_lost_at_once(renew: bool) -> None:
+    stage = Stage()
+    lease = stage.client.lock("x", renew=renew).acquire()
+    assert lease
+    asyncio.run(stage.store.inner.release("x", lease._claim.id))
+    stage.core.keeper.doubt()
+    eventually(lambda: lease.state.value == "lost", within=2.0)
+    stage.client.close()
+
+
+def test_verifying_a_lease_that_is_not_renewed_does_not_make_it_longer() -> None:
+    stage = Stage()
+    lease = stage.client.lock("x", ttl=20.0, renew=False).acquire()
+    assert lease
+    deadline = lease.deadline
+    stage.core.keeper.doubt()
+    eventually(lambda: "renew" in stage.store.asked)
+    eventually(lambda: lease.state.value == "held")
+    assert lease.deadline == deadline
+    stage.client.close()
+
+
+def test_an_answer_to_a_question_from_before_the_doubt_verifies_nothing() -> None:
+    stage = Stage()
+    lease = stage.client.lock("x", ttl=3.0).acquire()
+    assert lease
+    keeper = stage.core.keeper
+    seen: list[str] = []
+
+    def doubted(*args: object, **options: object) -> None:
+        """The first renewal is answered by the old server while the new one takes over."""
+        if not seen:
+            keeper.doubt()
+        else:
+            seen.append(lease.state.value)
+        seen.append("asked")
+
+    stage.store.after["renew"] = doubted
+    eventually(lambda: len(seen) >= 2, within=3.0)
+    assert seen[1] == "doubtful"
+    stage.client.close()
+
+
+def test_one_renewal_that_nobody_answered_leaves_the_others_renewed() -> None:
+    stage = Stage()
+    first, second = (stage.client.lock(name, ttl=0.6).acquire() for name in ("here", "away"))
+    assert first
+    assert second
+
+    async def partly(renewals: Sequence[Renewal], timeout: float) -> list[RenewAnswer]:
+        answers = await stage.store.inner.renew(renewals, timeout)
+        return [
+            NoAnswer("its shard is down") if renewal.resource == "away" else answer
+            for renewal, answer in zip(renewals, answers, strict=True)
+        ]
+
+    stage.store.instead["renew"] = partly
+    eventually(lambda: second.state.value == "doubtful")
+    assert first.state.value == "held"
+    eventually(lambda: second.state.value == "lost")
+    first.check()
+    with pytest.raises(StoreUnavailable, match="its shard is down"):
+        lease = stage.client.lock("away too").acquire()
+        assert lease
+        stage.store.instead["renew"] = lambda *_: answered([NoAnswer("its shard is down")])
+        lease.renew()
+    stage.client.close()
+
+
+async def answered(answers: list[RenewAnswer]) -> list[RenewAnswer]:
+    return answers

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from interlock import events
 from interlock._core import timing
-from interlock._core.keeper import Debt
+from interlock._core.debt import Debt
 from interlock.errors import ClientClosed, Evicted, StoreUnavailable, StoreUnfit
 from interlock.model import Busy, Claim, ClaimAnswer, Gone, Granted, Renewal, RenewAnswer, Renewed
 from interlock.ports import Owner, Runtime, Store

@@ -11,7 +11,8 @@ from interlock import events
 from interlock._core import timing
 from interlock._core.acquire import Place
 from interlock._core.keeper import Keeper
-from interlock.errors import ClientClosed, NotHeld
+from interlock.errors import ClientClosed, NotHeld, StoreUnavailable
+from interlock.model import Gone, NoAnswer, Renewal, Renewed
 from interlock.ports import Owner, Runtime, Store
 
 if TYPE_CHECKING:
@@ -54,12 +55,21 @@ class Client:
                 alive(event)
 
         self.keeper = Keeper(keeper_store, keeper_runtime, report, runtime.stalled)
+        doubt = WeakMethod(self.keeper.doubt)
+        store.on_doubt(lambda: _called(doubt()))
         finalize(self, self.keeper.stop_soon).atexit = False
 
     def emit(self, event: events.Event) -> None:
         if self._listener is not None:
             with suppress(Exception, SystemExit):  # a listener must not decide whether locks work
                 self._listener(event)
+
+    async def renew_one(self, renewal: Renewal, timeout: float) -> Renewed | Gone:
+        """Renew a single claim; `StoreUnavailable` when nobody knows."""
+        (answer,) = await self.store.renew([renewal], timeout)
+        if isinstance(answer, NoAnswer):
+            raise StoreUnavailable(answer.why)
+        return answer
 
     def open(self) -> None:
         """Raise unless the client may be used."""
@@ -118,3 +128,8 @@ class Client:
         self.keeper.after_fork()
         self.store.after_fork()
         self.store.blocking().after_fork()
+
+
+def _called(call: Callable[[], None] | None) -> None:
+    if call is not None:
+        call()

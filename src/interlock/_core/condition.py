@@ -132,7 +132,7 @@ class Waiting:
             try:
                 await store.wait(claim, None, min(left, claim.ttl / 2))
                 patience = timing.patience(until - runtime.now())
-                (answer,) = await store.renew([Renewal(claim.resource, claim.id, claim.ttl)], patience)
+                answer = await self.client.renew_one(Renewal(claim.resource, claim.id, claim.ttl), patience)
                 if isinstance(answer, Gone):
                     return True  # notified; or lapsed while the store was away: look at your predicate
                 if not await self._stands(claim, token, timing.patience(until - runtime.now())):

@@ -73,7 +73,7 @@ class Candidacy:
         lease.check()
         ask = Renewal(self.holding.resource, lease._claim.id, lease.ttl, checked_words(value, VALUE))
         asked = self.client.runtime.now()
-        (answer,) = await self.client.store.renew([ask], IO_TIMEOUT)
+        answer = await self.client.renew_one(ask, IO_TIMEOUT)
         lease._answered(asked, answer)
         lease.check()
 

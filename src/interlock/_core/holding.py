@@ -252,7 +252,7 @@ class Holding:
         lease.check()
         asked = self.client.runtime.now()
         ask = Renewal(self.resource, lease._claim.id, lease.ttl)
-        (answer,) = await self.client.store.renew([ask], IO_TIMEOUT)
+        answer = await self.client.renew_one(ask, IO_TIMEOUT)
         lease._answered(asked, answer)
         lease.check()
 
@@ -263,7 +263,7 @@ class Holding:
         asked = runtime.now()
         ask = Renewal(self.resource, claim.id, claim.ttl, permits=permits)
         lease._shrunk(permits)  # before the question: if it gets no answer, the keeper asks again
-        (answer,) = await self.client.store.renew([ask], IO_TIMEOUT)
+        answer = await self.client.renew_one(ask, IO_TIMEOUT)
         lease._answered(asked, answer)
         if not isinstance(answer, Renewed):
             raise lease.loss()

@@ -17,6 +17,7 @@ from itertools import count
 from typing import Protocol
 
 from interlock import events
+from interlock._core.debt import Debt
 from interlock.errors import StoreUnavailable
 from interlock.model import Renewal, RenewAnswer
 from interlock.ports import IO_TIMEOUT, Job, Runtime, Signal, Store
@@ -53,31 +54,6 @@ class Kept(Protocol):
         ...
 
 
-class Debt:
-    """A claim that must still be taken back: its caller could not wait for a store that did not answer."""
-
-    def __init__(self, resource: str, id: str, linger: float, until: float, now: float) -> None:
-        self.resource = resource
-        self.id = id
-        self.linger = linger
-        self.deadline = float("inf")
-        self._over = False
-        self.until = until  # by then it has lapsed by itself
-        self._when = now
-
-    def _renewal(self, now: float) -> Renewal | None:
-        return None
-
-    def _answered(self, asked: float, answer: RenewAnswer) -> None:
-        """Never asked: a debt is not renewed."""
-
-    def _unanswered(self) -> None:
-        """Never asked: a debt is not renewed."""
-
-    def _look(self, now: float) -> None:
-        """A debt has no holder to tell."""
-
-
 class Keeper:
     """Keeps what it is given until told to drop it, or until it has ended by itself."""
 
@@ -102,6 +78,8 @@ class Keeper:
         self._busy = False  # something was kept since the last nap
         self._job: Job | None = None
         self._stopping = False
+        self._doubted = float("-inf")  # when the store was last found to be another
+        self._verified = float("-inf")  # and up to when everything was asked for since
 
     def keep(self, kept: Kept) -> None:
         """Look after `kept` from now on. Costs no system call unless it is the most urgent of all."""
@@ -121,6 +99,12 @@ class Keeper:
     def _ring(self) -> None:
         if (alarm := self._alarm) is not None:
             alarm.set()
+
+    def doubt(self) -> None:
+        """Have all that is kept verified at once: another server took over. For any thread; returns at once."""
+        with self._guard:
+            self._doubted = self._wakes_at = self._runtime.now()
+        self._ring()
 
     def drop(self, kept: Kept) -> None:
         """Leave `kept` alone from now on: no renewal is begun after this returns."""
@@ -215,6 +199,8 @@ class Keeper:
     def _due(self, now: float) -> list[Kept]:
         """Take out what is due, and what will be soon: one request for all of it."""
         due: list[Kept] = []
+        if self._doubted > self._verified:
+            return self._all_doubtful(now)
         with self._guard:
             late = now - self._heap[0][0] if self._heap and self._heap[0][2] in self._live else 0.0
             while self._heap and self._heap[0][0] <= now + self._slack(self._heap[0][2], now):
@@ -223,6 +209,16 @@ class Keeper:
                     due.append(kept)
         if late > LAG:
             self._report(events.KeeperLagged(late))
+        return due
+
+    def _all_doubtful(self, now: float) -> list[Kept]:
+        """Everything is due: what the server before knew, the one that took over may not know."""
+        with self._guard:
+            self._verified = now
+            self._heap.clear()
+            due = list(self._live)
+        for kept in due:
+            kept._unanswered()
         return due
 
     @staticmethod
@@ -252,7 +248,10 @@ class Keeper:
                 self._report(events.KeeperFailed(repr(error)))
         else:
             for (kept, _), answer in zip(asking, answers, strict=True):
-                kept._answered(asked, answer)
+                if asked < self._doubted:  # by whom? the server may be another since
+                    kept._unanswered()
+                else:
+                    kept._answered(asked, answer)
         self._look_at_all()
 
     async def _pay(self, debt: Debt) -> None:

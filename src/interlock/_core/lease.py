@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from interlock._core import timing
 from interlock._core.states import FINAL, TRANSITIONS, Event, State
 from interlock.errors import LeaseLost, NotHeld
-from interlock.model import Claim, Gone, Granted, Renewal, RenewAnswer, Renewed
+from interlock.model import Claim, Gone, Granted, NoAnswer, Renewal, RenewAnswer, Renewed
 from interlock.ports import Owner, Runtime, Signal
 from interlock.record import replaced
 
@@ -184,7 +184,7 @@ class Lease:
     @property
     def _when(self) -> float:
         """The next instant somebody must look at this lease."""
-        if not self._holding.renew and not self._short:
+        if not self._holding.renew and not self._short and self._state is not State.DOUBTFUL:
             return self._deadline
         return min(self._deadline, self._last_try + self._pause())
 
@@ -199,10 +199,12 @@ class Lease:
     def _renewal(self, now: float) -> Renewal | None:
         """What to ask the store, or None when this lease is not to be renewed any more."""
         self._last_try = now
-        wanted = self._holding.renew or self._short
-        if not wanted or self._state in FINAL or not self._owner.alive():
+        renewed = self._holding.renew or self._short
+        doubtful = self._state is State.DOUBTFUL
+        if not (renewed or doubtful) or self._state in FINAL or not self._owner.alive():
             return None
-        ttl = self._claim.ttl
+        # One that is not renewed is only verified: asking for what it has left does not make it longer.
+        ttl = self._claim.ttl if renewed else max(0.001, self._deadline - now)
         if self._holding.max_hold is not None:
             ttl = min(ttl, self._granted_at + self._holding.max_hold - now)
             if ttl <= 0:
@@ -214,6 +216,8 @@ class Lease:
     def _answered(self, asked: float, answer: RenewAnswer) -> None:
         if isinstance(answer, Renewed):
             self._extend(asked, answer.ttl)
+        elif isinstance(answer, NoAnswer):
+            self._unanswered()
         else:
             self._refuse(answer)
 

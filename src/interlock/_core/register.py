@@ -12,7 +12,7 @@ from interlock._core import timing
 from interlock._core.acquire import TRIES
 from interlock._core.client import Client
 from interlock._core.names import checked_name
-from interlock.errors import InvalidSetting, SettingsMismatch, StoreUnavailable
+from interlock.errors import InvalidSetting, SettingsMismatch, StoreUnavailable, Unsupported
 from interlock.model import Versioned
 
 R = TypeVar("R")
@@ -26,6 +26,12 @@ class Cell:
 
     def __init__(self, client: Client, kind: str, name: str) -> None:
         client.open()
+        traits = client.store.traits
+        if not traits.registers:
+            raise Unsupported(
+                f"{traits.backend} keeps no registers, which events, latches, barriers and marks are made of: its "
+                "majorities settle who holds a lock, not the order of writes"
+            )
         self.client = client
         self.name = checked_name(name)
         self._key = f"{kind}\x1f{self.name}"

@@ -371,6 +371,9 @@ class MemoryStore:
 
     # ---- housekeeping ------------------------------------------------------------------
 
+    def on_doubt(self, call: Callable[[], None]) -> None:
+        """Never calls: nobody can take over from it."""
+
     def blocking(self) -> Store:
         return self if self._blocking is None else self._blocking
 

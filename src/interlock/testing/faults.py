@@ -216,6 +216,9 @@ class Faulty:
     async def watch_register(self, name: str, version: int, timeout: float) -> None:
         await self._listen("watch", lambda: self._store.watch_register(name, version, timeout), timeout)
 
+    def on_doubt(self, call: Callable[[], None]) -> None:
+        self._store.on_doubt(call)
+
     def blocking(self) -> Store:
         """The same link for a plain thread; itself where the store already is one for it."""
         blocking = self._store.blocking()

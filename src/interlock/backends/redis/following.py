@@ -10,8 +10,8 @@ import threading
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from interlock.backends.redis.leaf import Leaf, Pausing
 from interlock.backends.redis.resp import Failure
-from interlock.backends.redis.store import Leaf, Pausing
 from interlock.errors import ClientClosed, StoreUnavailable
 
 ATTEMPT = 1.5  # seconds after which a silent master is not waited for: there may be another by now

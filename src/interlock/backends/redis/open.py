@@ -10,6 +10,7 @@ from interlock.backends.redis.address import Address, Route
 from interlock.backends.redis.dialling import Dialling, OnLoop, OnThread
 from interlock.backends.redis.following import Following
 from interlock.backends.redis.keys import Keys
+from interlock.backends.redis.leaf import Leaf, Pausing, Plainly
 from interlock.backends.redis.listener import Listener
 from interlock.backends.redis.pool import Pool
 from interlock.backends.redis.replicated import (
@@ -21,7 +22,7 @@ from interlock.backends.redis.replicated import (
     enough,
 )
 from interlock.backends.redis.sentinel import PORT, Sentinels
-from interlock.backends.redis.store import Leaf, Pausing, Plainly, RedisStore
+from interlock.backends.redis.store import RedisStore
 from interlock.errors import InvalidURL
 from interlock.ports import Runtime
 
@@ -125,7 +126,7 @@ def open_sentinels(
         return Following(make, route, pausing, several=several)
 
     store = _assembled(route, prefix, runtime, asynchronous, leaf, wanted)
-    route.on_change = store._listener.resubscribe
+    route.on_change = store.taken_over
     return store
 
 

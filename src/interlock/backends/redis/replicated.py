@@ -10,10 +10,11 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Literal
 
 from interlock.backends.redis import packing
+from interlock.backends.redis.leaf import Leaf
 from interlock.backends.redis.refusal import refusal
 from interlock.backends.redis.resp import Failure, command
 from interlock.backends.redis.scripts import CLAIM, Call
-from interlock.backends.redis.store import Leaf, RedisStore
+from interlock.backends.redis.store import RedisStore
 from interlock.errors import InvalidURL, StoreUnavailable
 from interlock.model import Busy, Claim, ClaimAnswer, Granted
 from interlock.ports import IO_TIMEOUT

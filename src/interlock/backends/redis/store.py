@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Awaitable, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from interlock.backends.redis import packing
 from interlock.backends.redis.keys import Keys
+from interlock.backends.redis.leaf import Leaf, Pausing
 from interlock.backends.redis.listener import Listener
 from interlock.backends.redis.names import Names
 from interlock.backends.redis.refusal import refusal
@@ -26,7 +26,7 @@ from interlock.model import (
     Traits,
     Versioned,
 )
-from interlock.ports import IO_TIMEOUT, Signal, Store
+from interlock.ports import IO_TIMEOUT, Store
 
 TRAITS = Traits(
     backend="redis",
@@ -51,22 +51,6 @@ LOOK = 0.02  # seconds between the first looks of a watcher
 LOOK_AT_MOST = 0.25
 
 
-class Leaf(Protocol):
-    """How requests reach a server: blocking (`pool`) or not (`link`)."""
-
-    def ask(self, request: bytes, timeout: float, replies: int = 1, again: bool = True) -> Awaitable[Any]: ...
-    def after_fork(self) -> None: ...
-    async def close(self) -> None: ...
-
-
-class Pausing(Protocol):
-    """The part of a runtime that waits."""
-
-    def now(self) -> float: ...
-    def signal(self) -> Signal: ...
-    async def wait(self, signal: Any, timeout: float | None) -> bool: ...
-
-
 class RedisStore:
     """Claims and registers on one server, for programs anywhere on the network."""
 
@@ -88,6 +72,7 @@ class RedisStore:
         self._pausing = pausing
         self._twin = twin  # the blocking side of an asyncio store; it shares our listener
         self._names = Names(keys)
+        self._doubters: list[Callable[[], None]] = []
         self._places: dict[
             str, tuple[int, int]
         ] = {}  # who waits: under which subscription it asked, its token
@@ -266,6 +251,15 @@ class RedisStore:
 
     # ---- housekeeping -----------------------------------------------------------------
 
+    def on_doubt(self, call: Callable[[], None]) -> None:
+        self._doubters.append(call)
+
+    def taken_over(self) -> None:
+        """Another server is master now: hear grants from there, and have what is held verified."""
+        self._listener.resubscribe()
+        for call in self._doubters:
+            call()
+
     def blocking(self) -> Store:
         return self if self._twin is None else self._twin
 
@@ -284,16 +278,3 @@ class RedisStore:
 def _queue(resource: str) -> bytes:
     """The topic of all who wait for a resource; no claim's id and no key is spelled like this."""
     return b"\x1e" + resource.encode()
-
-
-class Plainly:
-    """Waits on the calling thread: for the blocking twin of an asyncio store."""
-
-    def __init__(self, pausing: Pausing) -> None:
-        self.now = pausing.now
-
-    def signal(self) -> threading.Event:
-        return threading.Event()
-
-    async def wait(self, signal: threading.Event, timeout: float | None) -> bool:
-        return signal.wait(timeout)

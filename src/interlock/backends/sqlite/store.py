@@ -151,6 +151,9 @@ class SqliteStore:
 
     # ---- housekeeping -----------------------------------------------------------------
 
+    def on_doubt(self, call: Callable[[], None]) -> None:
+        """Never calls: nobody can take over from it."""
+
     def blocking(self) -> Store:
         if isinstance(self._leaf, Here):
             return self

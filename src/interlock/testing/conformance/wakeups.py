@@ -105,6 +105,15 @@ class Wakeups(StoreSuite):
             lambda: ours.wait(waiter, busy, LONG), lambda: theirs.evict(waiter.resource, waiter.id, "a test")
         )
 
+    async def test_a_waiter_is_woken_when_its_own_store_takes_its_claim_back(self) -> None:
+        self.needs(fair=True)
+        ours, waiter = self.store(), self.claim()
+        await self.held(self.store(), self.claim())
+        busy = await self.waiting(ours, waiter)
+        await self.woken(
+            lambda: ours.wait(waiter, busy, LONG), lambda: ours.release(waiter.resource, waiter.id)
+        )
+
     async def test_a_holder_is_woken_when_another_removes_its_claim(self) -> None:
         ours, theirs, holder = self.store(), self.store(), self.claim()
         await self.held(ours, holder)

@@ -1,0 +1,38 @@
+"""What the stores of Redis rest on: a leaf that carries requests, and something that can pause."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Awaitable
+from typing import Any, Protocol
+
+from interlock.ports import Signal
+
+
+class Leaf(Protocol):
+    """How requests reach a server: blocking (`pool`) or not (`link`)."""
+
+    def ask(self, request: bytes, timeout: float, replies: int = 1, again: bool = True) -> Awaitable[Any]: ...
+    def after_fork(self) -> None: ...
+    async def close(self) -> None: ...
+
+
+class Pausing(Protocol):
+    """The part of a runtime that waits."""
+
+    def now(self) -> float: ...
+    def signal(self) -> Signal: ...
+    async def wait(self, signal: Any, timeout: float | None) -> bool: ...
+
+
+class Plainly:
+    """Waits on the calling thread: for the blocking twin of an asyncio store."""
+
+    def __init__(self, pausing: Pausing) -> None:
+        self.now = pausing.now
+
+    def signal(self) -> threading.Event:
+        return threading.Event()
+
+    async def wait(self, signal: threading.Event, timeout: float | None) -> bool:
+        return signal.wait(timeout)
