@@ -3,43 +3,65 @@
 from __future__ import annotations
 
 import argparse
+import traceback
 from importlib import import_module
 from pathlib import Path
 
-from benchmarks import report
+from benchmarks import pace, report
 from benchmarks.question import Question, Result
 from benchmarks.rounds import ask
 
-MODULES = ("benchmarks.embedded", "benchmarks.redis")
+MODULES = ("benchmarks.embedded", "benchmarks.redis", "benchmarks.contended", "benchmarks.redlock")
 
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="dev.py bench", description="Ask how fast interlock is.")
-    parser.add_argument("questions", nargs="*", help="names of questions; all by default")
+    parser.add_argument("questions", nargs="*", help="names of questions, or how they begin; all by default")
     parser.add_argument("--list", action="store_true", help="list the questions")
+    parser.add_argument("--quick", action="store_true", help="short rounds, only to see that all works")
     parser.add_argument("--rounds", type=int, help="rounds for each question")
     parser.add_argument("--cores", type=int, choices=(1, 2), help="only on so many cores")
     parser.add_argument("--out", type=Path, default=Path("build/bench"), help="where JSON and chart go")
     options = parser.parse_args(argv)
-    known: dict[str, Question] = {q.name: q for name in MODULES for q in import_module(name).questions()}
+    known: list[Question] = [q for name in MODULES for q in import_module(name).questions()]
     if options.list:
-        for question in known.values():
-            report.say(f"{question.name:<20} {question.title}")
+        for question in known:
+            report.say(f"{question.name:<22} {question.title}")
         return 0
-    unknown = [name for name in options.questions if name not in known]
-    if unknown:
-        parser.error(f"no such question: {', '.join(unknown)}; --list shows them")
+    wanted = [q for q in known if not options.questions or any(map(q.name.startswith, options.questions))]
+    for name in options.questions:
+        if not any(q.name.startswith(name) for q in wanted):
+            parser.error(f"no such question: {name}; --list shows them")
+    if options.quick:
+        pace.hurry()
+    asked = [(q, cores) for q in wanted for cores in q.cores if options.cores in (None, cores)]
+    return ask_all(asked, options.rounds, options.out)
+
+
+def ask_all(asked: list[tuple[Question, int]], rounds: int | None, out: Path) -> int:
+    """Ask one after the other; one that breaks does not cost the others their answers."""
     results: list[Result] = []
-    for name in options.questions or known:
-        for cores in known[name].cores:
-            if options.cores in (None, cores):
-                results.append(ask(known[name], cores, options.rounds))
-                report.say(report.table(results[-1]))
-    options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / "results.json").write_text(report.as_json(results), encoding="utf-8")
-    (options.out / "chart.svg").write_text(report.as_svg(results), encoding="utf-8")
-    report.say(f"\nwritten: {options.out}/results.json and chart.svg")
-    return 0
+    broken: list[str] = []
+    for question, cores in asked:
+        try:
+            results.append(ask(question, cores, rounds))
+        except Exception:
+            broken.append(question.name)
+            report.say(f"\n{question.name} broke:\n{traceback.format_exc()}")
+        else:
+            report.say(report.table(results[-1]))
+            keep(results, out)
+    report.say(f"\nwritten: {out}/results.json and chart.svg" if results else "\nnothing was measured")
+    if broken:
+        report.say(f"broke: {', '.join(broken)}")
+    return 1 if broken else 0
+
+
+def keep(results: list[Result], out: Path) -> None:
+    """Write what is known so far: who is interrupted in the last question keeps the others."""
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "results.json").write_text(report.as_json(results), encoding="utf-8")
+    (out / "chart.svg").write_text(report.as_svg(results), encoding="utf-8")
 
 
 if __name__ == "__main__":

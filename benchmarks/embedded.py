@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import resource
 import subprocess
 import sys
@@ -12,18 +11,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from pathlib import Path
 
 import interlock
+from benchmarks import pace, sqlite_pair
+from benchmarks.pace import middle, timed
+from benchmarks.process import ROOT, in_another
 from benchmarks.question import Case, Measure, Question
-from interlock.backends.sqlite.clock import Clock
-from interlock.backends.sqlite.file import connect as open_file
-from interlock.backends.sqlite.statements import CLAIMS
-
-PAIRS = 400
-ROOT = Path(__file__).resolve().parent.parent
-WHO = '["worker-7",21133,"MainThread","billing/run.py:88"]'
-COLUMNS = "resource, token, id, state, permits, capacity, ttl, lapses_at, since, rung, bell, note, who"
 
 
 def questions() -> list[Question]:
@@ -38,14 +31,19 @@ def questions() -> list[Question]:
         Question(
             "pair-sqlite",
             "uncontended acquire+release, SQLite store",
-            [Case("bare transactions", _bare_sqlite), Case("interlock", _in_file(_pair))],
+            [
+                Case("bare transactions", in_folder(sqlite_pair.bare)),
+                Case("without token and reads", in_folder(sqlite_pair.minimal)),
+                Case("interlock, the store alone", in_folder(sqlite_pair.store)),
+                Case("interlock", in_file(_pair)),
+            ],
             goal=1.5,
             note="bare: two `begin immediate` with the reads and rows a lock needs; a fresh lock object per pair",
         ),
         Question(
             "handoff-sqlite",
             "hand-off to a waiter in another process, SQLite store (release called -> waiter has it)",
-            [Case("pipe between processes", _bare_pipe), Case("interlock", _in_file(_handoff))],
+            [Case("pipe between processes", _bare_pipe), Case("interlock", in_file(_handoff))],
             goal=1000,
             absolute=True,
             rounds=9,
@@ -65,7 +63,7 @@ def questions() -> list[Question]:
         Question(
             "held-sqlite",
             "1,000 leases held for 8 s, renewed every 4 s, SQLite store: share of a core",
-            [Case("nothing held", idle), Case("interlock", _in_file(lambda url: hold(url)))],
+            [Case("nothing held", idle), Case("interlock", in_file(lambda url: hold(url)))],
             goal=2.0,
             absolute=True,
             unit="%",
@@ -93,13 +91,6 @@ def questions() -> list[Question]:
 # ---- uncontended pairs --------------------------------------------------------------
 
 
-def timed(pair: Callable[[], None], times: int = PAIRS) -> float:
-    began = time.perf_counter()
-    for _ in range(times):
-        pair()
-    return (time.perf_counter() - began) / times
-
-
 def _pair(url: str) -> Iterator[Measure]:
     with interlock.connect(url) as client:
 
@@ -115,7 +106,19 @@ def _pairs(url: str) -> Callable[[], AbstractContextManager[Measure]]:
     return lambda: contextmanager(_pair)(url)
 
 
-def _in_file(make: Callable[[str], Iterator[Measure]]) -> Callable[[], AbstractContextManager[Measure]]:
+def in_folder(make: Callable[[str], Callable[[], None]]) -> Callable[[], AbstractContextManager[Measure]]:
+    """Pairs in a fresh folder."""
+
+    @contextmanager
+    def open() -> Iterator[Measure]:
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+            pair = make(folder)
+            yield lambda: timed(pair)
+
+    return open
+
+
+def in_file(make: Callable[[str], Iterator[Measure]]) -> Callable[[], AbstractContextManager[Measure]]:
     """A case on a fresh lock file."""
 
     @contextmanager
@@ -136,33 +139,6 @@ def _bare_lock() -> Iterator[Measure]:
     yield lambda: timed(pair)
 
 
-@contextmanager
-def _bare_sqlite() -> Iterator[Measure]:
-    """What any store must do: read the queue, draw a token, insert; delete, read who is next."""
-    with tempfile.TemporaryDirectory() as folder:
-        clock = Clock()
-        connection = open_file(f"{folder}/bare.db", clock)
-        execute = connection.execute
-        execute("drop trigger claim_numbered")  # the bare program draws its token with a statement
-        insert = f"insert into claim ({COLUMNS}) values (?, ?, ?, 1, 1, 1, 30.0, ?, ?, 0, '', '', ?)"
-
-        def pair() -> None:
-            execute("begin immediate")
-            execute(CLAIMS["queue"], ("bare",)).fetchall()
-            (last,) = execute("select last from meta").fetchone()
-            token, now = max(last + 1, clock.micros()), clock.now()
-            execute("update meta set last = ?", (token,))
-            execute(insert, ("bare", token, "0123456789abcdef0123-1", now + 30, now, WHO))
-            execute("commit")
-            execute("begin immediate")
-            execute("delete from claim where resource = ? and id = ?", ("bare", "0123456789abcdef0123-1"))
-            execute(CLAIMS["queue"], ("bare",)).fetchall()
-            execute("commit")
-
-        yield lambda: timed(pair)
-        connection.close()
-
-
 # ---- hand-off between two processes ---------------------------------------------------
 
 WAITER = """
@@ -178,20 +154,20 @@ for line in sys.stdin:
 
 
 def _handoff(url: str) -> Iterator[Measure]:
-    with interlock.connect(url) as client, in_another(WAITER, url) as (ask, hear):
+    with interlock.connect(url) as client, in_another(WAITER, url) as other:
         lock = client.lock("handoff")
 
         def once() -> float:
             lock.acquire()
-            ask()
+            other.tell()
             deadline = time.monotonic() + 10
             while not client.inspect("handoff").waiters:
                 assert time.monotonic() < deadline, "the waiter never came"
             released = time.clock_gettime(time.CLOCK_MONOTONIC)
             lock.release()
-            return float(json.loads(hear())) - released
+            return float(json.loads(other.hear())) - released
 
-        yield lambda: sorted(once() for _ in range(60))[30]
+        yield lambda: middle(once, 60)
 
 
 ECHO = """
@@ -204,40 +180,14 @@ for line in sys.stdin:
 
 @contextmanager
 def _bare_pipe() -> Iterator[Measure]:
-    with in_another(ECHO, "") as (ask, hear):
+    with in_another(ECHO) as other:
 
         def once() -> float:
             began = time.clock_gettime(time.CLOCK_MONOTONIC)
-            ask()
-            return float(hear()) - began
+            other.tell()
+            return float(other.hear()) - began
 
-        yield lambda: sorted(once() for _ in range(60))[30]
-
-
-@contextmanager
-def in_another(program: str, argument: str) -> Iterator[tuple[Callable[[], None], Callable[[], str]]]:
-    """Another process that is told by a line and answers by a line."""
-    env = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
-    with subprocess.Popen(
-        [sys.executable, "-c", program, argument],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env=env,
-    ) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        stdin, stdout = process.stdin, process.stdout
-
-        def ask() -> None:
-            stdin.write("go\n")
-            stdin.flush()
-
-        assert stdout.readline() == "ready\n"
-        try:
-            yield ask, stdout.readline
-        finally:
-            process.kill()
+        yield lambda: middle(once, 60)
 
 
 # ---- many leases held -------------------------------------------------------------------
@@ -256,7 +206,7 @@ def _share(seconds: float) -> float:
 
 @contextmanager
 def idle() -> Iterator[Measure]:
-    yield lambda: _share(1.0)
+    yield lambda: _share(pace.seconds(1.0))
 
 
 def hold(url: str) -> Iterator[Measure]:
@@ -267,7 +217,7 @@ def hold(url: str) -> Iterator[Measure]:
             assert lock.acquire()
 
         def measure() -> float:
-            share = _share(8.0)
+            share = _share(pace.seconds(8.0))
             assert all(lock.owned() for lock in locks), "a lease was lost"
             assert threading.active_count() <= threads + 1, "more than one thread"
             return share

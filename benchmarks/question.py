@@ -5,6 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from statistics import median
+
+
+class Figure(float):
+    """What a batch cost, with what else was seen while it ran: `facts`, by their names."""
+
+    facts: dict[str, float]
+
+    def __new__(cls, value: float, **facts: float) -> Figure:
+        made = super().__new__(cls, value)
+        made.facts = {name.replace("_", " "): fact for name, fact in facts.items()}
+        return made
+
 
 Measure = Callable[[], float]
 """Runs a batch once and returns what it cost: seconds for one operation, unless the question says otherwise."""
@@ -42,3 +55,8 @@ class Result:
     values: dict[str, list[float]] = field(
         default_factory=dict[str, list[float]]
     )  # case name: a value each round
+
+    def facts(self, case: str) -> dict[str, float]:
+        """The median over rounds of each fact that was seen beside a case's values."""
+        seen = [value.facts for value in self.values[case] if isinstance(value, Figure)]
+        return {name: median(facts[name] for facts in seen) for name in (seen[0] if seen else ())}

@@ -8,16 +8,18 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 
 import redis
 import redis.asyncio
 
 import interlock
-from benchmarks.embedded import hold, idle, in_another, timed
+from benchmarks import pace
+from benchmarks.embedded import hold, idle
+from benchmarks.pace import middle, timed
+from benchmarks.process import in_another
 from benchmarks.question import Case, Measure, Question
-from benchmarks.redis_server import Bare, bare_protocol, served
+from benchmarks.redis_server import Bare, bare_protocol, on_server, served, url, when
 
 TASKS = 64
 
@@ -29,10 +31,10 @@ def questions() -> list[Question]:
             "A1: uncontended acquire+release on Redis, sync",
             [
                 Case("bare SET NX + EVALSHA", _bare_pair),
-                Case("interlock", _on_server(_interlock_pair)),
-                Case("redis-py Lock", _on_server(_redis_py_pair)),
-                *_when("redis_lock", Case("python-redis-lock", _on_server(_redis_lock_pair))),
-                *_when("pottery", Case("pottery", _on_server(_pottery_pair))),
+                Case("interlock", on_server(_interlock_pair)),
+                Case("redis-py Lock", on_server(_redis_py_pair)),
+                *when("redis_lock", Case("python-redis-lock", on_server(_redis_lock_pair))),
+                *when("pottery", Case("pottery", on_server(_pottery_pair))),
             ],
             goal=2.0,
         ),
@@ -55,7 +57,7 @@ def questions() -> list[Question]:
                 Case("bare script + BLPOP", _bare_handoff),
                 Case("interlock", _handoff(_INTERLOCK)),
                 Case("redis-py Lock", _handoff(_REDIS_PY)),
-                *_when("redis_lock", Case("python-redis-lock", _handoff(_REDIS_LOCK))),
+                *when("redis_lock", Case("python-redis-lock", _handoff(_REDIS_LOCK))),
             ],
             goal=1.8,
             rounds=9,
@@ -63,7 +65,7 @@ def questions() -> list[Question]:
         Question(
             "redis-held",
             "F: 1,000 leases held for 8 s, renewed every 4 s, Redis: share of a core",
-            [Case("nothing held", idle), Case("interlock", _on_server(lambda port: hold(_url(port))))],
+            [Case("nothing held", idle), Case("interlock", on_server(lambda port: hold(url(port))))],
             goal=0.5,
             absolute=True,
             unit="%",
@@ -72,25 +74,6 @@ def questions() -> list[Question]:
             cores=(2,),
         ),
     ]
-
-
-def _when(module: str, case: Case) -> list[Case]:
-    return [case] if find_spec(module) is not None else []
-
-
-def _url(port: int) -> str:
-    return f"redis://127.0.0.1:{port}/0"
-
-
-def _on_server(make: Callable[[int], Iterator[Measure]]) -> Callable[[], Any]:
-    """A case with a server of its own."""
-
-    @contextmanager
-    def open() -> Iterator[Measure]:
-        with served() as server:
-            yield from make(server.port)
-
-    return open
 
 
 # ---- A1 -------------------------------------------------------------------------------
@@ -105,7 +88,7 @@ def _bare_pair() -> Iterator[Measure]:
 
 
 def _interlock_pair(port: int) -> Iterator[Measure]:
-    with interlock.connect(_url(port)) as client:
+    with interlock.connect(url(port)) as client:
 
         def pair() -> None:
             lock = client.lock("bench")
@@ -177,7 +160,7 @@ async def _open_bare(port: int) -> tuple[Pair, Callable[[], Awaitable[Any]]]:
 
 
 async def _open_interlock(port: int) -> tuple[Pair, Callable[[], Awaitable[Any]]]:
-    client = interlock.aio.connect(_url(port))
+    client = interlock.aio.connect(url(port))
 
     async def pair(name: str) -> None:
         lock = client.lock(name)
@@ -204,10 +187,10 @@ def _async(
     fewer: int = 1,
 ) -> Callable[[], Any]:
     """`tasks` tasks, each with a lock of its own, take turns with the loop; seconds for one pair."""
-    times = max(4, 800 // tasks // fewer)
 
     @contextmanager
     def open() -> Iterator[Measure]:
+        times = max(4, pace.times(800) // tasks // fewer)
         with served() as server, asyncio.Runner() as runner:
             pair, close = runner.run(_opened(server.port))
 
@@ -271,19 +254,19 @@ def _handoff(words: dict[str, str]) -> Callable[[], Any]:
         scope: dict[str, Any] = {"port": port}
         exec(words["setup"], scope)
         lock = scope["lock"]
-        with in_another(program, str(port)) as (ask, hear):
+        with in_another(program, str(port)) as other:
 
             def once() -> float:
                 lock.acquire()
-                ask()
+                other.tell()
                 time.sleep(SETTLE)
                 released = time.clock_gettime(time.CLOCK_MONOTONIC)
                 lock.release()
-                return float(json.loads(hear())) - released
+                return float(json.loads(other.hear())) - released
 
-            yield lambda: sorted(once() for _ in range(30))[15]
+            yield lambda: middle(once, 30)
 
-    return _on_server(make)
+    return on_server(make)
 
 
 _BLPOP = """
@@ -300,16 +283,16 @@ _MOVE = b"redis.call('SET',KEYS[1],ARGV[1],'PX',30000) return redis.call('RPUSH'
 
 @contextmanager
 def _bare_handoff() -> Iterator[Measure]:
-    with served() as server, in_another(_BLPOP, str(server.port)) as (ask, hear):
+    with served() as server, in_another(_BLPOP, str(server.port)) as other:
         bare = Bare(server.port)
         move = bare.ask(b"SCRIPT", b"LOAD", _MOVE)
 
         def once() -> float:
-            ask()
+            other.tell()
             time.sleep(SETTLE)
             released = time.clock_gettime(time.CLOCK_MONOTONIC)
             bare.ask(b"EVALSHA", move, b"2", b"handoff", b"waiter", b"id")
-            return float(json.loads(hear())) - released
+            return float(json.loads(other.hear())) - released
 
-        yield lambda: sorted(once() for _ in range(30))[15]
+        yield lambda: middle(once, 30)
         bare.close()

@@ -6,12 +6,14 @@ import asyncio
 import os
 import socket
 from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from importlib.util import find_spec
 from typing import Any
 
 import hiredis
 
+from benchmarks.question import Case, Measure
 from benchmarks.rounds import ALL_CORES
 from tests.redis.server import Server, running
 
@@ -25,6 +27,26 @@ def served() -> Iterator[Server]:
         if hasattr(os, "sched_setaffinity"):
             os.sched_setaffinity(server.pid, os.sched_getaffinity(0) & ALL_CORES)
         yield server
+
+
+def on_server(make: Callable[[int], Iterator[Measure]]) -> Callable[[], AbstractContextManager[Measure]]:
+    """A case with a server of its own."""
+
+    @contextmanager
+    def open() -> Iterator[Measure]:
+        with served() as server:
+            yield from make(server.port)
+
+    return open
+
+
+def when(module: str, case: Case) -> list[Case]:
+    """The case of a peer, if the peer is installed."""
+    return [case] if find_spec(module) is not None else []
+
+
+def url(port: int) -> str:
+    return f"redis://127.0.0.1:{port}/0"
 
 
 class Bare:
@@ -50,6 +72,13 @@ class Bare:
 
     def close(self) -> None:
         self._socket.close()
+
+
+def calls(bare: Bare) -> dict[str, int]:
+    """How often each command was called so far, by clients and by scripts."""
+    lines = bare.ask(b"INFO", b"commandstats").decode().splitlines()
+    rows = [line.removeprefix("cmdstat_").split(":calls=") for line in lines if line.startswith("cmdstat_")]
+    return {name: int(rest.split(",")[0]) for name, rest in rows}
 
 
 class BareProtocol(asyncio.Protocol):

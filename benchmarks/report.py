@@ -11,10 +11,11 @@ from html import escape
 from importlib.metadata import PackageNotFoundError, version
 from statistics import median
 
+from benchmarks import pace
 from benchmarks.question import Result
 from benchmarks.rounds import ratio
 
-PACKAGES = ("redis", "hiredis", "python-redis-lock", "pottery", "filelock")
+PACKAGES = ("redis", "hiredis", "python-redis-lock", "pottery", "redlock-py", "aioredlock")
 
 
 def machine() -> dict[str, object]:
@@ -58,6 +59,8 @@ def table(result: Result) -> str:
             f"  {case.name:<28} {middle:>10.1f} {question.unit:<3} {ratio(result, case.name):>7.2f}x"
             f"   ({low * question.scale:.1f} to {high * question.scale:.1f})"
         )
+        if facts := result.facts(case.name):
+            lines.append("      " + ", ".join(f"{name} {fact:,.5g}" for name, fact in facts.items()))
     if text := verdict(result):
         lines.append(f"  {text}")
     if question.note:
@@ -74,14 +77,20 @@ def as_json(results: list[Result]) -> str:
             "cores": result.cores,
             "goal": result.question.goal,
             "verdict": verdict(result),
+            "rounds": len(result.values[result.question.cases[0].name]),
             "cases": {
-                name: {"median": median(values) * result.question.scale, "ratio": ratio(result, name)}
+                name: {
+                    "median": median(values) * result.question.scale,
+                    "ratio": ratio(result, name),
+                    **({"facts": facts} if (facts := result.facts(name)) else {}),
+                }
                 for name, values in result.values.items()
             },
         }
         for result in results
     ]
-    return json.dumps({"machine": machine(), "answers": answers}, indent=2) + "\n"
+    whole = {"machine": machine(), "quick": pace.hurried(), "answers": answers}
+    return json.dumps(whole, indent=2) + "\n"
 
 
 def as_svg(results: list[Result]) -> str:

@@ -8,6 +8,7 @@ import sys
 from contextlib import ExitStack
 from statistics import median
 
+from benchmarks import pace
 from benchmarks.question import Question, Result
 
 
@@ -24,17 +25,22 @@ ALL_CORES = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else {0}
 def ask(question: Question, cores: int, rounds: int | None = None) -> Result:
     result = Result(question, cores, {case.name: [] for case in question.cases})
     pin(cores)
-    count = rounds or question.rounds
+    count = rounds or (min(pace.QUICK_ROUNDS, question.rounds) if pace.hurried() else question.rounds)
+    asked = f"{question.name}: {count} rounds on {cores} core{'s' * (cores > 1)}"
+    if not sys.stderr.isatty():
+        sys.stderr.write(f"{asked}\n")
     with ExitStack() as stack:
         measures = [(case.name, stack.enter_context(case.open())) for case in question.cases]
-        for _, measure in measures:
+        for name, measure in measures:
+            show(f"{asked}: {name} for the first time")
             measure()  # the first time pays for caches and connections
         gc.collect()
         gc.disable()
         try:
             for number in range(count):
-                show(f"  {question.name}: round {number + 1} of {count} on {cores} core{'s' * (cores > 1)}")
-                for name, measure in measures[number % len(measures) :] + measures[: number % len(measures)]:
+                first = number % len(measures)
+                for name, measure in measures[first:] + measures[:first]:
+                    show(f"{asked}: round {number + 1}, {name}")
                     result.values[name].append(measure())
         finally:
             gc.enable()
@@ -49,7 +55,7 @@ def ratio(result: Result, name: str) -> float:
 
 
 def show(text: str) -> None:
-    """Progress, on a terminal only."""
+    """Progress within a question, on a terminal only: a log has its first line."""
     if sys.stderr.isatty():
         sys.stderr.write(f"\r\x1b[K{text}")
         sys.stderr.flush()

@@ -1,0 +1,50 @@
+"""Another process, that is told by a line and answers by a line."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+class Another:
+    """The far end: on the cores its maker was pinned to."""
+
+    def __init__(self, stdin: IO[str], stdout: IO[str]) -> None:
+        self._stdin, self._stdout = stdin, stdout
+
+    def tell(self, line: str = "go") -> None:
+        self._stdin.write(line + "\n")
+        self._stdin.flush()
+
+    def hear(self) -> str:
+        line = self._stdout.readline()
+        assert line, "the other process ended; what it said last stands above"
+        return line
+
+
+@contextmanager
+def in_another(program: str, *arguments: str) -> Iterator[Another]:
+    """Run a program that says "ready" and then answers every line; it is killed in the end."""
+    env = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
+    with subprocess.Popen(
+        [sys.executable, "-c", program, *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=env,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        another = Another(process.stdin, process.stdout)
+        try:
+            assert another.hear() == "ready\n"
+            yield another
+        finally:
+            process.kill()
