@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import time
 from collections.abc import Awaitable, Callable, Iterator
@@ -14,12 +13,12 @@ import redis
 import redis.asyncio
 
 import interlock
-from benchmarks import pace
 from benchmarks.embedded import hold, idle
 from benchmarks.pace import middle, timed
 from benchmarks.process import in_another
 from benchmarks.question import Case, Measure, Question
 from benchmarks.redis_server import Bare, bare_protocol, on_server, served, url, when
+from benchmarks.tasks import Pair, in_tasks
 
 TASKS = 64
 
@@ -138,29 +137,22 @@ def _pottery_pair(port: int) -> Iterator[Measure]:
 
 # ---- A2, A3 -----------------------------------------------------------------------------
 
-Pair = Callable[[str], Awaitable[None]]
-
 
 def _async_cases(tasks: int) -> list[Case]:
     return [
-        Case("bare, multiplexed", _async(tasks, _open_bare)),
-        Case("interlock", _async(tasks, _open_interlock)),
-        Case("redis.asyncio Lock", _async(tasks, _open_redis_py, fewer=4)),
+        Case("bare, multiplexed", in_tasks(tasks, _open_bare)),
+        Case("interlock", in_tasks(tasks, _open_interlock)),
+        Case("redis.asyncio Lock", in_tasks(tasks, _open_redis_py, whole=200)),
     ]
 
 
-async def _open_bare(port: int) -> tuple[Pair, Callable[[], Awaitable[Any]]]:
-    bare = await bare_protocol(port)
-
-    async def close() -> None:
-        assert bare._transport is not None
-        bare._transport.close()
-
-    return lambda name: bare.pair(name.encode()), close
+async def _open_bare(ports: list[int]) -> tuple[Pair, Callable[[], Awaitable[Any]]]:
+    bare = await bare_protocol(ports[0])
+    return lambda name: bare.pair(name.encode()), bare.close
 
 
-async def _open_interlock(port: int) -> tuple[Pair, Callable[[], Awaitable[Any]]]:
-    client = interlock.aio.connect(url(port))
+async def _open_interlock(ports: list[int]) -> tuple[Pair, Callable[[], Awaitable[Any]]]:
+    client = interlock.aio.connect(url(ports[0]))
 
     async def pair(name: str) -> None:
         lock = client.lock(name)
@@ -170,8 +162,8 @@ async def _open_interlock(port: int) -> tuple[Pair, Callable[[], Awaitable[Any]]
     return pair, client.close
 
 
-async def _open_redis_py(port: int) -> tuple[Pair, Callable[[], Awaitable[Any]]]:
-    client = redis.asyncio.Redis(port=port)
+async def _open_redis_py(ports: list[int]) -> tuple[Pair, Callable[[], Awaitable[Any]]]:
+    client = redis.asyncio.Redis(port=ports[0])
 
     async def pair(name: str) -> None:
         lock = client.lock(name, timeout=30)
@@ -179,40 +171,6 @@ async def _open_redis_py(port: int) -> tuple[Pair, Callable[[], Awaitable[Any]]]
         await lock.release()
 
     return pair, client.aclose
-
-
-def _async(
-    tasks: int,
-    open_pair: Callable[[int], Awaitable[tuple[Pair, Callable[[], Awaitable[Any]]]]],
-    fewer: int = 1,
-) -> Callable[[], Any]:
-    """`tasks` tasks, each with a lock of its own, take turns with the loop; seconds for one pair."""
-
-    @contextmanager
-    def open() -> Iterator[Measure]:
-        times = max(4, pace.times(800) // tasks // fewer)
-        with served() as server, asyncio.Runner() as runner:
-            pair, close = runner.run(_opened(server.port))
-
-            async def work(name: str) -> None:
-                for _ in range(times):
-                    await pair(name)
-
-            async def all_of_them() -> float:
-                began = time.perf_counter()
-                await asyncio.gather(*(work(f"bench/{number}") for number in range(tasks)))
-                return (time.perf_counter() - began) / (tasks * times)
-
-            yield lambda: runner.run(all_of_them())
-            runner.run(_closed(close))
-
-    async def _opened(port: int) -> tuple[Pair, Callable[[], Awaitable[Any]]]:
-        return await open_pair(port)
-
-    async def _closed(close: Callable[[], Awaitable[Any]]) -> None:
-        await close()
-
-    return open
 
 
 # ---- B ------------------------------------------------------------------------------------

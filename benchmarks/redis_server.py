@@ -7,7 +7,7 @@ import os
 import socket
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from importlib.util import find_spec
 from typing import Any
 
@@ -27,6 +27,13 @@ def served() -> Iterator[Server]:
         if hasattr(os, "sched_setaffinity"):
             os.sched_setaffinity(server.pid, os.sched_getaffinity(0) & ALL_CORES)
         yield server
+
+
+@contextmanager
+def all_served(count: int) -> Iterator[list[int]]:
+    """The ports of so many servers of this question's own."""
+    with ExitStack() as stack:
+        yield [stack.enter_context(served()).port for _ in range(count)]
 
 
 def on_server(make: Callable[[int], Iterator[Measure]]) -> Callable[[], AbstractContextManager[Measure]]:
@@ -59,7 +66,13 @@ class Bare:
         self.release = self.ask(b"SCRIPT", b"LOAD", RELEASE)
 
     def ask(self, *words: bytes) -> Any:
+        self.send(*words)
+        return self.read()
+
+    def send(self, *words: bytes) -> None:
         self._socket.sendall(hiredis.pack_command(words))  # type: ignore[arg-type]
+
+    def read(self) -> Any:
         while True:
             self._reader.feed(self._socket.recv(65536))
             answer = self._reader.gets()
@@ -115,6 +128,10 @@ class BareProtocol(asyncio.Protocol):
         assert self._transport is not None
         out, self._out = self._out, []
         self._transport.write(b"".join(out))
+
+    async def close(self) -> None:
+        assert self._transport is not None
+        self._transport.close()
 
     async def pair(self, name: bytes) -> None:
         await self.ask(b"SET", name, b"0123456789abcdef", b"NX", b"PX", b"30000")
