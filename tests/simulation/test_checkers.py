@@ -70,6 +70,13 @@ ACQUITTED: dict[str, list[Record]] = {
         end(4, "a", 1),
         end(4, "b", 2),
     ],
+    "one that was stopped while it let go": [
+        grant(1, "a", 1, 4),
+        record(3.9, "a", "fault", "invoke", error="pause"),
+        record(9, "a", "fault", "invoke", error="resume"),
+        end(9, "a", 1),
+    ],
+    "one that came too late, told at once": [grant(9, "a", 1, 4), end(9.1, "a", 1, "info")],
     "a call in time": call(1, 0.9, 1.0),
     "a call of a paused process": [
         *call(1, 5.0, 1.0),
@@ -156,6 +163,12 @@ def test_the_guilty_are_convicted(what: str) -> None:
 def test_overlap_is_excused_where_the_store_cannot_promise_it() -> None:
     both = [grant(1, "a", 1, 4), grant(2, "b", 2, 5), end(3, "a", 1), end(3, "b", 2)]
     assert rules(*both, exclusive=False) == []
+
+
+def test_overlap_is_excused_for_as_long_as_the_store_could_not_promise_it() -> None:
+    both = [grant(1, "a", 1, 4), grant(2, "b", 2, 5), end(3, "a", 1), end(3, "b", 2)]
+    assert rules(*both, excused=[(0.5, 0.6), (0.7, 2.5), (1.0, 1.1)]) == []
+    assert rules(*both, excused=[(0.5, 1.9), (2.1, 3.0)]) == ["E"]
 
 
 def test_a_history_survives_its_file(tmp_path: Path) -> None:

@@ -14,12 +14,14 @@
     S  a promise of one synchronizer is broken
 
 A history is judged whole: `judge(records, Terms(...))`. Where a store cannot promise E (its memory was wiped, its
-clock jumped), `Terms(exclusive=False)` leaves that rule out; what remains is carried by the tokens.
+clock jumped), `Terms(exclusive=False)` leaves that rule out; what remains is carried by the tokens. Where it could
+not for a while, `Terms(excused=[(from, to), ...])` leaves it out for leases that began to overlap then.
 """
 
 from __future__ import annotations
 
 import heapq
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -33,6 +35,7 @@ class Terms:
     """What a run promised."""
 
     exclusive: bool = True
+    excused: Sequence[tuple[float, float]] = ()  # spans of time in which it was not
     tolerance: float = 0.25  # seconds by which a call may overrun its timeout
     heartbeat: float = 1.0  # seconds within which a loss is reported
     progress: float = 30.0  # seconds within which a call gets through once all faults have healed
@@ -56,7 +59,7 @@ def judge(records: Iterable[Record], terms: Terms = Terms()) -> list[Violation]:
     ordered = sorted(records, key=lambda record: record.time)
     leases = tenures(ordered)
     found = [
-        *(overlaps(leases) if terms.exclusive else []),
+        *(unexcused(overlaps(leases), terms.excused) if terms.exclusive else []),
         *repeated_tokens(leases),
         *falling_tokens(leases),
         *guarded(ordered),
@@ -95,6 +98,23 @@ def overlaps(leases: Iterable[Tenure]) -> list[Violation]:
                     Violation("E", start, f"{resource}: {taken} of {lease.capacity} believed held: {both}")
                 )
     return found
+
+
+def unexcused(found: Iterable[Violation], spans: Iterable[tuple[float, float]]) -> list[Violation]:
+    """Without those that happened within a span. Spans may overlap."""
+    starts, latest = (
+        list[float](),
+        list[float](),
+    )  # the end of the span that lasts longest of those begun so far
+    for start, end in sorted(spans):
+        starts.append(start)
+        latest.append(max(end, latest[-1] if latest else end))
+
+    def outside(time: float) -> bool:
+        begun = bisect_right(starts, time)
+        return begun == 0 or latest[begun - 1] < time
+
+    return [violation for violation in found if outside(violation.time)]
 
 
 def repeated_tokens(leases: Iterable[Tenure]) -> list[Violation]:
@@ -164,6 +184,7 @@ def stated(records: Sequence[Record]) -> list[Violation]:
 def undead(records: Sequence[Record], leases: Iterable[Tenure], terms: Terms) -> list[Violation]:
     """N5: past its deadline a lease says no, is not renewed, and is not simply released."""
     found: list[Violation] = []
+    known = lives(records)
     for record in records:
         if record.call == "check" and record.kind == "ok" and record.time > record.deadline + terms.moment:
             found.append(
@@ -172,7 +193,11 @@ def undead(records: Sequence[Record], leases: Iterable[Tenure], terms: Terms) ->
     for lease in leases:
         if lease.revived:
             found.append(Violation("N5", lease.revived, f"{lease} was renewed after its deadline"))
-        if not lease.lost and lease.deadline + terms.moment < lease.ended < NEVER:
+        if lease.lost or lease.ended == NEVER:
+            continue
+        life = known.get(lease.process)  # stopped between the look at the clock and the record: no lie
+        late = lease.ended - lease.deadline - (life.paused(lease.deadline, lease.ended) if life else 0.0)
+        if late > terms.moment:
             found.append(Violation("N5", lease.ended, f"{lease} was released as if it had been held"))
     return found
 
@@ -228,11 +253,14 @@ def unreported(records: Sequence[Record], leases: Iterable[Tenure], terms: Terms
     known = lives(records)
     last = records[-1].time if records else 0.0
     for lease in leases:
-        told = min(lease.ended, last)
-        if lease.killed < NEVER or told <= lease.deadline:
+        told, over = (
+            min(lease.ended, last),
+            max(lease.deadline, lease.granted),
+        )  # a late reply may be given over
+        if lease.killed < NEVER or told <= over:
             continue
         life = known.get(lease.process)
-        late = told - lease.deadline - (life.paused(lease.deadline, told) if life else 0.0)
+        late = told - over - (life.paused(over, told) if life else 0.0)
         if late > terms.heartbeat:
             found.append(Violation("N8", told, f"{lease}: nobody was told of its end for {late:.3f} s"))
     return found

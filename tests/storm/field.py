@@ -1,0 +1,190 @@
+"""Where a storm takes place: real servers of one kind, ways to them, and how faults reach both.
+
+A deployment is one class here: which places its workers connect to, and which faults it can suffer (`faults`).
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, suppress
+from random import Random
+from typing import Any, Protocol
+
+import pytest
+import redis
+
+import interlock
+from interlock.errors import InvalidURL
+from tests.redis.sentinels import SentinelSet
+from tests.redis.server import Server
+from tests.storm.clocked import ClockedServer
+from tests.storm.way import Way
+
+ALWAYS = ("--appendonly", "yes", "--appendfsync", "always")
+QUORUM = 5
+
+
+class Field(Protocol):
+    """Servers under one name."""
+
+    kind: str
+    settles: float  # seconds, beside a ttl, after which everybody gets on once a fault has healed
+
+    def start(self) -> None: ...
+    def places(self) -> list[str]:
+        """URLs for the workers; some lead over ways that faults can break."""
+        ...
+
+    def keys(self) -> int:
+        """How many keys are on the fullest server."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Single:
+    """One server: `durable` with AOF always, `forgetful` without AOF."""
+
+    settles = 3.0
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self.durable = kind == "durable"
+        self.server = ClockedServer(*(ALWAYS if self.durable else ()))
+        self.servers = [self.server]
+        self.ways: list[Way] = []
+
+    def start(self) -> None:
+        self.server.start()
+        self.ways = [Way(self.server.port)]
+
+    def places(self) -> list[str]:
+        return [self.server.url(), f"redis://127.0.0.1:{self.ways[0].port}/0"]
+
+    def keys(self) -> int:
+        return size(self.server)
+
+    def close(self) -> None:
+        for way in self.ways:
+            way.close()
+        self.server.close()
+
+
+class Redlock:
+    """Five servers with AOF always; workers come straight, or over a way to each."""
+
+    kind = "redlock"
+    settles = 4.0
+
+    def __init__(self) -> None:
+        self.servers = [ClockedServer(*ALWAYS) for _ in range(QUORUM)]
+        self.ways: list[Way] = []
+        self.emptied: dict[int, float] = {}  # when a node lost its memory, by its port
+
+    def start(self) -> None:
+        for server in self.servers:
+            server.start()
+        self.ways = [Way(server.port) for server in self.servers]
+        try:
+            interlock.connect(self.places()[0]).close()
+        except InvalidURL as error:
+            self.close()
+            pytest.skip(f"needs the Redlock store: {error}")
+
+    def places(self) -> list[str]:
+        return [
+            "redlock://" + ",".join(f"127.0.0.1:{end.port}" for end in ends)
+            for ends in (self.servers, self.ways)
+        ]
+
+    def minority(self, chance: Random) -> list[ClockedServer]:
+        return chance.sample(self.servers, chance.choice((1, 2)))
+
+    def keys(self) -> int:
+        return max(size(server) for server in self.servers)
+
+    def close(self) -> None:
+        for way in self.ways:
+            way.close()
+        for server in self.servers:
+            server.close()
+
+
+class Sentinel:
+    """A master, two replicas, three sentinels."""
+
+    kind = "sentinel"
+    settles = 12.0  # a failover, on a busy machine
+
+    def __init__(self) -> None:
+        self.set = SentinelSet()
+
+    def start(self) -> None:
+        self.set.start()
+
+    def places(self) -> list[str]:
+        return [self.set.url()]
+
+    def keys(self) -> int:
+        return size(self.set.master())
+
+    def close(self) -> None:
+        self.set.close()
+
+
+class Cluster:
+    """A plug: whoever starts a Cluster gives its URL and servers here."""
+
+    kind = "cluster"
+    settles = 12.0
+
+    def __init__(self, url: str = "", servers: list[Server] | None = None) -> None:
+        self._url, self.servers = url, servers or []
+
+    def start(self) -> None:
+        if not self._url:
+            pytest.skip("needs a running Cluster: tests/storm/field.py has the plug")
+
+    def places(self) -> list[str]:
+        return [self._url]
+
+    def keys(self) -> int:
+        return max(size(server) for server in self.servers)
+
+    def close(self) -> None:
+        for server in self.servers:
+            server.close()
+
+
+KINDS = ("durable", "forgetful", "sentinel", "redlock", "cluster")
+
+
+def field(kind: str) -> Any:
+    """A deployment of this kind, not started yet."""
+    if kind in ("durable", "forgetful"):
+        return Single(kind)
+    return {"sentinel": Sentinel, "redlock": Redlock, "cluster": Cluster}[kind]()
+
+
+def admin(server: Server) -> redis.Redis:
+    return redis.Redis(port=server.port, socket_timeout=3, decode_responses=True)
+
+
+def size(server: Server) -> int:
+    with admin(server) as asked:
+        found: Any = asked.dbsize()
+        return int(found)
+
+
+def each(servers: list[Any], *words: Any) -> None:
+    """Say something to servers; one that is away does not hear it."""
+    for server in servers:
+        with suppress(redis.RedisError), admin(server) as asked:
+            asked.execute_command(*words)
+
+
+def frozen(servers: list[Any]) -> ExitStack:
+    """All of them stopped until the stack is left."""
+    stack = ExitStack()
+    for server in servers:
+        stack.enter_context(server.frozen())
+    return stack

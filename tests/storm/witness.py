@@ -1,0 +1,99 @@
+"""interlock's own locks with their lives written down: when a lease was given, renewed, let go, lost."""
+
+from __future__ import annotations
+
+import os
+import threading
+from contextvars import ContextVar
+from typing import Any
+
+import interlock
+from interlock import aio
+from interlock._core.client import Client as CoreClient
+from interlock._core.states import FINAL, Event, State
+from interlock._runtime import clock
+from interlock.errors import LeaseLost, NotHeld
+from tests.storm.journal import Journal
+
+BEGAN: ContextVar[float] = ContextVar("BEGAN", default=0.0)
+"""When the call under way began: a token may be drawn at any time after that."""
+
+_journals: dict[CoreClient, Journal] = {}
+
+
+def _note(lease: Any, call: str, kind: Any, **rest: Any) -> None:
+    said = {"attempt": lease._claim.id, "resource": lease.resource, "token": lease.token}
+    _journals[lease._holding.client].add(call, kind, **said, **{"deadline": lease.deadline, **rest})
+
+
+class _Witnessed:
+    """Mixed into a lease of either face; `grant` stands before its holder sees it, `end` before it is sent."""
+
+    __slots__ = ()
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        _note(self, "grant", "ok", began=BEGAN.get())
+
+    def _extend(self: Any, asked: float, ttl: float) -> None:
+        at, before = clock.now(), self._deadline  # the time first: we may be stopped before it is written
+        super()._extend(asked, ttl)  # type: ignore[misc]
+        if self._deadline != before:
+            _note(self, "renew", "ok", at=at)
+
+    def _move(self: Any, event: Event, cause: str = "", reason: str = "") -> None:
+        at, before = clock.now(), self._state
+        super()._move(event, cause, reason)  # type: ignore[misc]
+        if before not in FINAL and self._state in FINAL:
+            lost = self._state is State.LOST
+            _note(self, "end", "info" if lost else "ok", at=at, error=cause if lost else "")
+
+
+class SyncLease(_Witnessed, interlock.Lease):
+    __slots__ = ()
+
+
+class AsyncLease(_Witnessed, aio.Lease):
+    __slots__ = ()
+
+
+class Interlock:
+    """interlock over any URL, in one of its two faces."""
+
+    def __init__(self, url: str, ttl: float, journal: Journal, *, asynchronous: bool) -> None:
+        self._asynchronous = asynchronous
+        connect: Any = aio.connect if asynchronous else interlock.connect
+        self._client: Any = connect(url, ttl=ttl, listener=lambda event: None)
+        self._client._core.lease_type = AsyncLease if asynchronous else SyncLease
+        _journals[self._client._core] = journal
+
+    def take(self, resource: str, timeout: float) -> Any:
+        """A lease, or None; to be awaited under the async face."""
+        return self._client.lock(resource).acquire(timeout=timeout)
+
+    def close(self) -> Any:
+        return self._client.close()
+
+    def left(self) -> list[str]:
+        """What is still there though the client was closed."""
+        core = self._client._core
+        found = [f"{lease!r} is in the client" for lease in core.leases]
+        found += [f"the keeper keeps {kept!r}" for kept in core.keeper.kept()]
+        found += [f"thread {t.name} runs" for t in threading.enumerate() if t.name.startswith("interlock")]
+        return found + [f"connection {name} is open" for name in _connections()]
+
+
+def _connections() -> list[str]:
+    """Sockets of this process; a client that was closed has none."""
+    found: list[str] = []
+    for number in os.listdir("/proc/self/fd"):
+        try:
+            target = os.readlink(f"/proc/self/fd/{number}")
+        except OSError:
+            continue
+        if target.startswith("socket:"):
+            found.append(f"{number} ({target})")
+    return found
+
+
+LOST = (LeaseLost, NotHeld)
