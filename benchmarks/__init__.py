@@ -2,6 +2,8 @@
 
     python3 dev.py bench                     every question
     python3 dev.py bench pair-sqlite         one of them
+    python3 dev.py bench redis-contended     all whose names begin so
+    python3 dev.py bench --quick             short rounds: do they all work?
     python3 dev.py bench --list
 
 Only ratios count: absolute times differ from run to run and from machine to machine. A question is a list of

@@ -16,7 +16,7 @@ MODULES = ("benchmarks.embedded", "benchmarks.redis", "benchmarks.contended", "b
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="dev.py bench", description="Ask how fast interlock is.")
-    parser.add_argument("questions", nargs="*", help="names of questions, or how they begin; all by default")
+    parser.add_argument("questions", nargs="*", help="names of questions, or how they begin; default: all")
     parser.add_argument("--list", action="store_true", help="list the questions")
     parser.add_argument("--quick", action="store_true", help="short rounds, only to see that all works")
     parser.add_argument("--rounds", type=int, help="rounds for each question")
@@ -42,9 +42,9 @@ def ask_all(asked: list[tuple[Question, int]], rounds: int | None, out: Path) ->
     """Ask one after the other; one that breaks does not cost the others their answers."""
     results: list[Result] = []
     broken: list[str] = []
-    for question, cores in asked:
+    for number, (question, cores) in enumerate(asked, 1):
         try:
-            results.append(ask(question, cores, rounds))
+            results.append(ask(question, cores, rounds, f"[{number}/{len(asked)}] "))
         except Exception:
             broken.append(question.name)
             report.say(f"\n{question.name} broke:\n{traceback.format_exc()}")
@@ -52,6 +52,8 @@ def ask_all(asked: list[tuple[Question, int]], rounds: int | None, out: Path) ->
             report.say(report.table(results[-1]))
             keep(results, out)
     report.say(f"\nwritten: {out}/results.json and chart.svg" if results else "\nnothing was measured")
+    if pace.hurried():
+        report.say("--quick: these figures show that the questions can be asked; they are no answers")
     if broken:
         report.say(f"broke: {', '.join(broken)}")
     return 1 if broken else 0

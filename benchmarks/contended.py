@@ -12,7 +12,7 @@ from benchmarks import pace
 from benchmarks.contenders import APART
 from benchmarks.process import in_another
 from benchmarks.question import Case, Figure, Measure, Question
-from benchmarks.redis_server import Bare, calls, served, when
+from benchmarks.redis_server import Bare, busy, calls, served, when
 
 SECONDS = 0.6  # a window in which hand-offs are counted
 PROGRAM = "import sys; from benchmarks.contenders import serve; serve(*sys.argv[1:])"
@@ -81,20 +81,20 @@ def _contended(kind: str, contenders: int, processes: int) -> Callable[[], Abstr
                 begin = time.monotonic() + 0.01
                 counted = begin + contenders * APART + 0.1
                 end = counted + pace.seconds(SECONDS)
-                before = calls(bare)
+                before, spent = calls(bare), busy(bare)
                 for other in others:
                     other.tell(json.dumps([begin, end]))
                 told: list[list[list[float]]] = [json.loads(other.hear()) for other in others]
-                after = calls(bare)
+                after, spent = calls(bare), busy(bare) - spent
                 asked = sum(after.get(name, 0) - before.get(name, 0) for name in REQUESTS[kind])
-                return figure(told, asked, counted, end)
+                return figure(told, asked, spent, counted, end)
 
             yield measure
 
     return open
 
 
-def figure(told: list[list[list[float]]], asked: int, begin: float, end: float) -> Figure:
+def figure(told: list[list[list[float]]], asked: int, spent: float, begin: float, end: float) -> Figure:
     """Seconds for one hand-off, from the instants each contender of each process had the lock."""
     history = sorted(
         (instant, process, contender)
@@ -110,6 +110,7 @@ def figure(told: list[list[list[float]]], asked: int, begin: float, end: float) 
         hand_offs_a_second=len(moved) / (end - begin),
         Jain=jain(counts),
         requests_a_grant=asked / max(1, len(history)),
+        µs_of_the_server=1e6 * spent / max(1, len(history)),
         between_processes=sum(old[0] != new[0] for old, new in moved) / max(1, len(moved)),
     )
 

@@ -94,6 +94,14 @@ def calls(bare: Bare) -> dict[str, int]:
     return {name: int(rest.split(",")[0]) for name, rest in rows}
 
 
+def busy(bare: Bare) -> float:
+    """Seconds of a core the server used so far."""
+    lines = bare.ask(b"INFO", b"cpu").decode().splitlines()
+    return sum(
+        float(line.split(":")[1]) for line in lines if line.startswith(("used_cpu_user:", "used_cpu_sys:"))
+    )
+
+
 class BareProtocol(asyncio.Protocol):
     """One multiplexed connection: replies in order, the writes of one turn of the loop in one send."""
 

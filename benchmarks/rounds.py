@@ -22,13 +22,15 @@ def pin(cores: int) -> None:
 ALL_CORES = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else {0}
 
 
-def ask(question: Question, cores: int, rounds: int | None = None) -> Result:
+def ask(question: Question, cores: int, rounds: int | None = None, place: str = "") -> Result:
+    """All cases of a question, in rounds; `place` says how far the whole run is."""
     result = Result(question, cores, {case.name: [] for case in question.cases})
     pin(cores)
     count = rounds or (min(pace.QUICK_ROUNDS, question.rounds) if pace.hurried() else question.rounds)
-    asked = f"{question.name}: {count} rounds on {cores} core{'s' * (cores > 1)}"
+    asked = f"{place}{question.name}: {count} rounds on {cores} core{'s' * (cores > 1)}"
     if not sys.stderr.isatty():
         sys.stderr.write(f"{asked}\n")
+        sys.stderr.flush()
     with ExitStack() as stack:
         measures = [(case.name, stack.enter_context(case.open())) for case in question.cases]
         for name, measure in measures:
