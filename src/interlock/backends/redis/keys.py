@@ -7,12 +7,12 @@ companions hash to the same slot, and hold a control character, so that no resou
 from __future__ import annotations
 
 from binascii import crc_hqx
+from functools import cache
 
 from interlock.backends.redis.resp import bulk
 
 REMEMBERED_NAMES = 4096  # whose keys are kept ready
-
-_tags: dict[int, bytes] = {}
+SLOTS = 16384
 
 
 class Keys:
@@ -44,6 +44,10 @@ class Keys:
     def register(self, name: str) -> bytes:
         return self.prefix + b"\x1fregister\x1f" + name.encode()
 
+    def written(self, name: str) -> bytes:
+        """A register and the counter that its versions come from, encoded one after the other."""
+        return bulk(self.register(name)) + self._last
+
     def resource(self, key: bytes) -> str | None:
         """The name whose holder's key, or hash of records, this is; None for anybody else's key."""
         if key.endswith(b"\x1fh"):
@@ -60,13 +64,38 @@ class Keys:
             return None
 
 
+class ClusterKeys(Keys):
+    """The keys on a Cluster: there each slot in use has a counter of its own, since a script stays in one slot."""
+
+    def __init__(self, prefix: str) -> None:
+        super().__init__(prefix)
+        self._lasts: dict[int, bytes] = {}  # 16384 at most
+
+    def last(self, resource: str) -> bytes:
+        return self._counter(slot(self.holder(resource)))
+
+    def written(self, name: str) -> bytes:
+        key = self.register(name)
+        return bulk(key) + self._counter(slot(key))
+
+    def _counter(self, number: int) -> bytes:
+        found = self._lasts.get(number)
+        if found is None:
+            tagged = b"{" + _tags()[number] + b"}"
+            key = self.prefix + b"\x1ftoken" + tagged
+            if slot(key) != number:  # a { of the prefix is in the way
+                key = tagged + b"\x1f=" + self.prefix + b"\x1ftoken"
+            found = self._lasts[number] = bulk(key)
+        return found
+
+
 def companion(holder: bytes, letter: bytes) -> bytes:
     """The key beside the holder's: distinct for distinct holders and letters, and in the same slot."""
     if tag(holder) is not None:
         return holder + b"\x1f" + letter
     if b"}" not in holder:
         return b"{" + holder + b"}\x1f\x1f" + letter
-    return b"{" + _tag_of(slot(holder)) + b"}\x1f=" + holder + b"\x1f" + letter
+    return b"{" + _tags()[slot(holder)] + b"}\x1f=" + holder + b"\x1f" + letter
 
 
 def tag(key: bytes) -> bytes | None:
@@ -78,11 +107,19 @@ def tag(key: bytes) -> bytes | None:
 
 def slot(key: bytes) -> int:
     hashed = tag(key)
-    return crc_hqx(key if hashed is None else hashed, 0) % 16384
+    return crc_hqx(key if hashed is None else hashed, 0) % SLOTS
 
 
-def _tag_of(number: int) -> bytes:
-    """A short tag that hashes to this slot: names with a } that closes nothing cannot be their own tag."""
-    if number not in _tags:
-        _tags[number] = next(b"%x" % n for n in range(10**6) if crc_hqx(b"%x" % n, 0) % 16384 == number)
-    return _tags[number]
+@cache
+def _tags() -> dict[int, bytes]:
+    """A short tag for every slot, the same in every program: for names that cannot be their own tag, and for counters.
+
+    All at once, when the first is needed: looking for one takes as long as for a tenth of them.
+    """
+    found: dict[int, bytes] = {}
+    number = 0
+    while len(found) < SLOTS:
+        text = b"%x" % number
+        found.setdefault(crc_hqx(text, 0) % SLOTS, text)
+        number += 1
+    return found

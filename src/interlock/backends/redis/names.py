@@ -21,21 +21,26 @@ PEEK = b"1023"  # bytes of a value that tell whether it is ours
 KEPT = 2.0  # seconds for which the next page comes from the same walk
 
 Ask = Callable[..., Awaitable[Any]]
+Servers = Callable[[], Awaitable[list[Ask]]]
 Name = tuple[str, bool]  # and whether it is certain that somebody stands there
 
 
 class Names:
-    """Walks over the keys of a server; remembers the last walk for the pages that follow."""
+    """Walks over the keys of one server or several; remembers the last walk for the pages that follow."""
 
     def __init__(self, keys: Keys) -> None:
         self._keys = keys
         self._walk: tuple[str, float, list[Name]] = ("", 0.0, [])
 
-    async def beyond(self, ask: Ask, prefix: str, after: str) -> list[Name]:
-        """Names with this prefix, in code point order, beyond `after`."""
+    async def beyond(self, servers: Servers, prefix: str, after: str) -> list[Name]:
+        """Names with this prefix, in code point order, beyond `after`, from all servers."""
         walked, when, names = self._walk
         if not after or walked != prefix or time.monotonic() - when > KEPT:
-            names = sorted((await self._all(ask, prefix)).items())
+            found: dict[str, bool] = {}
+            for ask in await servers():
+                for name, sure in (await self._all(ask, prefix)).items():
+                    found[name] = sure or found.get(name, False)  # one whose slot is moved may be met twice
+            names = sorted(found.items())
             self._walk = (prefix, time.monotonic(), names)
         return [name for name in names if name[0] > after]
 

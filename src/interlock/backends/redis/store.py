@@ -9,7 +9,7 @@ from interlock.backends.redis import packing
 from interlock.backends.redis.keys import Keys
 from interlock.backends.redis.leaf import Leaf, Pausing
 from interlock.backends.redis.listener import Listener
-from interlock.backends.redis.names import Names
+from interlock.backends.redis.names import Ask, Names
 from interlock.backends.redis.refusal import refusal
 from interlock.backends.redis.resp import Failure, bulk, command
 from interlock.backends.redis.scripts import CLAIM, EVICT, INSPECT, RELEASE, RENEW, STANDS, WRITE, Call
@@ -182,7 +182,7 @@ class RedisStore:
         return packing.queue(resource, reply)
 
     async def scan(self, prefix: str, after: str, limit: int) -> list[str]:
-        names = await self._names.beyond(self._ask, prefix, after)
+        names = await self._names.beyond(self._servers, prefix, after)
         found: list[str] = []
         for name, sure in names:
             if len(found) >= limit:
@@ -190,6 +190,10 @@ class RedisStore:
             if sure or (await self.inspect(name)).standings:
                 found.append(name)
         return found
+
+    async def _servers(self) -> list[Ask]:
+        """How to ask each server that keeps names."""
+        return [self._ask]
 
     async def _ask(self, request: bytes, replies: int = 1) -> Any:
         reply = await self._leaf.ask(request, IO_TIMEOUT, replies)
@@ -229,8 +233,8 @@ class RedisStore:
             b"" if value is None else b"=" + value.encode(),
             packing.millis(REMEMBERED),
         )
-        keys = bulk(self._keys.register(name)) + self._keys.last(name)
-        written = await self._run(WRITE, keys + b"".join([bulk(part) for part in parts]), timeout)
+        body = self._keys.written(name) + b"".join([bulk(part) for part in parts])
+        written = await self._run(WRITE, body, timeout)
         return Versioned(value, written) if written else None
 
     async def watch_register(self, name: str, version: int, timeout: float) -> None:

@@ -1,0 +1,98 @@
+"""Who has which slot of a Cluster, as its nodes tell it; and which slot a request is for. Data only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from interlock.backends.redis.keys import SLOTS, slot
+from interlock.record import record
+
+Place = tuple[str, int]
+Remap = Callable[[Place], Place]
+
+
+@record
+class Master:
+    """A node that has slots."""
+
+    id: str
+    place: Place
+    replicas: int  # known ones, the dead included
+
+
+class SlotMap:
+    """The master of every slot, as one node knew them."""
+
+    def __init__(self, owners: list[Master | None], epoch: int, others: Iterable[Place] = ()) -> None:
+        self.owners = owners
+        self.epoch = epoch  # the latest of its nodes: it rises with every failover, and when slots move
+        found = {owner.id: owner for owner in dict.fromkeys(owners) if owner is not None}
+        self.masters = list(found.values())
+        self.ids = frozenset(found)
+        self.places = [master.place for master in self.masters]
+        self.places += [place for place in others if place not in self.places]  # replicas: they know, too
+
+    def place(self, number: int) -> Place | None:
+        owner = self.owners[number]
+        return None if owner is None else owner.place
+
+
+def read_map(slots: Any, nodes: bytes | None, asked: Place, remap: Remap | None = None) -> SlotMap:
+    """What `CLUSTER SLOTS` said, with the epochs and replicas of `CLUSTER NODES` if that was allowed.
+
+    `asked` is who said it: a node may leave its own host out.
+    """
+    epoch, replicas = _told(nodes)
+    owners: list[Master | None] = [None] * SLOTS
+    others: list[Place] = []
+    for first, last, main, *rest in slots:
+        near = [_place(node, asked, remap) for node in (main, *rest)]
+        id = main[2].decode()
+        master = Master(id, near[0], max(len(rest), replicas.get(id, 0)))
+        owners[first : last + 1] = [master] * (last + 1 - first)
+        others += near[1:]
+    return SlotMap(owners, epoch, others)
+
+
+def _place(node: list[Any], asked: Place, remap: Remap | None) -> Place:
+    host, port = (node[0] or b"").decode(), int(node[1])
+    place = (asked[0] if host in ("", "?") else host, port)
+    return place if remap is None else remap(place)
+
+
+def _told(nodes: bytes | None) -> tuple[int, dict[str, int]]:
+    """The latest epoch, and how many replicas each master has."""
+    epoch, replicas = 0, dict[str, int]()
+    for line in (nodes or b"").decode(errors="replace").splitlines():
+        words = line.split(" ")
+        if len(words) < 8:
+            continue
+        flags, master = words[2].split(","), words[3]
+        epoch = max(epoch, int(words[6]))
+        if "slave" in flags and "handshake" not in flags:
+            replicas[master] = replicas.get(master, 0) + 1
+    return epoch, replicas
+
+
+def slot_of(request: bytes) -> int:
+    """The slot of the first key that a request names."""
+    at = request.index(b"\r\n") + 2
+    word, at = _word(request, at)
+    if word.startswith(b"EVAL"):
+        at = _word(request, _word(request, at)[1])[1]  # behind the script and the number of keys
+    return slot(_word(request, at)[0])
+
+
+def _word(request: bytes, at: int) -> tuple[bytes, int]:
+    end = request.index(b"\r\n", at)
+    start = end + 2
+    stop = start + int(request[at + 1 : end])
+    return request[start:stop], stop + 2
+
+
+def place_in(words: str, asked: Place, remap: Remap | None = None) -> Place:
+    """Where a redirection leads: `MOVED 3999 host:port`. Without a host: where it came from."""
+    host, _, port = words.split(" ")[2].rpartition(":")
+    place = (host or asked[0], int(port))
+    return place if remap is None else remap(place)

@@ -1,0 +1,160 @@
+"""A real Redis Cluster for tests: three masters, each with a replica, all ended by their pids."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import redis
+
+from interlock.backends.redis.keys import slot
+from tests.redis.sentinels import until
+from tests.redis.server import Server, free_port
+
+SHARDS = 3
+SLOTS = 16384
+
+
+class ClusterNode(Server):
+    """One node; known to the others by its id."""
+
+    def __init__(self, *options: str) -> None:
+        self.bus = free_port()
+        super().__init__(
+            *("--cluster-enabled", "yes", "--cluster-port", str(self.bus), "--cluster-node-timeout", "1000"),
+            *("--cluster-replica-validity-factor", "0", "--repl-diskless-sync-delay", "0"),
+            *("--appendonly", "yes", "--appendfsync", "always", *options),
+        )
+        self.id = ""
+
+
+class RedisCluster:
+    """Nodes by port. `masters` and `replicas` are as they were at the beginning, shard by shard."""
+
+    def __init__(self, replicas: int = 1, password: str | None = None) -> None:
+        guarded = ("--requirepass", password, "--masterauth", password) if password else ()
+        self._password = password
+        self.masters = [ClusterNode(*guarded) for _ in range(SHARDS)]
+        self.replicas = [ClusterNode(*guarded) for _ in range(SHARDS * replicas)]
+        self.nodes = {node.port: node for node in (*self.masters, *self.replicas)}
+
+    def start(self) -> None:
+        for number, node in enumerate(self.nodes.values()):
+            node.start()
+            node.id = self.ask(node, "CLUSTER MYID")
+            self.ask(node, "CLUSTER", "SET-CONFIG-EPOCH", number + 1)
+        for number, master in enumerate(self.masters):
+            first, last = SLOTS * number // SHARDS, SLOTS * (number + 1) // SHARDS - 1
+            self.ask(master, "CLUSTER", "ADDSLOTSRANGE", first, last)
+        for node in list(self.nodes.values())[1:]:
+            self.ask(self.masters[0], "CLUSTER", "MEET", "127.0.0.1", node.port, node.bus)
+        until(lambda: all(self._knows_all(node) for node in self.nodes.values()))
+        for number, replica in enumerate(self.replicas):
+            master = self.masters[number % SHARDS]
+            until(lambda m=master, r=replica: self.ask(r, "CLUSTER", "REPLICATE", m.id) == "OK")
+        until(self.whole)
+
+    def _knows_all(self, node: ClusterNode) -> bool:
+        facts = self.ask(node, "CLUSTER INFO")
+        return facts["cluster_state"] == "ok" and int(facts["cluster_known_nodes"]) == len(self.nodes)
+
+    def whole(self) -> bool:
+        """Whether every node that runs agrees, and every replica follows its master up to the last write."""
+        for node in self.nodes.values():
+            if self.ask(node, "CLUSTER INFO")["cluster_state"] != "ok":
+                return False
+            facts = self.ask(node, "INFO", "replication")
+            if facts["role"] == "slave" and facts["master_link_status"] != "up":
+                return False
+            shards: Any = self.ask(node, "CLUSTER", "SLOTS")  # a list each: first, last, master, replicas
+            if any(len(shard) != 3 + len(self.replicas) // SHARDS for shard in shards):
+                return False
+        return all(self.followed(master) for master in self.masters)
+
+    def followed(self, master: ClusterNode) -> bool:
+        """Whether all replicas of a master have all it has."""
+        facts = self.ask(master, "INFO", "replication")
+        slaves = [facts[f"slave{n}"] for n in range(facts["connected_slaves"])]
+        level = [s["state"] == "online" and s["offset"] == facts["master_repl_offset"] for s in slaves]
+        return len(level) == len(self.replicas) // SHARDS and all(level)
+
+    def admin(self, node: ClusterNode) -> redis.Redis:
+        return redis.Redis(port=node.port, password=self._password, socket_timeout=2, decode_responses=True)
+
+    def ask(self, node: ClusterNode, *words: Any) -> Any:
+        with self.admin(node) as admin:
+            return admin.execute_command(*words)
+
+    def url(self, prefix: str = "", **options: str) -> str:
+        hosts = ",".join(f"127.0.0.1:{node.port}" for node in self.masters)
+        query = "".join(f"&{name}={value}" for name, value in options.items())
+        return f"redis+cluster://{hosts}?prefix={prefix}{query}"
+
+    def shard(self, key: str | bytes) -> int:
+        """Which shard had a key at the beginning."""
+        number = slot(key.encode() if isinstance(key, str) else key)
+        return next(n for n in range(SHARDS) if number < SLOTS * (n + 1) // SHARDS)
+
+    def name_on(self, shard: int, prefix: str = "", start: str = "name") -> str:
+        """A name whose keys are on this shard."""
+        return next(f"{start}-{n}" for n in range(1000) if self.shard(f"{prefix}{start}-{n}") == shard)
+
+    def await_promoted(self, replica: ClusterNode, patience: float = 20.0) -> None:
+        """Wait until a replica is master, and all nodes that run know of it."""
+        until(lambda: self.ask(replica, "INFO", "replication")["role"] == "master", patience)
+        until(lambda: self.ask(replica, "CLUSTER INFO")["cluster_state"] == "ok", patience)
+
+    @contextmanager
+    def moving(self, number: int, source: ClusterNode, target: ClusterNode) -> Iterator[None]:
+        """A slot that is being moved: its keys are moved when the block ends, and the slot with them."""
+        self.ask(target, "CLUSTER", "SETSLOT", number, "IMPORTING", source.id)
+        self.ask(source, "CLUSTER", "SETSLOT", number, "MIGRATING", target.id)
+        yield
+        self.move_keys(number, source, target)
+        for node in (target, source):
+            self.ask(node, "CLUSTER", "SETSLOT", number, "NODE", target.id)
+
+    def move_keys(self, number: int, source: ClusterNode, target: ClusterNode, most: int = 1000) -> None:
+        with redis.Redis(port=source.port, password=self._password) as admin:
+            keys: Any = admin.execute_command("CLUSTER", "GETKEYSINSLOT", number, most)
+            for key in keys:
+                admin.execute_command("MIGRATE", "127.0.0.1", target.port, key, 0, 5000)
+
+    @contextmanager
+    def deaf(self, replica: ClusterNode, master: ClusterNode) -> Iterator[None]:
+        """A replica that gets nothing of what is written now."""
+        os.kill(replica.pid, signal.SIGSTOP)
+        self.ask(master, "CLIENT", "KILL", "TYPE", "replica")
+        try:
+            yield
+        finally:
+            os.kill(replica.pid, signal.SIGCONT)
+
+    def close(self) -> None:
+        for node in self.nodes.values():
+            node.close()
+
+
+@cache
+def steady() -> RedisCluster:
+    """The Cluster for all tests of a worker that do not break it; started by the first that needs it."""
+    made = RedisCluster()
+    atexit.register(made.close)
+    made.start()
+    return made
+
+
+@contextmanager
+def fragile(replicas: int = 1, password: str | None = None) -> Iterator[RedisCluster]:
+    """A Cluster of this test's own, to be broken."""
+    made = RedisCluster(replicas, password)
+    try:
+        made.start()
+        yield made
+    finally:
+        made.close()
