@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import IO
 
 ROOT = Path(__file__).resolve().parent.parent
+PATIENCE = 60.0  # seconds without an answer after which a question counts as broken
 
 
 class Another:
@@ -24,6 +26,8 @@ class Another:
         self._stdin.flush()
 
     def hear(self) -> str:
+        heard, _, _ = select.select([self._stdout], [], [], PATIENCE)
+        assert heard, f"the other process said nothing for {PATIENCE:g} s"
         line = self._stdout.readline()
         assert line, "the other process ended; what it said last stands above"
         return line
