@@ -94,30 +94,43 @@ def as_json(results: list[Result]) -> str:
 
 
 def as_svg(results: list[Result]) -> str:
-    """Bars of ratios, one group a question, on a scale that ends at 10x."""
+    """Bars, one group a question, longer is slower; the line is the goal. Bars end at 10x, or at twice the goal."""
     rows: list[str] = []
     y = 30
     for result in results:
         question = result.question
         title = f"{question.title} ({result.cores} core{'s' * (result.cores > 1)})"
         rows.append(f'<text x="10" y="{y}" class="t">{escape(title)}</text>')
+        top = y + 14
         for case in question.cases:
             y += 20
-            value = ratio(result, case.name)
-            width = min(value, 10.0) * 40
+            width, told = bar(result, case.name)
             kind = "us" if case.name == question.judged else "them"
             rows.append(f'<text x="190" y="{y + 11}" class="n">{escape(case.name)}</text>')
             rows.append(f'<rect x="200" y="{y}" width="{width:.1f}" height="14" class="{kind}"/>')
-            rows.append(f'<text x="{206 + width:.1f}" y="{y + 11}">{value:.2f}x</text>')
+            rows.append(f'<text x="{206 + width:.1f}" y="{y + 11}">{told}</text>')
+        if question.goal is not None:
+            x = 200 + (200 if question.absolute else question.goal * 40)
+            rows.append(f'<path d="M{x:.1f} {top}V{y + 20}" class="g"/>')
         y += 40
     style = (
         "text{font:12px sans-serif;fill:#333}.t{font-weight:bold}.n{text-anchor:end}"
-        ".us{fill:#2a7}.them{fill:#aab}"
+        ".us{fill:#2a7}.them{fill:#aab}.g{stroke:#c33;stroke-dasharray:3}"
     )
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="720" height="{y}" viewBox="0 0 720 {y}">'
-        f"<style>{style}</style>{''.join(rows)}</svg>\n"
+        f'<rect width="100%" height="100%" fill="#fff"/><style>{style}</style>{"".join(rows)}</svg>\n'
     )
+
+
+def bar(result: Result, case: str) -> tuple[float, str]:
+    """How long a case's bar is, and what stands behind it: the ratio, or where the goal is absolute the value."""
+    question = result.question
+    if not question.absolute or question.goal is None:
+        value = ratio(result, case)
+        return min(value, 10.0) * 40, f"{value:.2f}x"
+    value = median(result.values[case]) * question.scale
+    return min(value / question.goal, 2.0) * 200, f"{value:.1f} {question.unit}"
 
 
 def say(text: str) -> None:
