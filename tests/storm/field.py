@@ -75,7 +75,8 @@ class Redlock:
     kind = "redlock"
     settles = 4.0
 
-    def __init__(self) -> None:
+    def __init__(self, *, shipped: bool = True) -> None:
+        self._shipped = shipped  # whether interlock's own store is used on them
         self.servers = [ClockedServer(*ALWAYS) for _ in range(QUORUM)]
         self.ways: list[Way] = []
         self.emptied: dict[int, float] = {}  # when a node lost its memory, by its port
@@ -85,7 +86,8 @@ class Redlock:
             server.start()
         self.ways = [Way(server.port) for server in self.servers]
         try:
-            interlock.connect(self.places()[0]).close()
+            if self._shipped:
+                interlock.connect(self.places()[0]).close()
         except InvalidURL as error:
             self.close()
             pytest.skip(f"needs the Redlock store: {error}")
@@ -162,6 +164,8 @@ def field(kind: str) -> Any:
     """A deployment of this kind, not started yet."""
     if kind in ("durable", "forgetful"):
         return Single(kind)
+    if kind == "redlock-nodes":  # the five servers alone, for locks of others
+        return Redlock(shipped=False)
     return {"sentinel": Sentinel, "redlock": Redlock, "cluster": Cluster}[kind]()
 
 

@@ -134,9 +134,18 @@ def hire_all(made: Scene, seed: int) -> None:
 
 
 def rage(
-    made: Scene, seed: int, grants: int, faults: int, say: Callable[[str], object] = lambda text: None
+    made: Scene,
+    seed: int,
+    grants: int,
+    faults: int,
+    say: Callable[[str], object] = lambda text: None,
+    *,
+    once: bool = False,
 ) -> Verdict:
-    """`faults` faults, one after the other, and work until there are `grants` counted updates; then the verdict."""
+    """`faults` faults, one after the other, and work until there are `grants` counted updates; then the verdict.
+
+    They come by their weights, or each `once`.
+    """
     chance = Random(seed)
     choice = FAULTS[made.field.kind]
     progress = made.ttl + made.field.settles
@@ -145,7 +154,7 @@ def rage(
     deck: list[Fault] = []
     for number in range(1, faults + 1):
         if not deck:  # every kind in turn, in an order of the seed's: chance alone would leave some out
-            deck = [fault for fault in choice for _ in range(fault.weight)]
+            deck = [fault for fault in choice for _ in range(1 if once else fault.weight)]
             chance.shuffle(deck)
         fault = deck.pop()
         known = {hand.name for hand in made.crew.hands}

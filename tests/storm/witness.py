@@ -61,7 +61,7 @@ class Interlock:
     """interlock over any URL, in one of its two faces."""
 
     def __init__(self, url: str, ttl: float, journal: Journal, *, asynchronous: bool) -> None:
-        self._asynchronous = asynchronous
+        self._before = len(connections())  # an event loop has some of its own
         connect: Any = aio.connect if asynchronous else interlock.connect
         self._client: Any = connect(url, ttl=ttl, listener=lambda event: None)
         self._client._core.lease_type = AsyncLease if asynchronous else SyncLease
@@ -80,10 +80,10 @@ class Interlock:
         found = [f"{lease!r} is in the client" for lease in core.leases]
         found += [f"the keeper keeps {kept!r}" for kept in core.keeper.kept()]
         found += [f"thread {t.name} runs" for t in threading.enumerate() if t.name.startswith("interlock")]
-        return found + [f"connection {name} is open" for name in _connections()]
+        return found + [f"connection {name} is open" for name in connections()[self._before :]]
 
 
-def _connections() -> list[str]:
+def connections() -> list[str]:
     """Sockets of this process; a client that was closed has none."""
     found: list[str] = []
     for number in os.listdir("/proc/self/fd"):

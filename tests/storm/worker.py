@@ -187,9 +187,7 @@ class Worker:
         until = clock.now() + 3.0
         while (left := self._locks.left()) and clock.now() < until:
             await self._pause(0.02)
-        own = 2 if self.asynchronous else 0  # the loop's own pair of sockets
-        sockets = [what for what in left if what.startswith("connection")]
-        for what in [what for what in left if what not in sockets or len(sockets) > own]:
+        for what in left:
             self.journal.add("left", "fail", error=what)
 
 
