@@ -129,8 +129,11 @@ ACQUIRING: list[Mutant] = [
         "a slow network makes two leases valid at once",
         (
             ACQUIRE,
-            "                self._answered = self._runtime.now()\n",
-            "                self._answered = self.asked = self._runtime.now()\n",
+            "            return answer if type(answer) is Granted else await self._wait(answer)\n",
+            (
+                "            self.asked = self._runtime.now()\n"
+                "            return answer if type(answer) is Granted else await self._wait(answer)\n"
+            ),
         ),
         tests=directed("slow_reply"),
     ),
@@ -145,8 +148,8 @@ ACQUIRING: list[Mutant] = [
         "who gave up still stands in the queue",
         (
             ACQUIRE,
-            "                    await self.take_back()\n                    return None\n",
-            "                    return None\n",
+            "                await self.take_back()\n                return None\n",
+            "                return None\n",
         ),
         tests=directed("timed_out_does_not"),
     ),
@@ -268,8 +271,8 @@ LEASES: list[Mutant] = [
         "a renewal reaches the store after the release",
         (
             HOLDING,
-            "    def discharge(self, lease: Lease) -> None:\n        self.client.keeper.drop(lease)\n",
-            "    def discharge(self, lease: Lease) -> None:\n",
+            "        client = self.client\n        client.keeper.drop(lease)\n",
+            "        client = self.client\n",
         ),
         (LEASE, "self._state in FINAL or not self._owner", "not self._owner"),
         tests=cancelled("release_is_done"),

@@ -15,11 +15,12 @@ from interlock._core import timing
 from interlock._core.debt import Debt
 from interlock.errors import ClientClosed, Evicted, StoreUnavailable, StoreUnfit
 from interlock.model import Busy, Claim, ClaimAnswer, Gone, Granted, Renewal, RenewAnswer, Renewed
-from interlock.ports import Owner, Runtime, Store
+from interlock.ports import IO_TIMEOUT, Owner, Runtime
 
 if TYPE_CHECKING:
     from interlock._core.client import Client
 
+FOR_EVER = float("inf")
 TRIES = 3  # a first claim is asked for this often before the store counts as unavailable
 
 
@@ -59,36 +60,40 @@ class Place:
 class Acquiring:
     """One attempt to have one claim granted."""
 
+    __slots__ = (
+        "_answered",
+        "_client",
+        "_place",
+        "_runtime",
+        "_stands",
+        "_until",
+        "ahead",
+        "asked",
+        "began",
+        "claim",
+    )
+
     def __init__(self, client: Client, claim: Claim, wait: float | None) -> None:
         self._client = client
-        self._store: Store = client.store
         self._runtime: Runtime = client.runtime
         self.claim = claim
-        self.began = self._runtime.now()
-        self._until = None if wait is None else self.began + wait
-        self.asked = self.began
+        # When the store was last asked (before the question: see Lease), and when it last said something.
+        self.began = self.asked = self._answered = now = client.runtime.now()
+        self._until = None if wait is None else now + wait
         self.ahead = 0
         self._place: Place | None = None
         self._stands = False  # a claim of ours may stand in the store
-        self._answered = self.began  # when the store last said something
 
-    async def run(self) -> Granted | None:
+    async def granted(self) -> Granted | None:
         """The grant, or None when the time was up; then, and on any error, nothing is left in the store."""
         try:
-            answer = await self._ask()
-            while isinstance(answer, Busy):
-                self.ahead = answer.ahead
-                left = self.left()
-                if left <= 0:
-                    await self.take_back()
-                    return None
-                granted = await self._pause(answer, left)
-                self._client.open()  # who waits in a client that was closed would wait for ever
-                answer = granted if granted is not None else await self._ask()
-            if isinstance(answer, Gone):
-                self._stands = False
-                raise Evicted(self.claim.resource, answer.reason)
-            return answer
+            self._stands = True
+            patience = IO_TIMEOUT if self._until is None else timing.patience(self._until - self.began)
+            try:
+                answer = await self._client.store.claim(self.claim, patience)
+            except StoreUnavailable as error:
+                answer = await self._ask(error)
+            return answer if type(answer) is Granted else await self._wait(answer)
         except BaseException:
             # Cancelled, interrupted or cut off: the store may have granted what we never heard of.
             # The claim's id makes taking it back safe whether or not it did.
@@ -99,9 +104,25 @@ class Acquiring:
                 self._place.left = True
                 self._client.keeper.drop(self._place)
 
+    async def _wait(self, answer: ClaimAnswer) -> Granted | None:
+        while isinstance(answer, Busy):
+            self._answered = self._runtime.now()
+            self.ahead = answer.ahead
+            left = self.left()
+            if left <= 0:
+                await self.take_back()
+                return None
+            granted = await self._pause(answer, left)
+            self._client.open()  # who waits in a client that was closed would wait for ever
+            answer = granted if granted is not None else await self._ask()
+        if isinstance(answer, Gone):
+            self._stands = False
+            raise Evicted(self.claim.resource, answer.reason)
+        return answer
+
     def left(self) -> float:
         """Seconds until the caller wants to be back; below 0 once that has passed."""
-        return float("inf") if self._until is None else self._until - self._runtime.now()
+        return FOR_EVER if self._until is None else self._until - self._runtime.now()
 
     async def _pause(self, busy: Busy, left: float) -> Granted | None:
         """Wait for our turn, at most until something ahead lapses by itself, and never past the end."""
@@ -117,7 +138,7 @@ class Acquiring:
         self._client.open()  # now that the place can be seen: whoever closes the client wakes those in it
         limit = min(left, max(0.001, busy.retry_after), claim.place_ttl)
         try:
-            granted = await self._store.wait(claim, busy, limit)
+            granted = await self._client.store.wait(claim, busy, limit)
         except StoreUnavailable:
             # Asking again will tell; but not at once: a store that answers and cannot wait would be asked without end.
             await self._runtime.sleep(min(limit, 0.05 * (0.5 + self._runtime.random())))
@@ -127,28 +148,26 @@ class Acquiring:
         self.asked = self._place.refreshed  # told with the wake-up: it lives as long as the place does
         return Granted(granted.token, claim.place_ttl)
 
-    async def _ask(self) -> ClaimAnswer:
-        """Claim; ask again when there is no answer: the store knows us by the claim's id.
+    async def _ask(self, failure: StoreUnavailable | None = None) -> ClaimAnswer:
+        """Claim; ask again when there is no answer (or was none): the store knows us by the claim's id.
 
         A newcomer gives up after a few tries; a waiter keeps asking for as long as its place may live.
         """
         tries = 0
         while True:
-            self.asked = self._runtime.now()  # before the question: see Lease
-            self._stands = True
-            try:
-                answer = await self._store.claim(self.claim, timing.patience(self.left()))
-            except StoreUnavailable:
+            if failure is not None:
                 tries += 1
                 now = self._runtime.now()
                 patient = self._place is not None and now - self._answered < self.claim.place_ttl
                 if (tries >= TRIES and not patient) or self.left() <= 0:
-                    raise
+                    raise failure
                 pause = min(1.0, 0.02 * 2**tries) * (0.5 + self._runtime.random())
                 await self._runtime.sleep(max(0.0, min(self.left(), pause)))
-            else:
-                self._answered = self._runtime.now()
-                return answer
+            self.asked = self._runtime.now()
+            try:
+                return await self._client.store.claim(self.claim, timing.patience(self.left()))
+            except StoreUnavailable as error:
+                failure = error
 
     async def take_back(self) -> None:
         """Remove the claim from the store, to the end, whatever interrupts."""
@@ -168,17 +187,15 @@ class Acquiring:
         self._stands = False
 
 
-async def removed(
-    client: Client, claim: Claim, linger: float = 0.0, left: float = float("inf")
-) -> bool | None:
+async def removed(client: Client, claim: Claim, linger: float = 0.0, left: float = FOR_EVER) -> bool | None:
     """Release a claim; None when the store did not answer: then the keeper goes on asking.
 
     False only when the store's *first* answer was that no such claim stands: after a lost reply that
     would be our own doing. Takes no more than `left` seconds, but for one short request.
     """
-    until = client.runtime.now() + left
+    until = FOR_EVER if left == FOR_EVER else client.runtime.now() + left
     for tries in range(2):
-        patience = timing.patience(until - client.runtime.now())
+        patience = IO_TIMEOUT if until == FOR_EVER else timing.patience(until - client.runtime.now())
         try:
             stood = await client.store.release(claim.resource, claim.id, linger, patience)
         except StoreUnavailable:

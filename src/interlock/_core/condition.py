@@ -121,7 +121,7 @@ class Waiting:
         runtime = self.client.runtime
         ttl = max(timing.PLACE_TTL, self.client.store.traits.min_ttl)
         claim = Claim(self._resource, runtime.fresh_id(), ttl, 1, EVERYTHING, False, ttl, "", runtime.who())
-        granted = await Acquiring(self.client, claim, None).run()
+        granted = await Acquiring(self.client, claim, None).granted()
         assert granted is not None
         return claim, granted.token
 

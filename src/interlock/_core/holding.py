@@ -6,12 +6,13 @@ gives back the lease the calling owner took; only if it took none, the one the o
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 from interlock import events
 from interlock._core import timing
-from interlock._core.acquire import removed
+from interlock._core.acquire import FOR_EVER, removed
 from interlock._core.attempt import Attempt
 from interlock._core.client import Client
 from interlock._core.lease import Lease
@@ -93,9 +94,10 @@ class Holding:
         note: str = "",
     ) -> Attempt:
         """One attempt to take a lease, to be run by a face."""
-        self.client.open()
+        client = self.client
+        client.open()
         wait = timing.checked_wait(blocking, timeout, self.timeout)
-        runtime = self.client.runtime
+        runtime = client.runtime
         claim = Claim(
             self.resource,
             runtime.fresh_id(),
@@ -103,7 +105,7 @@ class Holding:
             self.permits if permits is None else permits,
             self.capacity,
             # A single try must not enter the queue: it would only leave again.
-            self.fair and wait != 0.0 and self.client.store.traits.fair,
+            self.fair and wait != 0.0 and client.store.traits.fair,
             timing.place_ttl(self.ttl),
             note,
             runtime.who(),
@@ -111,17 +113,18 @@ class Holding:
         return Attempt(self, claim, wait)
 
     def enrol(self, lease: Lease) -> None:
-        with self.client.guard:
-            self.client.open()  # closed since it was asked for: nobody would look after it
-            self.leases[lease] = None
-            self.client.leases[lease] = None
-        self.client.keeper.keep(lease)
+        client = self.client
+        with client.guard:
+            client.open()  # closed since it was asked for: nobody would look after it
+            self.leases[lease] = client.leases[lease] = None
+        client.keeper.keep(lease)
 
     def discharge(self, lease: Lease) -> None:
-        self.client.keeper.drop(lease)
-        with self.client.guard:
+        client = self.client
+        client.keeper.drop(lease)
+        with client.guard:
             self.leases.pop(lease, None)
-            self.client.leases.pop(lease, None)
+            client.leases.pop(lease, None)
 
     # ---- asking ------------------------------------------------------------------
 
@@ -155,17 +158,24 @@ class Holding:
             raise NotHeld(f"{self.resource}: release of an unlocked lock")
         return lease
 
-    async def release(self) -> None:
-        await self.give_back(self.current(), strict=True)
+    def release(self) -> Awaitable[None]:
+        return self.give_back(self.current(), strict=True)
 
-    async def give_back(self, lease: Lease, *, strict: bool = False, left: float = float("inf")) -> None:
+    async def give_back(self, lease: Lease, *, strict: bool = False, left: float = FOR_EVER) -> None:
         """Release one lease; `NotHeld` if that was done before, `LeaseLost` if it was lost.
 
         Never touches another's: the store removes by claim id. With `strict` an unreachable store is
         an error; otherwise it is reported, and the claim lapses by itself. Takes about `left` seconds at most.
         """
         try:
-            await self._give_back(lease, strict, left)
+            before = lease._let_go()
+            if before is State.RELEASED:
+                raise NotHeld(f"{self.resource}: lease with token {lease.token} was released before")
+            self.discharge(lease)
+            if before is State.LOST:
+                await self._give_back_lost(lease)
+            linger = self.lingering(lease) if self.min_hold else 0.0
+            stood = await removed(self.client, lease._claim, linger, left)
         except Exception:
             raise
         except BaseException:  # interrupted between any two lines of it: whoever waits must not pay for it
@@ -175,24 +185,6 @@ class Holding:
                 linger = self.lingering(lease)
                 await self.client.runtime.finish(lambda: removed(self.client, lease._claim, linger))
             raise
-
-    async def _give_back(self, lease: Lease, strict: bool, left: float) -> None:
-        before = lease._let_go()
-        if before is State.RELEASED:
-            raise NotHeld(f"{self.resource}: lease with token {lease.token} was released before")
-        self.discharge(lease)
-        if before is State.LOST and lease._cause == "forked":
-            raise lease.loss()
-        # Who has lost it must hear so at once: a store that is away is asked again by the keeper.
-        left = 0.0 if before is State.LOST else left
-        try:
-            stood = await removed(self.client, lease._claim, self.lingering(lease), left)
-        except StoreUnfit:
-            if before is State.LOST:  # that is the worse news
-                raise lease.loss() from None
-            raise
-        if before is State.LOST:
-            raise lease.loss()
         if stood is None and strict:
             raise StoreUnavailable(
                 f"{self.resource}: the store did not answer the release; it is asked again in the background, "
@@ -205,10 +197,15 @@ class Holding:
             held = self.client.runtime.now() - lease._granted_at
             self.client.emit(events.Released(self.resource, lease.token, held))
 
+    async def _give_back_lost(self, lease: Lease) -> None:
+        """Raise the loss. What may still stand is taken back, but whoever lost it must hear so at once."""
+        if lease._cause != "forked":
+            with suppress(StoreUnfit):  # the loss is the worse news
+                await removed(self.client, lease._claim, self.lingering(lease), 0.0)
+        raise lease.loss()
+
     def lingering(self, lease: Lease) -> float:
         """How long the claim must stand on after its release, for `min_hold`."""
-        if not self.min_hold:
-            return 0.0
         return max(0.0, self.min_hold - (self.client.runtime.now() - lease._granted_at))
 
     def enter(self, lease: Lease) -> None:

@@ -83,10 +83,11 @@ class Keeper:
 
     def keep(self, kept: Kept) -> None:
         """Look after `kept` from now on. Costs no system call unless it is the most urgent of all."""
+        when = kept._when
         with self._guard:
             self._live[kept] = None
             self._busy = True
-            when = self._push(kept)
+            heapq.heappush(self._heap, (when, next(self._order), kept))
             urgent = when < self._wakes_at
             if urgent:
                 self._wakes_at = when
@@ -188,7 +189,7 @@ class Keeper:
             with self._guard:
                 for kept in due:
                     if kept in self._live:
-                        self._push(kept)
+                        heapq.heappush(self._heap, (kept._when, next(self._order), kept))
 
     def _watch_loop(self) -> None:
         stalled = self._stalled()
@@ -276,8 +277,3 @@ class Keeper:
         for kept in self.kept():
             if kept.deadline <= now:
                 kept._look(now)
-
-    def _push(self, kept: Kept) -> float:
-        when = kept._when
-        heapq.heappush(self._heap, (when, next(self._order), kept))
-        return when

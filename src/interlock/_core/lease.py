@@ -25,7 +25,6 @@ class Lease:
 
     __slots__ = (
         "__weakref__",
-        "_asked",
         "_bodies",
         "_cause",
         "_claim",
@@ -48,11 +47,11 @@ class Lease:
         self._claim = claim
         self._token = granted.token
         self._owner = owner
-        self._asked = asked  # before the question: a slow reply must shorten the lease, not lengthen it
-        self._granted_at = asked
-        every = timing.renew_every(claim.ttl)
+        # `asked` is before the question: a slow reply must shorten the lease, not lengthen it.
+        self._granted_at = self._last_try = asked
         self._short = granted.ttl < claim.ttl  # told with a wake-up: it is stretched soon, renewed or not
-        self._last_try = asked - every + timing.renew_every(granted.ttl) if self._short else asked
+        if self._short:
+            self._last_try = asked - timing.renew_every(claim.ttl) + timing.renew_every(granted.ttl)
         self._deadline = timing.deadline(asked, granted.ttl)
         if holding.max_hold is not None:
             self._deadline = min(self._deadline, asked + holding.max_hold)
@@ -184,13 +183,13 @@ class Lease:
     @property
     def _when(self) -> float:
         """The next instant somebody must look at this lease."""
-        if not self._holding.renew and not self._short and self._state is not State.DOUBTFUL:
+        pause = timing.renew_every(self._claim.ttl)
+        if self._state is not State.HELD:
+            pause = min(1.0, pause / 4)
+        elif not self._holding.renew and not self._short:
             return self._deadline
-        return min(self._deadline, self._last_try + self._pause())
-
-    def _pause(self) -> float:
-        every = timing.renew_every(self._claim.ttl)
-        return every if self._state is State.HELD else min(1.0, every / 4)
+        when = self._last_try + pause
+        return min(self._deadline, when)
 
     @property
     def _over(self) -> bool:
@@ -237,7 +236,6 @@ class Lease:
         with self._holding.client.guard:
             if self._state in FINAL or self._runtime.now() >= self._deadline:
                 return  # too late: another may have been told already that this lease is lost
-            self._asked = asked
             self._short = False
             self._deadline = max(self._deadline, until)
             self._state = TRANSITIONS[self._state][Event.RENEWED]
@@ -265,7 +263,8 @@ class Lease:
     def _let_go(self) -> State:
         """The holder releases: no renewal from here on. Returns the state before."""
         before = self.state
-        self._move(Event.RELEASE)
+        if before not in FINAL:
+            self._move(Event.RELEASE)
         return before
 
     def _move(self, event: Event, cause: str = "", reason: str = "") -> None:

@@ -115,7 +115,7 @@ class GiftedAttempt(Attempt):
     __slots__ = ("_gift", "_semaphore")
 
     def __init__(self, semaphore: SemaphoreHolding, attempt: Attempt, gift: int) -> None:
-        claim: Claim = attempt._acquiring.claim
+        claim: Claim = attempt.claim
         super().__init__(semaphore, claim, attempt.wait)
         self._semaphore = semaphore
         self._gift = gift

@@ -11,6 +11,8 @@ class State(Enum):
     LOST = "lost"  # the store said so, or the ttl ran out on our own clock
     RELEASED = "released"
 
+    __hash__ = object.__hash__  # the name's, which Enum takes, is a call in Python; looked up at every step
+
 
 class Event(Enum):
     RENEWED = "renewed"
@@ -18,6 +20,8 @@ class Event(Enum):
     NO_ANSWER = "no answer"  # timeout, broken connection, suspended session
     LAPSED = "lapsed"  # our own clock passed the deadline
     RELEASE = "release"
+
+    __hash__ = object.__hash__  # as above
 
 
 TRANSITIONS: dict[State, dict[Event, State]] = {

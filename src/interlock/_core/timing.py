@@ -21,14 +21,21 @@ SHORTEST_ASK = 0.01
 """What is left for a request, seconds, once the grace is used up: time to send it, hardly to be answered."""
 
 
+DRIFT = 0.02
+"""How much two clocks may drift apart, of the time that passes."""
+
+REACTION = 0.002
+"""What it takes to stop, seconds."""
+
+
 def margin(ttl: float) -> float:
     """What a holder takes off its lease for clock drift and for time to stop: it knows before the store forgets."""
-    return 0.002 + ttl * 0.02
+    return REACTION + ttl * DRIFT
 
 
 def deadline(asked: float, ttl: float) -> float:
     """The instant a lease ends for its holder, counted from before it was asked for."""
-    return asked + ttl - margin(ttl)
+    return asked + ttl - (REACTION + ttl * DRIFT)
 
 
 def patience(left: float) -> float:

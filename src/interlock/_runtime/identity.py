@@ -89,6 +89,9 @@ def quote(text: str) -> str:
 
 
 _host = ""
+NEAREST = 5
+"""Calls from a user's line to `_call_site`, at least: a face's, the core's, the runtime's, `describe`."""
+
 _sites: dict[tuple[str, int], str] = {}
 
 
@@ -108,7 +111,7 @@ def _host_name() -> str:
 
 def _call_site() -> str:
     """The nearest line outside this package, `folder/file.py:88`, as JSON."""
-    frame = sys._getframe(2)
+    frame = sys._getframe(NEAREST)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         frame = frame.f_back
     key = (frame.f_code.co_filename, frame.f_lineno)

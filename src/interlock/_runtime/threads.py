@@ -52,11 +52,18 @@ class ThreadJob:
     """A daemon thread that drives one coroutine."""
 
     def __init__(self, name: str, coroutine: Coroutine[Any, Any, None]) -> None:
-        self.thread = threading.Thread(target=drive, args=(coroutine,), name=name, daemon=True)
+        self._running = True
+        self.thread = threading.Thread(target=self._run, args=(coroutine,), name=name, daemon=True)
         self.thread.start()
 
+    def _run(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        try:
+            drive(coroutine)
+        finally:
+            self._running = False
+
     def alive(self) -> bool:
-        return self.thread.is_alive()
+        return self._running  # not the thread's is_alive(): asked for every lease, it takes a lock
 
 
 class Threads:

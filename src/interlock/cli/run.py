@@ -254,10 +254,9 @@ class Run:
 
 def _sign(attempt: Attempt) -> None:
     """Say `interlock run` for the call site: a line of the script that started Python tells nobody anything."""
-    acquiring = attempt._acquiring
-    who = Who.parse(acquiring.claim.who)
+    who = Who.parse(attempt.claim.who)
     signed = Who(who.host, who.pid, who.thread, "interlock run")
-    acquiring.claim = replaced(acquiring.claim, who=signed.pack())
+    attempt.claim = replaced(attempt.claim, who=signed.pack())
 
 
 class ExecFailed(Exception):
