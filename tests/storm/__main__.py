@@ -15,7 +15,7 @@ from tests.storm.storm import Scene, rage
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.storm", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="python -m tests.storm", description="A storm on real servers.")
     parser.add_argument("--url-kind", choices=KINDS, required=True, help="which servers")
     parser.add_argument("--grants", type=int, default=1000, help="updates of guarded counters, at least")
     parser.add_argument("--faults", type=int, default=40)

@@ -6,6 +6,8 @@ ours. Its command layer retries silently, and costs several times what a lock do
 
 from __future__ import annotations
 
+import time
+from functools import partial
 from importlib import import_module
 from typing import Any, Protocol
 
@@ -72,6 +74,16 @@ class Address:
         package = "valkey" if "valkey" in modules else "redis"
         return cls(package, kind, pool.connection_kwargs)
 
+    @classmethod
+    def of_cluster(cls, client: Any) -> Address:
+        """How a `RedisCluster` of redis-py or valkey-py, of either colour, enters its nodes; without their places."""
+        settings = dict(client.nodes_manager.connection_kwargs)
+        kind = getattr(settings.get("connection_class"), "__name__", "Connection")
+        if settings.pop("ssl", False):
+            kind = "SSLConnection"
+        modules = [parent.__module__.partition(".")[0] for parent in type(client).__mro__]
+        return cls("valkey" if "valkey" in modules else "redis", kind, settings)
+
     def at(self, host: str, port: int) -> Address:
         """Another server, entered in the same way."""
         return Address(self._package, self._kind, {**self._settings, "host": host, "port": port})
@@ -84,10 +96,12 @@ class Address:
 
     def connect(self, timeout: float) -> Any:
         """A connection of the client library's, with the handshake behind it, within about `timeout` seconds."""
-        connection = self._make("connection", timeout)
+        enter = partial(_enter, until=time.monotonic() + timeout)
+        connection = self._make("connection", timeout, redis_connect_func=enter)
         try:
             connection.connect()
         except Exception as error:
+            connection.disconnect()
             raise self._refused(error, timeout) from None
         return connection
 
@@ -109,7 +123,7 @@ class Address:
                 connection._writer = connection._reader = None
         return connection
 
-    def _make(self, module: str, timeout: float) -> Any:
+    def _make(self, module: str, timeout: float, **more: Any) -> Any:
         made = import_module(f"{self._package}.{module}")
         settings = dict(self._settings)
         wanted = settings.get("socket_connect_timeout")
@@ -117,7 +131,7 @@ class Address:
         retry = import_module(f"{self._package}.{'asyncio.' if 'asyncio' in module else ''}retry")
         backoff = import_module(f"{self._package}.backoff")
         never = retry.Retry(backoff.NoBackoff(), 0)  # who asks decides whether to ask again
-        return getattr(made, self._kind)(**settings, socket_timeout=timeout, protocol=2, retry=never)
+        return getattr(made, self._kind)(**settings, socket_timeout=timeout, protocol=2, retry=never, **more)
 
     def _refused(self, error: Exception, timeout: float) -> InterlockError:
         """A failed handshake in our words. The library drops the code of an error reply: its class tells it."""
@@ -140,6 +154,28 @@ class Address:
         if isinstance(error, (TypeError, ValueError)):  # an option the library does not take
             return StoreUnfit(f"{self.place}: {said}")
         return unreachable(self.place, said.rstrip("."))
+
+
+def _enter(connection: Any, until: float) -> None:
+    """The library's handshake, whose replies share one deadline.
+
+    Each would have the whole time: a server that answers slowly would keep a renewal for several times as long as
+    its lease has, and the holder would be told of the loss too late.
+    """
+    read = connection.read_response
+
+    def read_in_time(*args: Any, **settings: Any) -> Any:
+        left = until - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        connection._sock.settimeout(left)
+        return read(*args, **settings)
+
+    connection.read_response = read_in_time
+    try:
+        connection.on_connect()
+    finally:
+        del connection.read_response
 
 
 def _place(kind: str, settings: dict[str, Any]) -> str:

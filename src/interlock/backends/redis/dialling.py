@@ -29,6 +29,7 @@ class OnThread:
 
     async def ask(self, address: Address, connection: Any, timeout: float, *words: bytes) -> Any:
         try:
+            connection._sock.settimeout(timeout)  # not what was left when it was opened
             connection.send_command(*words)
             return connection.read_response()
         except Exception as error:
@@ -45,9 +46,11 @@ class OnLoop:
         return await address.connect_async(timeout)
 
     async def ask(self, address: Address, connection: Any, timeout: float, *words: bytes) -> Any:
+        import asyncio
+
         try:
             await connection.send_command(*words)
-            return await connection.read_response()
+            return await asyncio.wait_for(connection.read_response(), timeout)
         except Exception as error:
             raise address._refused(error, timeout) from None
 
