@@ -1,0 +1,27 @@
+-- What this node remembers of the quorum; a node that lost its memory begins its quarantine.
+--
+-- KEYS  1 quorum
+-- ARGV  1 run id  2 whether every write is on disk before it is answered (0, 1)  3 1: check in, 0: only look
+--
+-- Returns  {us, run id, since ms, top, longest ms, floor, fields, run id now, durable}: what the hash says
+--          ('' and 0 where it says nothing), then what the connection was told of the server
+
+local t = redis.call('TIME')
+local now = t[1] * 1000 + math.floor(t[2] / 1000)
+local function seen()
+  return redis.call('HMGET', KEYS[1], 'run', 'since', 'top', 'longest', 'floor', 'durable')
+end
+
+local f = seen()
+if ARGV[3] == '1' and f[1] ~= ARGV[1] then
+  if f[1] and f[6] == '1' and ARGV[2] == '1' then -- restarted, and nothing is lost: every write was on disk
+    redis.call('HSET', KEYS[1], 'run', ARGV[1])
+  else
+    redis.call('HSET', KEYS[1], 'run', ARGV[1], 'since', string.format('%.0f', now))
+  end
+  f = seen()
+end
+if ARGV[3] == '1' and f[6] ~= ARGV[2] then redis.call('HSET', KEYS[1], 'durable', ARGV[2]) end
+local function count(value) return tonumber(value or 0) end
+return {tonumber(string.format('%d%06d', t[1], t[2])), f[1] or '', count(f[2]), count(f[3]), count(f[4]),
+  count(f[5]), redis.call('HLEN', KEYS[1]), ARGV[1], tonumber(ARGV[2])}

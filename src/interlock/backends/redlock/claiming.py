@@ -1,0 +1,191 @@
+"""Claiming on a majority, with a number no other attempt has: one round where nobody has seen more.
+
+    T1 -> Vote to all -> a majority holds the claim and accepted the same number      granted
+                      -> a majority holds it, but some node has seen more             again, with a higher ballot
+                      -> others are in the way, or too few answer                     taken back on all nodes
+
+The number is unique, and above that of every grant that was complete before this attempt began, whatever the clocks
+do: two majorities meet in a node, and a node accepts a number once.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from interlock.backends.redlock.clock import DRIFT, SLACK
+from interlock.backends.redlock.quorum import QUARANTINED, Quorum
+from interlock.backends.redlock.requests import (
+    ACCEPTED,
+    BUSY,
+    EVICTED,
+    MISMATCH,
+    NO_VOTE,
+    TOO_LOW,
+    Release,
+    Reply,
+    Vote,
+)
+from interlock.errors import InterlockError, SettingsMismatch, StoreUnavailable
+from interlock.model import Busy, Claim, ClaimAnswer, Gone, Granted
+
+ROUNDS = 5  # a ballot is raised this often before the attempt is given up
+LEAST = 0.1  # the part of a ttl that must be left when the majority has answered
+
+
+class Votes:
+    """What the nodes said in one round."""
+
+    __slots__ = (
+        *("_members", "accepted", "ahead", "busy", "evicted", "heard", "holding"),
+        *("mismatch", "said", "seen", "stands"),
+    )
+
+    def __init__(self, quorum: Quorum) -> None:
+        self._members = quorum.members
+        self.heard = 0
+        self.accepted = 0  # of those that count: hold it under our ballot
+        self.holding = 0  # of those that count: hold it
+        self.stands: list[int] = []  # nodes that hold it, whether they count or not
+        self.busy: dict[int, int] = {}  # by node: ms until what is in the way lapses
+        self.ahead = 0
+        self.seen = 0  # the highest number in the way of our ballot
+        self.evicted: str | None = None
+        self.mismatch = 0
+        self.said: dict[int, str | InterlockError] = {}
+
+    def hear(self, node: int, reply: Reply, sent: float, received: float) -> bool:
+        self.heard += 1
+        members = self._members
+        if isinstance(reply, InterlockError):
+            self.said[node] = reply
+        else:
+            counts = members.counts(node, reply[0], sent, received)
+            code = reply[1]
+            if code in (ACCEPTED, TOO_LOW):
+                self.stands.append(node)
+                if not counts:
+                    self.said[node] = "its clock jumped"
+                else:
+                    self.holding += 1
+                    if code == ACCEPTED:
+                        self.accepted += 1
+                        if self.accepted >= members.majority:
+                            return True
+                    elif reply[2] > self.seen:
+                        self.seen = reply[2]
+            else:
+                self._refused(node, code, reply)
+        pending = members.size - self.heard
+        if self.holding + pending < members.majority:
+            return True  # there can be no majority any more
+        return self.accepted + pending < members.majority <= self.holding  # only a higher ballot can help
+
+    def _refused(self, node: int, code: int, reply: list[Any]) -> None:
+        if code == BUSY:
+            self.busy[node] = reply[3]
+            self.ahead = max(self.ahead, reply[2])
+            self.said[node] = "refused"
+        elif code == EVICTED:
+            words = reply[2]
+            self.evicted = words.decode() if isinstance(words, bytes) else words
+            self.said[node] = "evicted"
+        elif code == MISMATCH:
+            self.mismatch = reply[2]
+            self.said[node] = "another capacity"
+        elif code == NO_VOTE:
+            self._members.voiceless(node)
+            self.said[node] = QUARANTINED
+
+
+async def claim(quorum: Quorum, claim: Claim, timeout: float) -> ClaimAnswer:
+    """A majority's answer to one claim; see `Store.claim`. It never queues."""
+    members, began = quorum.members, quorum.now()
+    members.asked_for(claim.ttl)
+    votes = await _vote(quorum, claim, began, timeout)
+    if not isinstance(votes, Votes):
+        return votes
+    voiceless = sum(said == QUARANTINED for said in votes.said.values())
+    if voiceless and members.size - voiceless - len(members.away) < members.majority:
+        # New nodes start when they are first used; and one may have been admitted since.
+        left = timeout - (quorum.now() - began)
+        if left > 0 and await quorum.mending.once(left):
+            votes = await _vote(quorum, claim, began, left)
+            if not isinstance(votes, Votes):
+                return votes
+    return _refusal(quorum, claim, votes)
+
+
+async def _vote(quorum: Quorum, claim: Claim, began: float, timeout: float) -> Granted | Votes:
+    """The grant; or, taken back already, what was said."""
+    members = quorum.members
+    ballot, votes = members.ballot(quorum.wall()), Votes(quorum)
+    for _ in range(ROUNDS):
+        votes = Votes(quorum)
+        left = timeout - (quorum.now() - began)
+        await quorum.ask(Vote(claim, ballot), votes.hear, max(0.001, left))
+        now = quorum.now()
+        if votes.accepted >= members.majority:
+            if claim.ttl * (1 - DRIFT - LEAST) - SLACK > now - began:
+                members.hold(claim, ballot, now)
+                return Granted(ballot, claim.ttl)
+            votes.said = {node: f"granted, but only after {now - began:.3f} s" for node in votes.stands}
+            votes.busy = {}
+            break
+        if votes.holding < members.majority or votes.evicted is not None or left <= 0:
+            break
+        members.saw(votes.seen)
+        ballot = members.ballot(0)
+    await _take_back(quorum, claim, ballot, votes, timeout)
+    return votes
+
+
+async def _take_back(quorum: Quorum, claim: Claim, ballot: int, votes: Votes, timeout: float) -> None:
+    """Remove what may stand, on all nodes but those that refused: there is nothing of ours.
+
+    Those that hold it are heard, as far as they are here; the others only told.
+    """
+    members = quorum.members
+    undo = Release(claim.resource, claim.id, 0.0, ballot)
+    refused = {
+        node
+        for node, said in votes.said.items()
+        if node in votes.busy or said in ("evicted", "another capacity")
+    }
+    where = [node for node in members.everyone if node not in refused]
+    await quorum.tell(undo, [node for node in where if node not in votes.stands])
+    if votes.stands:
+        await quorum.ask(
+            undo, _until(len(votes.stands)), max(0.001, min(timeout, quorum.node_timeout)), votes.stands
+        )
+
+
+def _until(answers: int) -> Any:
+    left = [answers]
+
+    def hear(node: int, reply: Reply, sent: float, received: float) -> bool:
+        left[0] -= 1
+        return left[0] == 0
+
+    return hear
+
+
+def _refusal(quorum: Quorum, claim: Claim, votes: Votes) -> ClaimAnswer:
+    members = quorum.members
+    if votes.evicted is not None:
+        return Gone(True, votes.evicted)
+    if votes.mismatch:
+        raise SettingsMismatch(claim.resource, claim.capacity, votes.mismatch)
+    if votes.busy and len(votes.busy) + votes.holding >= members.majority:
+        lapses = sorted(votes.busy.values())
+        needed = min(len(lapses), max(1, members.majority - votes.holding))
+        return Busy(max(1, votes.ahead), lapses[needed - 1] / 1000)
+    if votes.holding >= members.majority and not votes.said:
+        return _outbid(claim)
+    said = {**dict.fromkeys(votes.stands, "granted"), **votes.said}
+    raise quorum.too_few(f"{claim.resource}: a claim", said)
+
+
+def _outbid(claim: Claim) -> ClaimAnswer:
+    raise StoreUnavailable(
+        f"{claim.resource}: others have raised its number {ROUNDS} times meanwhile; try again"
+    )

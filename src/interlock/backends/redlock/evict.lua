@@ -1,0 +1,15 @@
+-- Remove one claim, or every holder, from this node for an operator.
+--
+-- KEYS  1 holder  2 records  3 waiters  4 lapses  5 quorum
+-- ARGV  1 id ('' every holder)  2 reason  3 ms to remember it at least  4 run id
+--
+-- Returns  {us, 1 or -9, found}  whether this node has a vote, and what the eviction on one server answers
+
+local function evict(KEYS, ARGV)
+-- include evict.lua
+end
+
+local found = evict(KEYS, {ARGV[1], ARGV[2], '', ARGV[3]})
+local f = redis.call('HMGET', KEYS[5], 'run', 'since')
+local vote = f[1] == ARGV[4] and not f[2]
+return {tonumber(found[1]), vote and 1 or -9, found}

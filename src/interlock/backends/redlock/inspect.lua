@@ -1,0 +1,15 @@
+-- The live claims on one resource, on this node.
+--
+-- KEYS  1 holder  2 records  3 waiters  4 lapses  5 quorum
+-- ARGV  1 run id
+--
+-- Returns  {us, 1 or -9, found}  whether this node has a vote, and what the inspection of one server answers
+
+local function inspect(KEYS, ARGV)
+-- include inspect.lua
+end
+
+local found = inspect(KEYS, {''})
+local f = redis.call('HMGET', KEYS[5], 'run', 'since')
+local vote = f[1] == ARGV[1] and not f[2]
+return {tonumber(found[1]), vote and 1 or -9, found}

@@ -1,0 +1,294 @@
+"""The blocking panel: send to all sockets, then read from all, on the caller's own thread.
+
+A lane is one connection to each node, used by one thread at a time. Replies come in order, so a reply nobody waits for
+any more is counted, and dropped when it comes.
+"""
+
+from __future__ import annotations
+
+import select
+import ssl
+import threading
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+from interlock.backends.redis.address import Address
+from interlock.backends.redis.refusal import garbled, refusal, silent, unreachable
+from interlock.backends.redis.resp import Failure, Garbled, reader
+from interlock.backends.redlock.packing import INTRODUCTION, INTRODUCTIONS, Packed, Packing, introduced
+from interlock.backends.redlock.requests import Hear, Limits, Request
+from interlock.errors import ClientClosed, InterlockError, StoreUnavailable
+
+MOST = 16  # lanes at once: more threads than these take turns
+CONNECTING = 0.2  # seconds a connection may take at least, whatever a request may
+OWED = 64  # replies a silent node may owe before its connection is given up
+CHUNK = 65536
+EMPTY = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+
+
+class Line:
+    """One connection to one node."""
+
+    __slots__ = ("_connection", "_reader", "due", "fd", "node", "place", "sock", "words")
+
+    def __init__(self, node: int, address: Address, timeout: float) -> None:
+        self.node = node
+        self.place = address.place
+        self._connection: Any = address.connect(timeout)  # kept: the library closes what is forgotten
+        self.sock: Any = self._connection._sock
+        self._reader = reader()
+        self.due = 0  # replies that will come; only the last of them is waited for
+        try:
+            self.words = self._introduced(timeout)
+            self.sock.setblocking(False)
+        except BaseException:
+            self.close()
+            raise
+        self.fd: int = self.sock.fileno()
+
+    def _introduced(self, timeout: float) -> tuple[bytes, bytes, bytes]:
+        self.sock.settimeout(timeout)
+        replies: list[Any] = []
+        try:
+            self.sock.sendall(INTRODUCTION)
+            while len(replies) < INTRODUCTIONS:
+                self._feed(self.sock.recv(CHUNK))
+                while (reply := self._reader.gets()) is not False:
+                    replies.append(reply)
+        except TimeoutError:
+            raise silent(self.place, timeout) from None
+        except OSError as error:
+            raise unreachable(self.place, error) from None
+        return introduced(self.place, replies)
+
+    def _feed(self, data: bytes) -> None:
+        if not data:
+            raise unreachable(self.place, "the server closed the connection")
+        try:
+            self._reader.feed(data)
+        except Garbled as error:
+            raise garbled(self.place, error) from None
+
+    def send(self, request: bytes) -> None:
+        """Hand it to the kernel. Only a node that has long read nothing makes it wait, and then not for long."""
+        try:
+            gone = self.sock.send(request)
+            while gone < len(request):
+                if not select.select([], [self.sock], [], 0.05)[1]:
+                    raise silent(self.place, 0.05)
+                gone += self.sock.send(request[gone:])
+        except EMPTY:
+            raise silent(self.place, 0.0) from None
+        except OSError as error:
+            raise unreachable(self.place, error) from None
+        self.due += 1
+
+    def receive(self) -> Any:
+        """The reply to the last request; False while it has not come."""
+        while True:
+            try:
+                data = self.sock.recv(CHUNK)
+            except EMPTY:
+                return False
+            except OSError as error:
+                raise unreachable(self.place, error) from None
+            self._feed(data)
+            try:
+                while (reply := self._reader.gets()) is not False:
+                    self.due -= 1
+                    if self.due == 0:
+                        return reply
+            except Garbled as error:
+                raise garbled(self.place, error) from None
+            if type(self.sock) is not ssl.SSLSocket and len(data) < CHUNK:
+                return False
+
+    def close(self) -> None:
+        try:
+            self.sock.close()
+        except OSError:
+            pass
+        self._connection._sock = None
+
+
+class Lane:
+    """A connection to each node that can be reached. Used by one thread at a time."""
+
+    def __init__(self, panel: LanePanel) -> None:
+        self._panel = panel
+        self._lines: list[Line | None] = [None] * len(panel.places)
+        self._at: dict[int, Line] = {}  # by file descriptor
+        self._poll: Any = None
+        self._late = False  # some node owes too many replies
+
+    def ask(
+        self, packed: Packed, to: Collection[int], awaited: Collection[int], hear: Hear, limits: Limits
+    ) -> list[int]:
+        """The awaited nodes that did not answer. Long because it is one conversation, and the hot path."""
+        now, lines = self._panel.now, self._lines
+        enough = False
+        lost: list[int] = []
+        for node in awaited:
+            if lines[node] is None and node in to and not self._connect(node, hear, limits.timeout):
+                lost.append(node)
+        sent = now()
+        waiting: set[int] = set()
+        heard = 0
+        for node in to:
+            line = lines[node]
+            if line is None:
+                continue
+            try:
+                line.send(packed.quick(line.words))
+                self._late = self._late or line.due > OWED
+            except InterlockError as error:
+                self._drop(line)
+                if node in awaited:
+                    lost.append(node)
+                    hear(node, error, sent, now())
+                continue
+            if node in awaited:
+                waiting.add(node)
+        until, far = sent + limits.timeout, sent + limits.longest
+        while waiting and not enough:
+            time = now()
+            left = (until if heard >= limits.least else far) - time
+            if left <= 0:
+                break
+            for fd, _ in self._poll.poll(left * 1000 + 1):
+                line = self._at[fd]
+                node = line.node
+                reply: Any = False
+                try:
+                    reply = line.receive()
+                    if reply.__class__ is Failure and reply.code == "NOSCRIPT" and node in waiting:
+                        line.send(packed.whole(line.words))
+                        continue
+                except InterlockError as error:
+                    self._drop(line)
+                    lost.append(node)
+                    reply = error
+                if reply is False or node not in waiting:
+                    continue
+                waiting.discard(node)
+                heard += 1
+                if reply.__class__ is Failure:
+                    reply = refusal(line.place, reply)
+                if hear(node, reply, sent, now()):
+                    enough = True
+        if enough:
+            return [*lost, *self._overdue()] if self._late else lost
+        return [*lost, *waiting]
+
+    def _connect(self, node: int, hear: Hear, timeout: float) -> bool:
+        began = self._panel.now()
+        try:
+            line = self._panel.line(node, timeout)
+        except InterlockError as error:
+            hear(node, error, began, self._panel.now())
+            return False
+        if self._poll is None:
+            self._poll = select.poll()
+        self._lines[node] = self._at[line.fd] = line
+        self._poll.register(line.fd, select.POLLIN)
+        return True
+
+    def _overdue(self) -> list[int]:
+        """The nodes that owe so many replies that their connection was given up."""
+        late = [line for line in self._lines if line is not None and line.due > OWED]
+        for line in late:
+            self._drop(line)
+        self._late = False
+        return [line.node for line in late]
+
+    def _drop(self, line: Line) -> None:
+        if self._lines[line.node] is line:
+            self._poll.unregister(line.fd)
+            self._lines[line.node] = None
+            del self._at[line.fd]
+        line.close()
+
+    def close(self) -> None:
+        for line in self._lines:
+            if line is not None:
+                self._drop(line)
+
+
+class LanePanel:
+    """Lanes, the last used first; bounded."""
+
+    def __init__(self, addresses: Sequence[Address], packing: Packing, now: Callable[[], float]) -> None:
+        self.places = [address.place for address in addresses]
+        self.now = now
+        self._addresses = addresses
+        self._packing = packing
+        self._slowest = 0.0  # seconds a connection took: the next may take that long, too
+        self._closed = False
+        self.after_fork()
+
+    def after_fork(self) -> None:
+        """Forget the parent's sockets: they are closed here without a word to the servers."""
+        self._idle: list[Lane] = []
+        self._open = 0
+        self._change = threading.Condition(threading.Lock())
+
+    def line(self, node: int, timeout: float) -> Line:
+        began = self.now()
+        line = Line(node, self._addresses[node], max(timeout, CONNECTING, 2 * self._slowest))
+        self._slowest = min(2.0, max(self._slowest, self.now() - began))
+        return line
+
+    async def ask(
+        self,
+        request: Request,
+        to: Collection[int],
+        awaited: Collection[int],
+        hear: Hear,
+        limits: Limits,
+    ) -> list[int]:
+        packed = self._packing.pack(request)
+        try:
+            lane = self._idle.pop()
+        except IndexError:
+            lane = self._next(limits.longest)
+        hear = self._packing.translated(request, hear)
+        try:
+            quiet = lane.ask(packed, to, awaited, hear, limits)
+        except BaseException:  # interrupted, too: nobody knows which replies will come
+            lane.close()
+            self._gone()
+            raise
+        if self._closed:
+            lane.close()
+            return quiet
+        self._idle.append(lane)
+        if self._open >= MOST:
+            with self._change:
+                self._change.notify()
+        return quiet
+
+    def _next(self, timeout: float) -> Lane:
+        with self._change:
+            while not self._idle and self._open >= MOST and not self._closed:
+                if not self._change.wait(timeout):
+                    raise StoreUnavailable(
+                        f"all {MOST} connections to {self.places[0]} and its like are in use"
+                    )
+            if self._closed:
+                raise ClientClosed("this client was closed")
+            if self._idle:
+                return self._idle.pop()
+            self._open += 1
+        return Lane(self)
+
+    def _gone(self) -> None:
+        with self._change:
+            self._open -= 1
+            self._change.notify()
+
+    async def close(self) -> None:
+        self._closed = True
+        while self._idle:
+            self._idle.pop().close()
+        with self._change:
+            self._change.notify_all()

@@ -1,0 +1,297 @@
+"""The asyncio panel: one connection to each node for all tasks, replies matched in order.
+
+All requests of one turn of the loop leave in one send, and one timer looks after all rounds: as in the leaf for one
+server. A round ends when it has heard enough; what comes later for it is dropped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, Protocol
+
+from interlock.backends.redis.address import Address
+from interlock.backends.redis.refusal import garbled, refusal, silent, unreachable
+from interlock.backends.redis.resp import Failure, Garbled, reader
+from interlock.backends.redlock.packing import INTRODUCTION, INTRODUCTIONS, Packed, Packing, introduced
+from interlock.backends.redlock.requests import Hear, Limits, Request
+from interlock.errors import ClientClosed, InterlockError
+
+CONNECTING = 0.2  # seconds a connection may take at least, whatever a request may
+OWED = 5000  # replies a silent node may owe before its connection is given up
+
+
+class Asking(Protocol):
+    def answered(self, line: Line, reply: Any) -> None: ...
+
+
+class Line(asyncio.Protocol):
+    """One connection to one node."""
+
+    def __init__(self, node: int, place: str, loop: asyncio.AbstractEventLoop, connection: Any) -> None:
+        self.node = node
+        self.place = place
+        self.usable = True
+        self.words: tuple[bytes, bytes, bytes] = (b"", b"", b"")
+        self._loop = loop
+        self._connection = connection  # kept: the library closes what is forgotten
+        self._transport: asyncio.WriteTransport = connection._writer.transport
+        self._transport.set_protocol(self)
+        self._reader = reader()
+        self._pending: deque[Asking] = deque()
+        self._out: list[bytes] = []
+
+    def ask(self, asking: Asking, request: bytes, replies: int = 1) -> None:
+        if not self._out:
+            self._loop.call_soon(self._flush)
+        self._out.append(request)
+        for _ in range(replies):
+            self._pending.append(asking)
+
+    @property
+    def owes(self) -> int:
+        return len(self._pending)
+
+    def _flush(self) -> None:
+        out = self._out
+        if out and self.usable:
+            self._transport.write(out[0] if len(out) == 1 else b"".join(out))
+        out.clear()
+
+    def data_received(self, data: bytes) -> None:
+        pending, gets = self._pending, self._reader.gets
+        try:
+            self._reader.feed(data)
+            while (reply := gets()) is not False:
+                pending.popleft().answered(self, reply)
+        except (Garbled, IndexError) as error:
+            self.end(garbled(self.place, error))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.end(unreachable(self.place, exc or "the server closed the connection"))
+
+    def end(self, error: InterlockError) -> None:
+        """Close, and tell everybody who waits."""
+        self.usable = False
+        while self._pending:
+            self._pending.popleft().answered(self, error)
+        self._transport.abort()
+        self._connection._writer = self._connection._reader = None
+
+
+class Introduction:
+    """The first words on a connection."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.done: asyncio.Future[None] = loop.create_future()
+        self.replies: list[Any] = []
+
+    def answered(self, line: Line, reply: Any) -> None:
+        if self.done.done():
+            return
+        if isinstance(reply, InterlockError):
+            self.done.set_exception(reply)
+            return
+        self.replies.append(reply)
+        if len(self.replies) == INTRODUCTIONS:
+            self.done.set_result(None)
+
+
+class Round:
+    """One request to several nodes."""
+
+    __slots__ = (
+        *("_far", "_hear", "_least", "_now", "_packed", "_sent", "soon"),
+        *("broken", "done", "enough", "heard", "waiting"),
+    )
+
+    def __init__(
+        self, panel: LinkPanel, loop: asyncio.AbstractEventLoop, packed: Packed, hear: Hear, limits: Limits
+    ) -> None:
+        self._now = panel.now
+        self._sent = panel.now()
+        self._packed = packed
+        self._hear = hear
+        self.soon = loop.time() + limits.timeout
+        self._far = loop.time() + limits.longest
+        self._least = limits.least
+        self.waiting: set[int] = set()
+        self.heard = 0
+        self.broken: list[int] = []
+        self.enough = False
+        self.done: asyncio.Future[None] = loop.create_future()
+
+    @property
+    def until(self) -> float:
+        return self.soon if self.heard >= self._least else self._far
+
+    def answered(self, line: Line, reply: Any) -> None:
+        if line.node not in self.waiting or self.done.done():
+            return
+        if reply.__class__ is Failure:
+            if reply.code == "NOSCRIPT":
+                line.ask(self, self._packed.whole(line.words))
+                return
+            reply = refusal(line.place, reply)
+        elif reply.__class__ is not list:
+            self.broken.append(line.node)
+        self.waiting.discard(line.node)
+        self.heard += 1
+        self.enough = self._hear(line.node, reply, self._sent, self._now()) or self.enough
+        if self.enough or not self.waiting:
+            self.end()
+
+    def end(self) -> None:
+        if not self.done.done():
+            self.done.set_result(None)
+
+
+class LinkPanel:
+    """The connections to all nodes, on the loop of whoever asks."""
+
+    def __init__(self, addresses: Sequence[Address], packing: Packing, now: Callable[[], float]) -> None:
+        self.places = [address.place for address in addresses]
+        self.now = now
+        self._addresses = addresses
+        self._packing = packing
+        self._slowest = 0.0  # seconds a connection took: the next may take that long, too
+        self._closed = False
+        self._forget(None)
+
+    def _forget(self, loop: asyncio.AbstractEventLoop | None) -> None:
+        self._loop = loop
+        self._lines: list[Line | None] = [None] * len(self._addresses)
+        self._connecting: dict[int, asyncio.Task[Line]] = {}
+        self._rounds: set[Round] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._looks_at = 0.0
+
+    async def ask(
+        self, request: Request, to: Collection[int], awaited: Collection[int], hear: Hear, limits: Limits
+    ) -> list[int]:
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            self._forget(loop)
+        packed = self._packing.pack(request)
+        hear = self._packing.translated(request, hear)
+        lines = self._lines
+        missing = [node for node in awaited if (line := lines[node]) is None or not line.usable]
+        lost = await self._connect(loop, missing, hear, limits.timeout) if missing else []
+        asked = Round(self, loop, packed, hear, limits)
+        for node in to:
+            line = lines[node]
+            if line is None or not line.usable:
+                continue
+            if line.owes > OWED:
+                line.end(silent(line.place, limits.timeout))
+                lost.append(node)
+                continue
+            line.ask(asked, packed.quick(line.words))
+            if node in awaited:
+                asked.waiting.add(node)
+        if asked.waiting:
+            await self._hear_out(loop, asked)
+        lost += asked.broken
+        return lost if asked.enough else [*lost, *asked.waiting]
+
+    async def _hear_out(self, loop: asyncio.AbstractEventLoop, asked: Round) -> None:
+        self._rounds.add(asked)
+        if self._timer is None or asked.soon < self._looks_at:
+            self._look_at(loop, asked.soon)
+        try:
+            await asked.done
+        finally:
+            self._rounds.discard(asked)
+            asked.done.cancel()  # interrupted: what comes now is nobody's
+
+    def _look_at(self, loop: asyncio.AbstractEventLoop, when: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._looks_at = when
+        self._timer = loop.call_at(when, self._look, loop)
+
+    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+        """End the rounds whose time is up; the timer is set for the next."""
+        self._timer = None
+        now, first = loop.time(), float("inf")
+        for asked in list(self._rounds):
+            if asked.until <= now:
+                asked.end()
+            else:
+                first = min(first, asked.soon if asked.soon > now else asked.until)
+        if first < float("inf"):
+            self._look_at(loop, first)
+
+    async def _connect(
+        self, loop: asyncio.AbstractEventLoop, missing: list[int], hear: Hear, timeout: float
+    ) -> list[int]:
+        """Those that could not be reached. All at once; one attempt at a time for all who need the same node."""
+        if self._closed:
+            raise ClientClosed("this client was closed")
+        timeout = max(timeout, CONNECTING, 2 * self._slowest)
+        began = self.now()
+        tasks: dict[int, asyncio.Task[Line]] = {}
+        for node in missing:
+            task = self._connecting.get(node)
+            if task is None or task.done():
+                task = self._connecting[node] = loop.create_task(self._connected(loop, node, timeout))
+                task.add_done_callback(_seen)
+            tasks[node] = task
+        await asyncio.wait(tasks.values(), timeout=timeout)
+        lost: list[int] = []
+        for node, task in tasks.items():
+            if not task.done():
+                lost.append(node)
+                hear(node, silent(self.places[node], timeout), began, self.now())
+            elif task.cancelled():
+                raise ClientClosed("this client was closed")
+            elif (error := task.exception()) is not None:
+                if not isinstance(error, InterlockError):
+                    raise error
+                lost.append(node)
+                hear(node, error, began, self.now())
+        return lost
+
+    async def _connected(self, loop: asyncio.AbstractEventLoop, node: int, timeout: float) -> Line:
+        began = self.now()
+        address = self._addresses[node]
+        line = Line(node, address.place, loop, await address.connect_async(timeout))
+        introduction = Introduction(loop)
+        line.ask(introduction, INTRODUCTION, INTRODUCTIONS)
+        try:
+            await asyncio.wait_for(introduction.done, timeout)
+            line.words = introduced(address.place, introduction.replies)
+        except BaseException as error:
+            line.end(unreachable(address.place, "its first words were not answered"))
+            if isinstance(error, TimeoutError):
+                raise silent(address.place, timeout) from None
+            raise
+        self._slowest = min(2.0, max(self._slowest, self.now() - began))
+        self._lines[node] = line
+        return line
+
+    def after_fork(self) -> None:
+        """The parent's loop and sockets are not ours: kept, unused, so that nothing closes them politely."""
+        _parents.append((self._lines, self._connecting, self._rounds))
+        self._forget(None)
+
+    async def close(self) -> None:
+        self._closed = True
+        if self._loop is None or self._loop.is_closed():
+            return
+        for task in self._connecting.values():
+            task.cancel()
+        for line in self._lines:
+            if line is not None and line.usable:
+                line.end(unreachable(line.place, "this client was closed"))
+        await asyncio.sleep(0)  # let the transports close their sockets
+
+
+_parents: list[object] = []
+
+
+def _seen(task: asyncio.Task[Any]) -> None:
+    """Everybody who waited was told; the loop need not complain that nobody was left."""
+    if not task.cancelled():
+        task.exception()

@@ -1,0 +1,168 @@
+"""One view of what stands on many nodes: a claim that stands on a majority is a holder, a leftover is not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from interlock.backends.redlock.quorum import QUARANTINED, Quorum
+from interlock.backends.redlock.requests import NO_VOTE, Evict, Inspect, Limits, Reply, Scan
+from interlock.errors import InterlockError
+from interlock.model import Queue, Standing
+from interlock.record import record, replaced
+
+KEPT = 2.0  # seconds for which the next page of names comes from the same walk
+
+
+@record
+class NodeView:
+    """One resource on one node."""
+
+    place: str
+    state: str  # granted (somebody holds it there), free, no answer, quarantined, or what is wrong
+    standings: tuple[Standing, ...]
+
+
+async def inspect(quorum: Quorum, resource: str, timeout: float) -> Queue:
+    seen, said = await _seen(quorum, resource, timeout)
+    if len(seen) < quorum.members.majority:
+        raise quorum.too_few(f"{resource}: a look", said)
+    found = merged([standings for _, standings in seen.values()], quorum.members.majority)
+    capacities = [
+        capacity
+        for capacity, standings in seen.values()
+        if any(one.id == other.id for one in standings for other in found)
+    ]
+    return Queue(resource, max(capacities, default=0), tuple(found))
+
+
+async def _seen(
+    quorum: Quorum, resource: str, timeout: float
+) -> tuple[dict[int, tuple[int, tuple[Standing, ...]]], dict[int, str | InterlockError]]:
+    """By node: capacity and standings of those that have a vote; and what was said by those that answered."""
+    seen: dict[int, tuple[int, tuple[Standing, ...]]] = {}
+    said: dict[int, str | InterlockError] = {}
+
+    def hear(node: int, reply: Reply, sent: float, received: float) -> bool:
+        if isinstance(reply, InterlockError):
+            said[node] = reply
+        elif reply[1] == NO_VOTE:
+            quorum.members.voiceless(node)
+            said[node] = QUARANTINED
+        else:
+            seen[node] = (reply[2], reply[3])
+            said[node] = "answered"
+        return False
+
+    await quorum.ask(Inspect(resource), hear, timeout)
+    if (
+        len(seen) < quorum.members.majority
+        and QUARANTINED in said.values()
+        and await quorum.mending.once(timeout)
+    ):
+        await quorum.ask(Inspect(resource), hear, timeout)
+    return seen, said
+
+
+def merged(views: Sequence[Sequence[Standing]], majority: int) -> list[Standing]:
+    """Who stands on a majority, holders first; it lapses when it no longer does."""
+    by_id: dict[str, list[Standing]] = {}
+    for standings in views:
+        for standing in standings:
+            if standing.admitted:
+                by_id.setdefault(standing.id, []).append(standing)
+    found: list[Standing] = []
+    for copies in by_id.values():
+        if len(copies) >= majority:
+            copies.sort(key=lambda standing: -standing.lapses_in)
+            token = max(standing.token for standing in copies)
+            permits = min(standing.permits for standing in copies)
+            found.append(replaced(copies[majority - 1], token=token, permits=permits))
+    return sorted(found, key=lambda standing: standing.token)
+
+
+async def view(quorum: Quorum, resource: str, timeout: float) -> list[NodeView]:
+    """One resource as each node has it."""
+    seen, said = await _seen(quorum, resource, timeout)
+    found: list[NodeView] = []
+    for node, place in enumerate(quorum.members.places):
+        if node in seen:
+            standings = seen[node][1]
+            found.append(NodeView(place, "granted" if standings else "free", standings))
+        else:
+            told = said.get(node, "no answer")
+            found.append(NodeView(place, "quarantined" if told == QUARANTINED else str(told), ()))
+    return found
+
+
+async def evict(quorum: Quorum, request: Evict, timeout: float) -> list[Standing]:
+    """Whom it met on a majority; leftovers on fewer nodes go, too."""
+    members = quorum.members
+    met: list[tuple[Standing, ...]] = []
+    said: dict[int, str | InterlockError] = {}
+
+    def hear(node: int, reply: Reply, sent: float, received: float) -> bool:
+        if isinstance(reply, InterlockError):
+            said[node] = reply
+        else:
+            said[node] = "done"
+            met.append(reply[2])
+        return False
+
+    await quorum.ask(request, hear, timeout)
+    if len(met) < members.majority:
+        raise quorum.too_few(f"{request.resource}: an eviction", said)
+    return merged(met, members.majority)
+
+
+class Names:
+    """Lists resources: each node is walked step by step, and what stands on a majority is listed."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._walk: tuple[str, float, list[str]] = ("", 0.0, [])
+
+    async def beyond(self, quorum: Quorum, prefix: str, after: str, timeout: float) -> list[str]:
+        walked, when, names = self._walk
+        if not after or walked != prefix or self._now() - when > KEPT:
+            names = await self._all(quorum, prefix, timeout)
+            self._walk = (prefix, self._now(), names)
+        return [name for name in names if name > after]
+
+    async def _all(self, quorum: Quorum, prefix: str, timeout: float) -> list[str]:
+        counts: dict[str, int] = {}
+        walked = 0
+        said: dict[int, str | InterlockError] = {}
+        for node in quorum.members.present:
+            try:
+                found = await self._of(quorum, node, prefix, timeout)
+            except InterlockError as error:
+                said[node] = error
+                continue
+            walked += 1
+            said[node] = "listed"
+            for name in found:
+                counts[name] = counts.get(name, 0) + 1
+        if walked < quorum.members.majority:
+            raise quorum.too_few("a list of names", said)
+        return sorted(name for name, count in counts.items() if count >= quorum.members.majority)
+
+    async def _of(self, quorum: Quorum, node: int, prefix: str, timeout: float) -> set[str]:
+        names: set[str] = set()
+        cursor = ""
+        while True:
+            got: list[Reply] = []
+
+            def hear(_: int, reply: Reply, sent: float, received: float, got: list[Reply] = got) -> bool:
+                got.append(reply)
+                return True
+
+            await quorum.panel.ask(Scan(prefix, cursor), (node,), (node,), hear, Limits(timeout, timeout, 1))
+            if not got:
+                raise quorum.too_few("a list of names", {})
+            reply = got[0]
+            if isinstance(reply, InterlockError):
+                raise reply
+            cursor = reply[1]
+            names.update(reply[2])
+            if not cursor:
+                return names

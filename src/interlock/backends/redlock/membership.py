@@ -1,0 +1,104 @@
+"""What one client knows of its nodes, and of what it holds there; shared by its blocking and its asyncio side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from interlock.backends.redlock.clock import DRIFT, ClockWatch
+from interlock.model import Claim
+from interlock.record import record
+
+SWEPT = 256  # claims remembered before the first look for those that have lapsed
+
+
+@record
+class Held:
+    """A claim that a majority granted: what it takes to enter it on a node that misses it."""
+
+    claim: Claim
+    token: int
+    until: float  # when it has lapsed unless it is renewed
+
+
+class Membership:
+    """Which nodes are here, which have a vote, whose clock is steady."""
+
+    def __init__(self, places: list[str]) -> None:
+        self.places = places
+        self.size = len(places)
+        self.majority = self.size // 2 + 1
+        self.everyone = tuple(range(self.size))
+        self.present = self.everyone  # whose answers are waited for
+        self.away: frozenset[int] = frozenset()
+        self.mute: frozenset[int] = frozenset()  # without a vote
+        self.clocks = [ClockWatch() for _ in places]
+        self.longest = 0.0  # the longest ttl asked for
+        self.highest = 0  # the highest number seen, or proposed
+        self.granted = 0  # the highest that a majority gave us
+        self.held: dict[str, Held] = {}
+        self._sweep_at = SWEPT
+
+    @property
+    def ailing(self) -> bool:
+        """Whether somebody is away or has no vote: somebody must look after them."""
+        return bool(self.away or self.mute)
+
+    def left(self, nodes: Iterable[int]) -> None:
+        """These do not answer: nobody waits for them, unless too few are left."""
+        self._present(self.away.union(nodes))
+
+    def back(self, node: int) -> None:
+        self._present(self.away - {node})
+
+    def _present(self, away: frozenset[int]) -> None:
+        self.away = away
+        here = tuple([node for node in self.everyone if node not in away])
+        # Fewer than a majority: without those that are away nothing can be decided, so all are waited for.
+        self.present = here if len(here) >= self.majority else self.everyone
+
+    def voiceless(self, node: int) -> None:
+        self.mute = self.mute | {node}
+
+    def voting(self, node: int) -> None:
+        self.mute = self.mute - {node}
+
+    def counts(self, node: int, clock: int, sent: float, received: float) -> bool:
+        """Whether the node's answer counts: its clock has run as ours for as long as anything may be held."""
+        watch = self.clocks[node]
+        jumped = watch.heard(clock, sent, received)
+        if jumped:
+            lasts = self.longest * (1 + DRIFT)
+            watch.distrust(received + lasts)
+            _say_jumped(self.places[node], jumped, lasts)
+        return received >= watch.distrusted_until
+
+    def asked_for(self, ttl: float) -> None:
+        if ttl > self.longest:
+            self.longest = ttl
+
+    def ballot(self, wall: int) -> int:
+        """A number above every one seen, and not below the clock."""
+        self.highest = number = max(self.highest + 1, wall)
+        return number
+
+    def saw(self, number: int) -> None:
+        if number > self.highest:
+            self.highest = number
+
+    def hold(self, claim: Claim, token: int, now: float) -> None:
+        self.held[claim.id] = Held(claim, token, now + claim.ttl)
+        if token > self.granted:
+            self.granted = token
+        if len(self.held) > self._sweep_at:  # what its holder lost and never released
+            for id, held in list(self.held.items()):
+                if held.until < now:
+                    self.held.pop(id, None)
+            self._sweep_at = max(SWEPT, 2 * len(self.held))
+
+
+def _say_jumped(place: str, jumped: float, lasts: float) -> None:
+    import logging  # here, not above: `import interlock` stays light
+
+    logging.getLogger("interlock").warning(
+        "%s: its clock jumped by %+.3f s; it does not count for the next %.3g s", place, jumped, lasts
+    )

@@ -1,0 +1,234 @@
+"""Nodes that are away or have lost their memory, and how they come back. Apart from the callers, for as long as needed.
+
+A node without its marker, or under another run id, has forgotten what it granted: it has no vote until a quarantine is
+over, longer than the longest ttl, and so longer than any attempt: an attempt that outlives its ttl is given up. By then
+every lease that its lost memory was part of has lapsed, or was renewed on a majority of the others. It is readmitted
+with the highest number that enough of the others accepted: enough to meet every majority it was part of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import Any, Protocol
+
+from interlock.backends.redlock.clock import DRIFT
+from interlock.backends.redlock.quorum import Quorum
+from interlock.backends.redlock.requests import Admit, CheckIn, Limits, Reply
+from interlock.errors import ClientClosed, InterlockError, InvalidSetting, StoreUnavailable
+from interlock.ports import Job, Signal
+from interlock.record import record, replaced
+
+PATIENCE = 1.0  # seconds for a node that nobody waits for
+FIRST_PAUSE = 0.05  # seconds between two looks, at first
+LONGEST_PAUSE = 1.0
+SLACK = 100  # ms a quarantine lasts beyond the longest ttl
+
+
+@record
+class NodeState:
+    """What one node remembers of the quorum, as an operator sees it."""
+
+    place: str
+    reachable: bool
+    state: str  # voting, quarantined, new, restarted, or what is wrong
+    quarantine_left: float  # seconds
+    run: str
+    clock_offset: float | None  # seconds, to this machine's monotonic clock
+    top: int  # the highest number it accepted
+    numbers: int  # fields in its hash
+    durable: bool
+    longest: int = 0  # ms
+    since: int = 0  # ms, by its own clock
+    clock: int = 0  # us
+    first_use: bool = False  # it never accepted a number
+
+    @property
+    def votes(self) -> bool:
+        return self.state == "voting"
+
+
+class Beside(Protocol):
+    """The part of a runtime that waits and runs things beside the caller."""
+
+    def now(self) -> float: ...
+    def signal(self) -> Signal: ...
+    async def wait(self, signal: Any, timeout: float | None) -> bool: ...
+    def spawn(self, name: str, coroutine: Coroutine[Any, Any, None]) -> Job: ...
+
+
+class Mending:
+    """Looks after ailing nodes while there are any."""
+
+    def __init__(self, quorum: Quorum, beside: Beside) -> None:
+        self._quorum = quorum
+        self._beside = beside
+        self._job: Job | None = None
+        self._over: Signal | None = None
+        self._closed = False
+
+    def begin(self) -> None:
+        """Have somebody look after the nodes, if nobody does."""
+        job = self._job
+        if (job is None or not job.alive()) and not self._closed:
+            self._over = self._beside.signal()
+            self._job = self._beside.spawn("interlock-quorum", self._run(self._over))
+
+    def after_fork(self) -> None:
+        self._job = self._over = None
+
+    def close(self) -> None:
+        self._closed = True
+        if self._over is not None:
+            self._over.set()
+
+    async def _run(self, over: Signal) -> None:
+        pause = FIRST_PAUSE
+        while self._ailing() and not self._closed:
+            try:
+                await self.once(PATIENCE)
+            except ClientClosed:
+                return
+            except InterlockError:
+                pass  # who asks for a lock is told
+            if not self._ailing() or await self._beside.wait(over, pause):
+                return
+            pause = min(LONGEST_PAUSE, pause * 1.5)
+
+    def _ailing(self) -> bool:
+        return self._quorum.members.ailing
+
+    # ---- one look ---------------------------------------------------------------
+
+    async def once(self, timeout: float) -> bool:
+        """Check all nodes in, and admit those whose time has come; whether any came back by this."""
+        members = self._quorum.members
+        ailing = members.away | members.mute
+        states = await self._look(CheckIn(), min(timeout, PATIENCE))
+        for node, state in enumerate(states):
+            if not state.reachable:
+                continue
+            members.back(node)
+            if state.votes:
+                members.voting(node)
+            else:
+                members.voiceless(node)
+        waiting = [node for node, state in enumerate(states) if state.reachable and not state.votes]
+        own = int(members.longest * 1000 * (1 + DRIFT))
+        if all(state.reachable and state.first_use for state in states):
+            # Nobody ever used them: they start at once. But if we did, they have all forgotten it: not before our ttl.
+            rest = own + SLACK if members.granted else 0
+            for node in waiting:
+                await self._admit(node, Admit(states[node].since, rest, members.granted, unused=True))
+        else:
+            voters = [state for state in states if state.votes]
+            for node in waiting if len(voters) > members.size - members.majority else ():
+                longest = max(own, *(int(state.longest * (1 + DRIFT)) for state in voters)) + SLACK
+                floor = max(state.top for state in voters)
+                if states[node].clock // 1000 >= states[node].since + longest:
+                    await self._admit(node, Admit(states[node].since, longest, floor))
+        return bool(ailing - members.away - members.mute)
+
+    async def _look(self, request: CheckIn, timeout: float) -> list[NodeState]:
+        quorum, members = self._quorum, self._quorum.members
+        found = [_silent(place) for place in members.places]
+
+        def hear(node: int, reply: Reply, sent: float, received: float) -> bool:
+            if isinstance(reply, InterlockError):
+                found[node] = _silent(members.places[node], str(reply))
+            else:
+                members.counts(node, reply[0], sent, received)
+                found[node] = self._state(node, reply)
+            return False
+
+        limits = Limits(timeout, timeout, members.size)
+        quiet = await quorum.panel.ask(request, members.everyone, members.everyone, hear, limits)
+        if quiet:
+            members.left(quiet)
+        return found
+
+    def _state(self, node: int, reply: list[Any]) -> NodeState:
+        clock, run, since, top, longest, _, fields, actual, durable = reply
+        members = self._quorum.members
+        voting = run == actual and not since
+        state = "voting" if voting else "new" if not run else "quarantined" if since else "restarted"
+        left = 0.0
+        if since:
+            lasts = int(max(members.longest * 1000, longest) * (1 + DRIFT)) + SLACK
+            left = max(0.0, (since + lasts - clock // 1000) / 1000)
+        offset = members.clocks[node].offset
+        return NodeState(
+            *(members.places[node], True, state, left, actual, offset, top, fields, bool(durable)),
+            *(longest, since, clock, top == 0),
+        )
+
+    async def _admit(self, node: int, request: Admit) -> bool:
+        members = self._quorum.members
+        done: list[bool] = []
+
+        def hear(_: int, reply: Reply, sent: float, received: float) -> bool:
+            if not isinstance(reply, InterlockError) and reply[1] == 1:
+                done.append(True)
+            return True
+
+        limits = Limits(PATIENCE, PATIENCE, 1)
+        await self._quorum.panel.ask(request, (node,), (node,), hear, limits)
+        if done:
+            members.voting(node)
+        return bool(done)
+
+    # ---- for operators ------------------------------------------------------------
+
+    async def status(self) -> list[NodeState]:
+        """What each node remembers; changes nothing."""
+        states = await self._look(CheckIn(look=True), PATIENCE)
+        longest = max((state.longest for state in states), default=0)
+        return [_waits(state, longest) for state in states]
+
+    async def admit(self, place: str) -> NodeState:
+        """Give a node its vote before its time, on an operator's word that nothing is held any more."""
+        members = self._quorum.members
+        states = await self._look(CheckIn(), PATIENCE)
+        near = [
+            node
+            for node, known in enumerate(members.places)
+            if place in (known, known.removeprefix("Redis at "))
+        ]
+        if not near:
+            raise InvalidSetting(f"{place} is none of the nodes: {', '.join(members.places)}")
+        (node,) = near
+        state, voters = states[node], [state for state in states if state.votes]
+        if not state.reachable:
+            raise StoreUnavailable(f"{state.place}: {state.state}")
+        if state.votes:
+            return state
+        if len(voters) <= members.size - members.majority:
+            raise StoreUnavailable(
+                f"{place}: too few of the other nodes have a vote to tell which numbers were given out; when nothing is "
+                "held any more, `interlock quorum init` lets all begin anew"
+            )
+        await self._admit(node, Admit(state.since, 0, max(voter.top for voter in voters)))
+        return (await self._look(CheckIn(), PATIENCE))[node]
+
+    async def init(self, *, missing: bool = False) -> list[NodeState]:
+        """Give every node its vote now, on an operator's word; `missing`: though some cannot be reached."""
+        states = await self._look(CheckIn(), PATIENCE)
+        away = [f"{state.place} ({state.state})" for state in states if not state.reachable]
+        if away and not missing:
+            raise StoreUnavailable(f"not all nodes can be reached: {'; '.join(away)}")
+        top = max((state.top for state in states), default=0)
+        for node, state in enumerate(states):
+            if state.reachable and not state.votes:
+                await self._admit(node, Admit(state.since, 0, top))
+        return await self._look(CheckIn(), PATIENCE)
+
+
+def _silent(place: str, why: str = "no answer") -> NodeState:
+    return NodeState(place, False, why, 0.0, "", None, 0, 0, False)
+
+
+def _waits(state: NodeState, longest: int) -> NodeState:
+    """With the time its quarantine has left, as far as the others' longest ttl decides it."""
+    if not state.since:
+        return state
+    left = (state.since + int(longest * (1 + DRIFT)) + SLACK - state.clock // 1000) / 1000
+    return replaced(state, quarantine_left=max(state.quarantine_left, left, 0.0))

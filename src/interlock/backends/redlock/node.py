@@ -1,0 +1,259 @@
+"""One node in plain Python: the executable specification of the scripts, for simulation and for comparison.
+
+A dict, a clock and `answer`. A node keeps its claims, and a small table of its own (the quorum hash): its run id,
+when its quarantine began, the highest number it accepted, the longest ttl it granted, and a number for each resource
+with the attempt that set it. `crash` and `flush` take from it what they take from a server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from interlock.backends.redlock.requests import (
+    ACCEPTED,
+    BUSY,
+    EVICTED,
+    GONE,
+    MISMATCH,
+    NO_VOTE,
+    RENEWED,
+    STRAY,
+    TOO_LOW,
+    Admit,
+    CheckIn,
+    Evict,
+    Inspect,
+    Prolong,
+    Release,
+    Renew,
+    Request,
+    Scan,
+    Vote,
+)
+from interlock.model import Claim, Standing
+
+MANY = 64  # numbers that may stay for good
+OLD = 60_000_000  # us after which a number is forgotten into the floor
+REMEMBERED = 61.0  # seconds an eviction is remembered at least
+FOREIGN = 50  # ms after which to look again at a foreigner's lock
+
+
+class Stands:
+    """One live claim on one node; a foreigner's has no record of ours, and permits 1 of 1."""
+
+    def __init__(self, claim: Claim, token: int, now: int, foreign: bool = False) -> None:
+        self.claim = claim
+        self.permits = claim.permits
+        self.note = claim.note
+        self.token = token
+        self.since = now
+        self.lapses = now + round(claim.ttl * 1000) * 1000
+        self.foreign = foreign
+
+
+class Node:
+    """A server's memory, as far as the quorum goes. `clock` answers in microseconds and may jump."""
+
+    def __init__(self, clock: Callable[[], int], run: str = "run-1", durable: bool = False) -> None:
+        self._clock = clock
+        self.run = run
+        self.durable = durable
+        self.claims: dict[str, dict[str, Stands]] = {}
+        self.marks: dict[tuple[str, str], tuple[str, int]] = {}  # evictions: the operator's words, until when
+        self.quorum: dict[str, Any] = {}  # run, since, top, longest, floor, durable
+        self.numbers: dict[str, tuple[int, str]] = {}
+
+    # ---- what happens to servers ----------------------------------------------------
+
+    def flush(self) -> None:
+        """FLUSHALL: everything is gone, the process stays."""
+        self.claims, self.marks, self.quorum, self.numbers = {}, {}, {}, {}
+
+    def restart(self, run: str) -> None:
+        """Another process: empty, unless every write was on disk."""
+        if not self.durable:
+            self.flush()
+        self.run = run
+
+    def set_nx(self, resource: str, value: str, ttl: float) -> bool:
+        """A foreigner's SET NX PX."""
+        now = self._clock()
+        if self._live(resource, now):
+            return False
+        self.claims[resource] = {value: Stands(Claim(resource, value, ttl), 0, now, foreign=True)}
+        return True
+
+    # ---- requests -------------------------------------------------------------------
+
+    def answer(self, request: Request) -> list[Any]:
+        """What the script for this request answers, in the words of `requests`."""
+        match request:
+            case Vote():
+                return self.vote(request)
+            case Renew():
+                return self.renew(request)
+            case Release():
+                return self.release(request)
+            case Inspect():
+                return self.inspect(request)
+            case Evict():
+                return self.evict(request)
+            case CheckIn():
+                return self.checkin(request)
+            case Admit():
+                return self.admit(request)
+            case Scan():
+                now = self._clock()
+                names = sorted(n for n in list(self.claims) if self._live(n, now))
+                return [now, "", tuple(n for n in names if n.startswith(request.prefix))]
+
+    @property
+    def votes(self) -> bool:
+        return self.quorum.get("run") == self.run and "since" not in self.quorum
+
+    def _live(self, resource: str, now: int) -> dict[str, Stands]:
+        live = {id: s for id, s in self.claims.get(resource, {}).items() if s.lapses > now}
+        if live:
+            self.claims[resource] = live
+        else:
+            self.claims.pop(resource, None)
+        return live
+
+    def _mark(self, resource: str, id: str, now: int) -> str | None:
+        words, until = self.marks.get((resource, id), ("", 0))
+        return words if until > now else None
+
+    def vote(self, request: Vote) -> list[Any]:
+        now, claim = self._clock(), request.claim
+        if not self.votes:
+            return [now, NO_VOTE]
+        live = self._live(claim.resource, now)
+        if (reason := self._mark(claim.resource, claim.id, now)) is not None:
+            return [now, EVICTED, reason]
+        under = next((s.claim.capacity for s in live.values()), claim.capacity)
+        if under != claim.capacity:
+            return [now, MISMATCH, under]
+        number, setter = self.numbers.get(claim.resource, (0, ""))
+        if self.quorum.get("floor", 0) > number:
+            number, setter = self.quorum["floor"], ""
+        accepted = request.ballot > number or (request.ballot == number and setter == claim.id)
+        stands = live.get(claim.id)
+        if stands is None or stands.foreign:
+            if sum(s.permits for s in live.values()) + claim.permits > claim.capacity:
+                return [now, BUSY, len(live), self._retry(live, now)]
+            stands = self.claims.setdefault(claim.resource, {})[claim.id] = Stands(claim, 0, now)
+        stands.lapses = max(stands.lapses, now + round(claim.ttl * 1000) * 1000)
+        self.quorum["longest"] = max(self.quorum.get("longest", 0), round(claim.ttl * 1000))
+        if accepted:
+            self.numbers[claim.resource] = (request.ballot, claim.id)
+            self.quorum["top"] = max(self.quorum.get("top", 0), request.ballot)
+        if accepted or request.fill:
+            stands.token = request.ballot
+            return [now, ACCEPTED, request.ballot]
+        return [now, TOO_LOW, number]
+
+    @staticmethod
+    def _retry(live: dict[str, Stands], now: int) -> int:
+        first = min(live.values(), key=lambda s: s.lapses)
+        left = max(1, (first.lapses - now) // 1000)
+        return min(left, FOREIGN) if first.foreign else left
+
+    def renew(self, request: Renew) -> list[Any]:
+        now = self._clock()
+        if not self.votes:
+            return [now, NO_VOTE]
+        longest = max((round(item.ttl * 1000) for item in request.items), default=0)
+        self.quorum["longest"] = max(self.quorum.get("longest", 0), longest)
+        return [now, 1, *(self._prolong(item, now) for item in request.items)]
+
+    def _prolong(self, item: Prolong, now: int) -> int | str:
+        stands = self._live(item.resource, now).get(item.id)
+        if stands is None or stands.foreign:
+            reason = self._mark(item.resource, item.id, now)
+            return GONE if reason is None else reason
+        if item.token and stands.token != item.token:
+            return STRAY
+        stands.lapses = max(stands.lapses, now + round(item.ttl * 1000) * 1000)
+        if item.note is not None:
+            stands.note = item.note
+        if item.permits is not None:
+            stands.permits = min(stands.permits, item.permits)
+        return RENEWED
+
+    def release(self, request: Release) -> list[Any]:
+        now = self._clock()
+        self._forget(now)
+        live = self._live(request.resource, now)
+        stands = live.get(request.id)
+        if stands is None or stands.foreign or (request.upto and stands.token > request.upto):
+            return [now, 0]
+        del live[request.id]
+        if request.linger > 0:
+            stands.lapses = now + round(request.linger * 1000) * 1000
+            live[f"lingering-{stands.token}"] = stands
+        if not live:
+            self.claims.pop(request.resource, None)
+        return [now, 1]
+
+    def _forget(self, now: int) -> None:
+        """Old numbers become one: the floor. A server does it step by step."""
+        if len(self.numbers) + len(self.quorum) <= MANY:
+            return
+        for resource, (number, _) in list(self.numbers.items()):
+            if number < now - OLD:
+                del self.numbers[resource]
+                self.quorum["floor"] = max(self.quorum.get("floor", 0), number)
+
+    def inspect(self, request: Inspect) -> list[Any]:
+        now = self._clock()
+        live = self._live(request.resource, now)
+        capacity = next((s.claim.capacity for s in live.values()), 0)
+        return [now, 1 if self.votes else NO_VOTE, capacity, self._shown(live, now)]
+
+    @staticmethod
+    def _shown(live: dict[str, Stands], now: int) -> tuple[Standing, ...]:
+        shown = [
+            Standing(
+                *(id, s.token, s.permits, True, (now - s.since) / 1e6, (s.lapses - now) / 1e6),
+                *(("", "another program") if s.foreign else (s.note, s.claim.who)),
+            )
+            for id, s in live.items()
+        ]
+        return tuple(sorted(shown, key=lambda standing: standing.token))
+
+    def evict(self, request: Evict) -> list[Any]:
+        now = self._clock()
+        live = self._live(request.resource, now)
+        met = {id: s for id, s in live.items() if request.id in (None, id)}
+        for id, stands in met.items():
+            del live[id]
+            if not stands.foreign:
+                lasts = max(REMEMBERED, stands.claim.ttl)
+                self.marks[request.resource, id] = (request.reason, now + round(lasts * 1e6))
+        if not live:
+            self.claims.pop(request.resource, None)
+        return [now, 1 if self.votes else NO_VOTE, self._shown(met, now)]
+
+    def checkin(self, request: CheckIn) -> list[Any]:
+        now, q = self._clock(), self.quorum
+        if not request.look and q.get("run") != self.run:
+            if not ("run" in q and q.get("durable") and self.durable):
+                q["since"] = now // 1000
+            q["run"] = self.run
+        if not request.look:
+            q["durable"] = self.durable
+        fields = len(q) + len(self.numbers)
+        facts = [q.get(name, 0) for name in ("since", "top", "longest", "floor")]
+        return [now, q.get("run", ""), *facts, fields, self.run, int(self.durable)]
+
+    def admit(self, request: Admit) -> list[Any]:
+        now, q = self._clock(), self.quorum
+        if q.get("run") != self.run or q.get("since") != request.since:
+            return [now, 0]
+        if now // 1000 < request.since + request.quarantine or (request.unused and q.get("top", 0)):
+            return [now, 0]
+        q["floor"] = max(q.get("floor", 0), request.floor)
+        q["top"] = max(q.get("top", 0), request.floor)
+        del q["since"]
+        return [now, 1]

@@ -1,0 +1,149 @@
+"""From a URL, or several, or a user's own clients, to a quorum of independent servers."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Coroutine, Sequence
+from random import random
+from typing import Any
+from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit
+
+from interlock.backends.redis.address import Address
+from interlock.backends.redis.dialling import stepped
+from interlock.backends.redlock.lanes import LanePanel
+from interlock.backends.redlock.membership import Membership
+from interlock.backends.redlock.packing import Packing
+from interlock.backends.redlock.quorum import Quorum
+from interlock.backends.redlock.requests import Panel
+from interlock.backends.redlock.store import RedlockStore
+from interlock.errors import InvalidURL
+from interlock.ports import Job, Runtime
+
+NODE_TIMEOUT = 0.05  # seconds a node may take before nobody waits for it any more
+
+
+def open_url(parts: SplitResult, runtime: Runtime, *, asynchronous: bool) -> RedlockStore:
+    """The store at `redlock://host:port,host:port,host:port/db`, or `redlocks://` with TLS. Connects when used."""
+    if parts.fragment:
+        raise InvalidURL(f"{parts.scheme}:// takes no #fragment; write %23 for a # in a password")
+    database = parts.path.strip("/")
+    if database and not database.isdecimal():
+        raise InvalidURL(f"{parts.scheme}://.../{database}: a database of Redis is a number, such as 0")
+    options = dict(parse_qsl(parts.query, keep_blank_values=True))
+    prefix, patience = options.pop("prefix", ""), _node_timeout(options.pop("node_timeout", None))
+    credentials, at, hosts = parts.netloc.rpartition("@")
+    scheme = "rediss" if parts.scheme == "redlocks" else "redis"
+    rest = f"?{urlencode(options)}" if options else ""
+    addresses = [
+        Address.of_url(f"{scheme}://{credentials}{at}{_checked(parts, host)}/{database}{rest}")
+        for host in hosts.split(",")
+    ]
+    return open_addresses(addresses, runtime, prefix, patience, asynchronous=asynchronous)
+
+
+def open_nodes(nodes: Sequence[object], runtime: Runtime, *, asynchronous: bool) -> RedlockStore:
+    """The store on several servers, each named by a URL (redis://, rediss://, unix://) or by a user's client."""
+    addresses: list[Address] = []
+    prefixes: set[str] = set()
+    for node in nodes:
+        if not isinstance(node, str):
+            addresses.append(Address.of_client(node))
+            prefixes.add("")
+            continue
+        parts = urlsplit(node)
+        options = parse_qsl(parts.query, keep_blank_values=True)
+        prefixes.add(dict(options).get("prefix", ""))
+        rest = urlencode([(name, value) for name, value in options if name != "prefix"])
+        # Put together by hand: the standard library writes unix:/path, without the slashes.
+        addresses.append(
+            Address.of_url(f"{parts.scheme}://{parts.netloc}{parts.path}{'?' if rest else ''}{rest}")
+        )
+    if len(prefixes) > 1:
+        raise InvalidURL("the nodes of one quorum have one prefix; these have several")
+    return open_addresses(addresses, runtime, prefixes.pop() if prefixes else "", asynchronous=asynchronous)
+
+
+def _node_timeout(text: str | None) -> float:
+    try:
+        seconds = NODE_TIMEOUT if text is None else float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0.001 <= seconds <= 60.0:
+        raise InvalidURL(f"node_timeout={text}: say how many seconds one node may take, such as 0.05")
+    return seconds
+
+
+def _checked(parts: SplitResult, host: str) -> str:
+    try:
+        named = urlsplit(f"//{host}")
+        _ = named.port
+    except ValueError:
+        raise InvalidURL(f"{parts.scheme}://{host}: the port must be a number up to 65535") from None
+    if not named.hostname:
+        raise InvalidURL(
+            f"{parts.scheme}:// names its nodes: {parts.scheme}://host1:6379,host2:6379,host3:6379"
+        )
+    return host
+
+
+def open_addresses(
+    addresses: Sequence[Address],
+    runtime: Runtime,
+    prefix: str = "",
+    node_timeout: float = NODE_TIMEOUT,
+    *,
+    asynchronous: bool,
+) -> RedlockStore:
+    """The store on these servers; an asyncio store has a blocking twin, for the keeper."""
+    places = [address.place for address in addresses]
+    twice = [place for place in places if places.count(place) > 1]
+    if twice:
+        raise InvalidURL(f"{twice[0]} is named twice: each node of a quorum must be a server of its own")
+    if len(places) < 3:
+        raise InvalidURL(
+            f"a quorum needs at least 3 independent servers, not {len(places)}; for one use redis://"
+        )
+    members, packing = Membership(places), Packing(prefix)
+
+    def quorum(panel: Panel) -> Quorum:
+        return Quorum(panel, members, runtime.now, _wall, node_timeout)
+
+    lanes = quorum(LanePanel(addresses, packing, runtime.now))
+    if not asynchronous:
+        return RedlockStore(lanes, runtime, random, None)
+    from interlock.backends.redlock.links import LinkPanel  # here, not above: it needs asyncio
+
+    twin = RedlockStore(lanes, Threaded(runtime), random, None)
+    return RedlockStore(quorum(LinkPanel(addresses, packing, runtime.now)), runtime, random, twin)
+
+
+def _wall() -> int:
+    return time.time_ns() // 1000
+
+
+class Threaded:
+    """Waits on the calling thread, and runs things on threads: for the blocking twin of an asyncio store."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self.now = runtime.now
+
+    def signal(self) -> threading.Event:
+        return threading.Event()
+
+    async def wait(self, signal: threading.Event, timeout: float | None) -> bool:
+        return signal.wait(timeout)
+
+    def spawn(self, name: str, coroutine: Coroutine[Any, Any, None]) -> Job:
+        return ThreadJob(name, coroutine)
+
+
+class ThreadJob:
+    """A daemon thread that steps one coroutine which never suspends."""
+
+    def __init__(self, name: str, coroutine: Coroutine[Any, Any, None]) -> None:
+        self._thread = threading.Thread(target=stepped, args=(coroutine,), name=name, daemon=True)
+        self._thread.start()
+
+    def alive(self) -> bool:
+        return self._thread.is_alive()

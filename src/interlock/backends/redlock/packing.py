@@ -1,0 +1,199 @@
+"""From requests to the bytes of script calls, and back from replies. See the heads of the scripts.
+
+A request is packed once for all nodes; what differs are the words of their connections.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from interlock.backends.redis import packing
+from interlock.backends.redis.keys import Keys
+from interlock.backends.redis.names import _literally as literally
+from interlock.backends.redis.packing import millis
+from interlock.backends.redis.refusal import refusal
+from interlock.backends.redis.resp import Failure, bulk, command
+from interlock.backends.redis.scripts import Call, Script
+from interlock.backends.redlock.requests import (
+    Admit,
+    CheckIn,
+    Evict,
+    Hear,
+    Inspect,
+    Release,
+    Renew,
+    Request,
+    Scan,
+    Vote,
+)
+
+REMEMBERED = 61.0  # seconds an eviction is remembered at least
+
+VOTE = Script("../redlock/vote").call(5, 9)
+RELEASE = Script("../redlock/release").call(5, 3)
+INSPECT = Script("../redlock/inspect").call(5, 1)
+EVICT = Script("../redlock/evict").call(5, 4)
+CHECKIN = Script("../redlock/checkin").call(1, 3)
+ADMIT = Script("../redlock/admit").call(1, 5)
+SCAN = Script("../redlock/scan").call(0, 3)
+RENEW = Script("../redlock/renew")  # any number of claims
+
+_settings: dict[tuple[float, int, int], bytes] = {}
+
+
+class Packed:
+    """One request, ready but for what its connection was told of the node: its run id, and whether it is durable."""
+
+    __slots__ = ("_body", "_call", "_tail", "_told")
+
+    def __init__(self, call: Call, body: bytes, told: int, tail: bytes = b"") -> None:
+        self._call = call
+        self._body = body
+        self._told = told  # which of a connection's words follow the body: see `introduced`
+        self._tail = tail  # what follows them
+
+    def quick(self, words: tuple[bytes, bytes, bytes]) -> bytes:
+        return self._call.quick + self._body + words[self._told] + self._tail
+
+    def whole(self, words: tuple[bytes, bytes, bytes]) -> bytes:
+        return self._call.whole + self._body + words[self._told] + self._tail
+
+
+INTRODUCTION = command(b"INFO", b"server") + b"".join(
+    [command(b"CONFIG", b"GET", name) for name in (b"appendonly", b"appendfsync")]
+)
+"""What is asked on every new connection: a connection never outlives its server's process, so once is enough."""
+INTRODUCTIONS = 3
+
+
+def introduced(place: str, replies: list[Any]) -> tuple[bytes, bytes, bytes]:
+    """The words a connection adds to its requests: none, the run id, the run id and whether the node is durable."""
+    info, *settings = replies
+    if isinstance(info, Failure):
+        raise refusal(place, info)
+    run = info.partition(b"run_id:")[2].partition(b"\r")[0]
+    # CONFIG may be forbidden: then the node counts as one that forgets.
+    durable = [b"" if isinstance(reply, Failure) else reply[1] for reply in settings] == [
+        b"yes",
+        b"always",
+    ]
+    return b"", bulk(run), bulk(run) + bulk(b"%d" % durable)
+
+
+class Packing:
+    """Requests under one prefix."""
+
+    def __init__(self, prefix: str) -> None:
+        self.keys = Keys(prefix)
+        self._quorum = bulk(self.keys.prefix + b"\x1fquorum")
+
+    def pack(self, request: Request) -> Packed:
+        if type(request) is Vote:
+            return self._vote(request)
+        if type(request) is Release:
+            return self._release(request)
+        if isinstance(request, Renew):
+            return self._renew(request)
+        if isinstance(request, Inspect):
+            return Packed(INSPECT, self.keys.four(request.resource) + self._quorum, 1)
+        if isinstance(request, Evict):
+            parts = ((request.id or "").encode(), request.reason.encode(), millis(REMEMBERED))
+            body = self.keys.four(request.resource) + self._quorum + b"".join([bulk(part) for part in parts])
+            return Packed(EVICT, body, 1)
+        if isinstance(request, CheckIn):
+            return Packed(CHECKIN, self._quorum, 2, bulk(b"0" if request.look else b"1"))
+        if isinstance(request, Admit):
+            parts = (b"%d" % request.since, b"%d" % request.quarantine, b"%d" % request.floor)
+            tail = b"".join([bulk(part) for part in parts]) + bulk(b"1" if request.unused else b"0")
+            return Packed(ADMIT, self._quorum, 1, tail)
+        assert isinstance(request, Scan)
+        return self._scan(request)
+
+    def _vote(self, request: Vote) -> Packed:
+        claim = request.claim
+        note, who, id, name = claim.note.encode(), claim.who.encode(), claim.id.encode(), claim.resource
+        end, field = b"\n%d\n%b%b" % (len(note), note, who), b"=" + name.encode()
+        ballot = b"%d" % request.ballot
+        body = b"%b%b$%d\r\n%b\r\n%b$%d\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n$1\r\n%d\r\n" % (
+            *(
+                self.keys.four(name),
+                self._quorum,
+                len(id),
+                id,
+                _shared(claim.ttl, claim.permits, claim.capacity),
+            ),
+            *(len(end), end, len(field), field, len(ballot), ballot, request.fill),
+        )
+        return Packed(VOTE, body, 1)
+
+    def _release(self, request: Release) -> Packed:
+        id = request.id.encode()
+        linger = b"$1\r\n0\r\n" if request.linger <= 0 else bulk(millis(request.linger))
+        upto = bulk(b"%d" % request.upto) if request.upto else b"$0\r\n\r\n"
+        keys = self.keys.four(request.resource) + self._quorum
+        return Packed(RELEASE, b"%b$%d\r\n%b\r\n%b%b" % (keys, len(id), id, linger, upto), 0)
+
+    def _renew(self, request: Renew) -> Packed:
+        items = request.items
+        keys = [self._quorum, *(self.keys.four(item.resource) for item in items)]
+        args: list[bytes] = []
+        for item in items:
+            permits = b"" if item.permits is None else b"%d" % item.permits
+            note = b"" if item.note is None else b"=" + item.note.encode()
+            token = b"%d" % item.token if item.token else b""
+            args += (bulk(item.id.encode()), bulk(millis(item.ttl)), bulk(permits), bulk(note), bulk(token))
+        call = RENEW.call(1 + 4 * len(items), 1 + 5 * len(items))
+        return Packed(call, b"".join(keys), 1, b"".join(args))
+
+    def _scan(self, request: Scan) -> Packed:
+        kind, _, cursor = (request.cursor or "string:0").partition(":")
+        wanted = literally(self.keys.holder(request.prefix))
+        pattern = wanted + b"*" if kind == "string" else b"*" + wanted + b"*\x1fh"
+        return Packed(SCAN, bulk(cursor.encode()) + bulk(pattern) + bulk(kind.encode()), 0)
+
+    def translated(self, request: Request, hear: Hear) -> Hear:
+        """A `hear` that takes what the scripts answer. Votes and releases are what they are: they must be quick."""
+        if type(request) is Vote or type(request) is Release:
+            return hear
+
+        def heard(node: int, reply: Any, sent: float, received: float) -> bool:
+            if isinstance(reply, list):
+                reply = self._unpacked(request, reply)
+            return hear(node, reply, sent, received)
+
+        return heard
+
+    def _unpacked(self, request: Request, reply: list[Any]) -> list[Any]:
+        """The reply in the words of `requests`."""
+        if isinstance(request, Renew):
+            reply[2:] = [part.decode() if isinstance(part, bytes) else part for part in reply[2:]]
+        elif isinstance(request, Inspect):
+            now, capacity, _, *parts = reply[2]
+            reply[2:] = [capacity, tuple(packing.standings(int(now), parts))]
+        elif isinstance(request, Evict):
+            now, _, *parts = reply[2]
+            reply[2] = tuple(packing.standings(int(now), parts))
+        elif isinstance(request, Scan):
+            self._walked(request, reply)
+        elif isinstance(request, CheckIn):
+            reply[1], reply[7] = reply[1].decode(), reply[7].decode()
+        return reply
+
+    def _walked(self, request: Scan, reply: list[Any]) -> None:
+        kind = (request.cursor or "string:").partition(":")[0]
+        names = [self.keys.resource(key) for key in reply[2]]
+        reply[2] = tuple([name for name in names if name is not None and name.startswith(request.prefix)])
+        cursor = reply[1].decode()
+        reply[1] = f"{kind}:{cursor}" if cursor != "0" else ("hash:0" if kind == "string" else "")
+
+
+def _shared(ttl: float, permits: int, capacity: int) -> bytes:
+    """What most claims of a program share, encoded once."""
+    shared = (ttl, permits, capacity)
+    found = _settings.get(shared)
+    if found is None:
+        if len(_settings) > 1000:
+            _settings.clear()
+        parts = (millis(ttl), b"%d" % permits, b"%d" % capacity)
+        found = _settings[shared] = b"".join([bulk(part) for part in parts])
+    return found

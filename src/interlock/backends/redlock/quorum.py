@@ -1,0 +1,83 @@
+"""Asking the nodes: whom to wait for, and for how long. Who does not answer is looked after apart from the caller."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING
+
+from interlock.backends.redlock.membership import Membership
+from interlock.backends.redlock.requests import Hear, Limits, Panel, Request
+from interlock.errors import InterlockError, StoreUnavailable, StoreUnfit
+
+if TYPE_CHECKING:
+    from interlock.backends.redlock.mending import Mending
+
+STRETCH = 10  # times a node's timeout are waited for while fewer than a majority have answered
+
+
+class Quorum:
+    """The nodes of one client, in one colour."""
+
+    mending: Mending
+
+    def __init__(
+        self,
+        panel: Panel,
+        members: Membership,
+        now: Callable[[], float],
+        wall: Callable[[], int],
+        node_timeout: float,
+    ) -> None:
+        self.panel = panel
+        self.members = members
+        self.now = now
+        self.wall = wall  # microseconds, for ballots only: a wrong clock costs a second round, nothing else
+        self.node_timeout = node_timeout
+        self._usual = Limits(node_timeout, STRETCH * node_timeout, members.majority)
+
+    async def ask(
+        self, request: Request, hear: Hear, timeout: float, to: Collection[int] | None = None
+    ) -> None:
+        """Send to all nodes, or to some, and hear those that are not away."""
+        members, limits = self.members, self._usual
+        if timeout < limits.longest:
+            limits = Limits(min(timeout, limits.timeout), timeout, limits.least)
+        if to is None:
+            quiet = await self.panel.ask(request, members.everyone, members.present, hear, limits)
+        else:
+            awaited = [node for node in members.present if node in to]
+            quiet = await self.panel.ask(request, to, awaited, hear, limits)
+        if quiet:
+            members.left(quiet)
+        if members.away or members.mute:
+            self.mending.begin()
+
+    async def tell(self, request: Request, to: Collection[int]) -> None:
+        """Send to some nodes and do not wait for what they say."""
+        if to:
+            await self.panel.ask(request, to, (), _unheard, self._usual)
+
+    def too_few(self, doing: str, said: dict[int, str | InterlockError]) -> InterlockError:
+        """The error for who needed a majority, naming what each node said."""
+        members = self.members
+        words: list[str] = []
+        for node, place in enumerate(members.places):
+            told = said.get(node, "no answer")
+            short = str(told).removeprefix(place).lstrip(": ") if isinstance(told, InterlockError) else told
+            words.append(f"{place}: {short}")
+        errors = [told for told in said.values() if isinstance(told, InterlockError)]
+        kind = StoreUnfit if errors and all(isinstance(e, StoreUnfit) for e in errors) else StoreUnavailable
+        text = f"{doing} needs {members.majority} of {members.size} nodes ({'; '.join(words)})"
+        if sum(told == QUARANTINED for told in said.values()) > members.size - members.majority:
+            text += (
+                "; so many have lost their memory that only an operator can say when they may begin anew: see "
+                "`interlock quorum status` and `interlock quorum init`"
+            )
+        return kind(text)
+
+
+QUARANTINED = "no vote: it lost its memory, or is new, and is in quarantine"
+
+
+def _unheard(node: int, reply: object, sent: float, received: float) -> bool:
+    return True

@@ -1,0 +1,48 @@
+-- Remove a claim from this node, whether or not it has a vote; now and then forget an old number.
+--
+-- KEYS  1 holder  2 records  3 waiters  4 lapses  5 quorum
+-- ARGV  1 id  2 linger ms (0: leave at once)  3 a failed attempt's ballot: a later one's claim stays ('' any)
+--
+-- Returns  {us, 0 or 1}  whether it stood
+
+local MANY = 64 -- numbers that may stay for good
+local OLD = 60e6 -- us after which a number is forgotten into the floor: no attempt lasts that long
+
+local t = redis.call('TIME')
+local clock = tonumber(string.format('%d%06d', t[1], t[2]))
+
+local function release(KEYS, ARGV)
+-- include release.lua
+end
+
+local function later() -- a late word of an attempt that failed must not end the one that followed it
+  local start, held = ARGV[1] .. '\n', redis.call('GET', KEYS[1])
+  local token
+  if held and string.sub(held, 1, #start) == start then
+    token = string.match(held, '^(%d+)\n', #start + 1)
+  else
+    token = string.match(redis.call('HGET', KEYS[2], ARGV[1]) or '', '^(%d+)\n')
+  end
+  return token and tonumber(token) > tonumber(ARGV[3])
+end
+
+local function forget(quorum)
+  local f = redis.call('HMGET', quorum, 'cursor', 'floor')
+  local floor, old = tonumber(f[2] or 0), {}
+  local step = redis.call('HSCAN', quorum, f[1] or '0', 'MATCH', '=*', 'COUNT', 32)
+  for i = 1, #step[2], 2 do
+    local number = tonumber(string.match(step[2][i + 1], '^%d+'))
+    if number < clock - OLD then
+      old[#old + 1] = step[2][i]
+      if number > floor then floor = number end
+    end
+    if #old == 100 then break end
+  end
+  if #old > 0 then redis.call('HDEL', quorum, unpack(old)) end
+  redis.call('HSET', quorum, 'cursor', step[1], 'floor', string.format('%.0f', floor))
+end
+
+if redis.call('HLEN', KEYS[5]) > MANY then forget(KEYS[5]) end
+if ARGV[3] ~= '' and later() then return {clock, 0} end
+local stood = release(KEYS, {ARGV[1], ARGV[2], ''})
+return {clock, type(stood) == 'table' and stood[1] or stood}

@@ -1,0 +1,48 @@
+-- Push the lapse of many claims away on this node; never an upsert.
+--
+-- KEYS  1 quorum, then four for each claim: holder, records, waiters, lapses
+-- ARGV  1 run id, then five for each claim: id, ttl ms, permits ('' as it is), note ('' as it is, otherwise =
+--       and the note), token ('' whatever it stands with)
+--
+-- Returns  {us, 1, answer, ...}  1 renewed, 0 gone, 2 stands under another token, a reason: evicted
+--          {us, -9}              no vote: this node lost its memory, or has not been admitted yet
+
+local t = redis.call('TIME')
+local clock = tonumber(string.format('%d%06d', t[1], t[2]))
+local f = redis.call('HMGET', KEYS[1], 'run', 'since', 'longest')
+if f[1] ~= ARGV[1] or f[2] then return {clock, -9} end
+
+local function renew(KEYS, ARGV)
+-- include renew.lua
+end
+
+local function stray(at, id, token) -- it stands, but not with the token its holder has: a leftover
+  local held = redis.call('GET', KEYS[at])
+  local start = id .. '\n'
+  local found
+  if held and string.sub(held, 1, #start) == start then
+    found = string.match(held, '^(%d+)\n', #start + 1)
+  else
+    found = string.match(redis.call('HGET', KEYS[at + 1], id) or '', '^(%d+)\n')
+  end
+  return found and found ~= token
+end
+
+local keys, args, places, answers, longest = {}, {''}, {}, {clock, 1}, tonumber(f[3] or 0)
+for i = 0, (#KEYS - 1) / 4 - 1 do
+  local k, a = 2 + 4 * i, 2 + 5 * i
+  if ARGV[a + 4] ~= '' and stray(k, ARGV[a], ARGV[a + 4]) then
+    answers[3 + i] = 2
+  else
+    for n = 0, 3 do
+      keys[#keys + 1] = KEYS[k + n]
+      args[#args + 1] = ARGV[a + n]
+    end
+    places[#places + 1] = 3 + i
+  end
+  longest = math.max(longest, tonumber(ARGV[a + 1]))
+end
+local inner = renew(keys, args)
+for n, place in ipairs(places) do answers[place] = inner[n] end
+if longest > tonumber(f[3] or 0) then redis.call('HSET', KEYS[1], 'longest', string.format('%.0f', longest)) end
+return answers

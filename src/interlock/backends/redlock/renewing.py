@@ -1,0 +1,135 @@
+"""Renewing and releasing on a majority; nodes that miss what a majority holds are filled in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from interlock.backends.redlock.clock import DRIFT
+from interlock.backends.redlock.quorum import QUARANTINED, Quorum
+from interlock.backends.redlock.requests import (
+    GONE,
+    NO_VOTE,
+    RENEWED,
+    STRAY,
+    Prolong,
+    Release,
+    Renew,
+    Reply,
+    Vote,
+)
+from interlock.errors import InterlockError
+from interlock.model import Gone, NoAnswer, Renewal, RenewAnswer, Renewed
+from interlock.record import replaced
+
+BATCH = 100  # renewals in one script: more would block the server for everyone else
+
+
+async def renew(quorum: Quorum, renewals: Sequence[Renewal], timeout: float) -> list[RenewAnswer]:
+    until = quorum.now() + timeout
+    answers: list[RenewAnswer] = []
+    for start in range(0, len(renewals), BATCH):
+        left = max(0.001, until - quorum.now())
+        answers += await _renew(quorum, renewals[start : start + BATCH], left)
+    return answers
+
+
+class Answers:
+    """What the nodes said of each claim of a batch."""
+
+    def __init__(self, quorum: Quorum, size: int) -> None:
+        self._members = quorum.members
+        self.said: dict[int, str | InterlockError] = {}
+        self.trusted: dict[int, list[int | str]] = {}  # by node, one answer for each claim
+        self.jumped: dict[int, list[int | str]] = {}  # the same, of nodes that do not count
+
+    def hear(self, node: int, reply: Reply, sent: float, received: float) -> bool:
+        if isinstance(reply, InterlockError):
+            self.said[node] = reply
+            return False
+        counts = self._members.counts(node, reply[0], sent, received)
+        if reply[1] == NO_VOTE:
+            self._members.voiceless(node)
+            self.said[node] = QUARANTINED
+        elif counts:
+            self.trusted[node] = reply[2:]
+        else:
+            self.said[node] = "its clock jumped"
+            self.jumped[node] = reply[2:]
+        return False  # whoever misses a claim should be known: all that are here are waited for
+
+    def of(self, item: int) -> dict[int, int | str]:
+        return {node: answers[item] for node, answers in self.trusted.items()}
+
+
+async def _renew(quorum: Quorum, renewals: Sequence[Renewal], timeout: float) -> list[RenewAnswer]:
+    members = quorum.members
+    items: list[Prolong] = []
+    for r in renewals:
+        members.asked_for(r.ttl)
+        held = members.held.get(r.id)
+        items.append(Prolong(r.resource, r.id, r.ttl, r.note, r.permits, held.token if held else 0))
+    answers = Answers(quorum, len(items))
+    await quorum.ask(Renew(tuple(items)), answers.hear, timeout)
+    return [await _verdict(quorum, r, answers, n) for n, r in enumerate(renewals)]
+
+
+async def _verdict(quorum: Quorum, renewal: Renewal, answers: Answers, item: int) -> RenewAnswer:
+    members, said = quorum.members, answers.of(item)
+    renewed = [node for node, answer in said.items() if answer == RENEWED]
+    if len(renewed) >= members.majority:
+        missing = [node for node, answer in said.items() if answer in (GONE, STRAY)]
+        await _renewed(quorum, renewal, missing)
+        return Renewed(renewal.ttl)
+    told = [*said.values(), *(answers.jumped[node][item] for node in answers.jumped)]
+    reasons = [answer for answer in told if isinstance(answer, str)]
+    lost = sum(answer == QUARANTINED for answer in answers.said.values())
+    # A stray may be made ours by a fill, but only while a majority holds; a jumped clock may have ended it early.
+    without = sum(answer in (GONE, STRAY) or isinstance(answer, str) for answer in told) + lost
+    if members.size - without < members.majority:
+        members.held.pop(renewal.id, None)
+        return Gone(True, reasons[0]) if reasons else Gone()
+    words: dict[int, str | InterlockError] = {**dict.fromkeys(renewed, "renewed"), **answers.said}
+    return NoAnswer(str(quorum.too_few(f"{renewal.resource}: a renewal", words)))
+
+
+async def _renewed(quorum: Quorum, renewal: Renewal, missing: list[int]) -> None:
+    """Remember what the claim is now, and enter it where it is missing: a majority holds it."""
+    members = quorum.members
+    held = members.held.get(renewal.id)
+    if held is None:
+        return  # another store's: its own renewals fill it in
+    claim = held.claim
+    if renewal.note is not None:
+        claim = replaced(claim, note=renewal.note)
+    if renewal.permits is not None and renewal.permits < claim.permits:
+        claim = replaced(claim, permits=renewal.permits)
+    until = quorum.now() + renewal.ttl * (1 + DRIFT)
+    if renewal.id in members.held:  # not if it was released meanwhile
+        members.held[renewal.id] = replaced(held, claim=claim, until=until)
+        await quorum.tell(Vote(replaced(claim, ttl=renewal.ttl), held.token, fill=True), missing)
+
+
+async def release(quorum: Quorum, request: Release, timeout: float) -> bool:
+    """Whether it may have stood on a majority; the request goes to all nodes."""
+    members = quorum.members
+    members.held.pop(request.id, None)
+    stood: list[int] = []
+    fell: list[int] = []
+    said: dict[int, str | InterlockError] = {}
+
+    def hear(node: int, reply: Reply, sent: float, received: float) -> bool:
+        if isinstance(reply, InterlockError):
+            said[node] = reply
+            return False
+        members.counts(node, reply[0], sent, received)
+        (stood if reply[1] else fell).append(node)
+        return len(stood) >= members.majority or len(fell) >= members.majority
+
+    await quorum.ask(request, hear, timeout)
+    if len(stood) >= members.majority:
+        return True
+    if len(stood) + len(fell) < members.majority:
+        raise quorum.too_few(
+            f"{request.resource}: a release", {**dict.fromkeys([*stood, *fell], "done"), **said}
+        )
+    return len(fell) < members.majority

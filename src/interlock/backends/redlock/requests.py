@@ -1,0 +1,142 @@
+"""What is asked of the nodes, and the seam between the algorithm and the ways to ask them.
+
+Requests are records; only the panels of real servers know bytes. A reply is a list that begins with the node's clock
+in microseconds; the heads of the scripts say what follows. `node` is the same in plain Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, Protocol, TypeAlias
+
+from interlock.errors import InterlockError
+from interlock.model import Claim
+from interlock.record import record
+
+ACCEPTED, TOO_LOW, BUSY, EVICTED, MISMATCH, NO_VOTE = 1, 2, 0, -1, -2, -9
+"""What a vote answers, after the clock."""
+
+RENEWED, GONE, STRAY = 1, 0, 2
+"""What a renewal answers for one claim; an operator's words mean that it was evicted."""
+
+
+@record
+class Vote:
+    """Enter the claim, and accept the ballot as its number. -> [us, ACCEPTED...NO_VOTE, ...]"""
+
+    claim: Claim
+    ballot: int
+    fill: bool = False  # a majority holds it already under this number: only enter it here, too
+
+
+@record
+class Prolong:
+    """One claim to renew, with the token its holder has (0: whatever it stands with)."""
+
+    resource: str
+    id: str
+    ttl: float
+    note: str | None
+    permits: int | None
+    token: int
+
+
+@record
+class Renew:
+    """Push the lapses of many claims away. -> [us, 1, answer, ...] or [us, NO_VOTE]"""
+
+    items: tuple[Prolong, ...]
+
+
+@record
+class Release:
+    """Remove a claim. -> [us, 0 or 1]; `upto`: not if a later ballot than this entered it (0: any)."""
+
+    resource: str
+    id: str
+    linger: float = 0.0
+    upto: int = 0
+
+
+@record
+class Inspect:
+    """-> [us, 1 or NO_VOTE, capacity, (Standing, ...)]"""
+
+    resource: str
+
+
+@record
+class Evict:
+    """-> [us, 1 or NO_VOTE, (Standing, ...)]; an id of None means every holder."""
+
+    resource: str
+    id: str | None
+    reason: str
+
+
+@record
+class Scan:
+    """One step over the names on a node, beginning with the cursor ''. -> [us, cursor, (name, ...)]; '' at the end."""
+
+    prefix: str
+    cursor: str
+
+
+@record
+class CheckIn:
+    """-> [us, run, since ms, top, longest ms, floor, fields, run now, durable]; `look` changes nothing."""
+
+    look: bool = False
+
+
+@record
+class Admit:
+    """Give a node its vote. -> [us, 1 or 0]"""
+
+    since: int  # ms, as it was seen: a node that lost its memory again is not meant
+    quarantine: int  # ms that must have passed since then, by the node's clock
+    floor: int  # it accepts no number up to this
+    unused: bool = False  # only if it never accepted one
+
+
+Request: TypeAlias = Vote | Renew | Release | Inspect | Evict | Scan | CheckIn | Admit
+Reply: TypeAlias = "list[Any] | InterlockError"
+Hear: TypeAlias = Callable[[int, Reply, float, float], bool]
+
+
+class Limits:
+    """Wait `timeout` seconds, or up to `longest` for as long as fewer than `least` nodes have answered."""
+
+    __slots__ = ("least", "longest", "timeout")
+
+    def __init__(self, timeout: float, longest: float, least: int) -> None:
+        self.timeout, self.longest, self.least = timeout, max(longest, timeout), least
+
+
+class Panel(Protocol):
+    """The nodes, and one way to ask them."""
+
+    @property
+    def places(self) -> Sequence[str]:
+        """What each node is called in messages."""
+        ...
+
+    async def ask(
+        self,
+        request: Request,
+        to: Collection[int],
+        awaited: Collection[int],
+        hear: Hear,
+        limits: Limits,
+    ) -> list[int]:
+        """Send the request to the nodes `to`, all at once, and hear the replies of those `awaited`.
+
+        `hear(node, reply, sent, received)` is called for each reply that comes in time, with an error in place of a
+        reply from a node that cannot be asked or refused; it says True when it has heard enough. Waits as long as
+        `limits` say. Answers which of the awaited could not be reached, broke off, or kept silent. Replies that come later are nobody's: they are dropped, and never waited for. Connects only to
+        nodes that are awaited.
+        """
+        ...
+
+    def after_fork(self) -> None: ...
+    async def close(self) -> None: ...

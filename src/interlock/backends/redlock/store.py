@@ -1,0 +1,188 @@
+"""The store port over several independent servers: Redlock, with tokens that rise whatever the clocks do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from interlock.backends.redis import packing
+from interlock.backends.redlock import claiming, looking, renewing
+from interlock.backends.redlock.looking import Names, NodeView
+from interlock.backends.redlock.mending import Beside, Mending, NodeState
+from interlock.backends.redlock.quorum import Quorum
+from interlock.backends.redlock.requests import Evict, Release
+from interlock.errors import StoreUnavailable, Unsupported
+from interlock.model import (
+    Busy,
+    Claim,
+    ClaimAnswer,
+    Granted,
+    NoAnswer,
+    Queue,
+    Renewal,
+    RenewAnswer,
+    Renewed,
+    Standing,
+    Traits,
+    Versioned,
+)
+from interlock.ports import IO_TIMEOUT, Store
+
+TRAITS = Traits(
+    backend="redlock",
+    fair=False,
+    shares="pairwise",
+    lapses="claim",
+    wakes="poll",
+    reach="network",
+    survives="minority",
+    two_holders=(
+        "a node's clock jumps forward, before a client that has not seen it before",
+        "a node evicts single keys (a maxmemory-policy other than noeviction)",
+        "all nodes lose their memory at once, and a new client takes them for new",
+        "an operator admits a node before its quarantine is over",
+    ),
+    min_ttl=0.05,
+    max_ttl=365 * 86400.0,
+    registers=False,
+)
+
+LOOK = 0.02  # seconds between the first looks of a watcher
+LOOK_AT_MOST = 0.25
+NO_REGISTERS = (
+    "redlock keeps no registers: a majority of independent servers agrees on who holds, not on values"
+)
+
+
+class RedlockStore:
+    """Claims on a majority of nodes, for programs anywhere on the network."""
+
+    traits = TRAITS
+
+    def __init__(
+        self, quorum: Quorum, beside: Beside, random: Callable[[], float], twin: RedlockStore | None
+    ) -> None:
+        self._quorum = quorum
+        self._beside = beside
+        self._random = random
+        self._twin = twin  # the blocking side of an asyncio store; it shares what we know of the nodes
+        self._names = Names(beside.now)
+        self._mending = quorum.mending = Mending(quorum, beside)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {', '.join(self._quorum.members.places)}>"
+
+    # ---- claims -------------------------------------------------------------------
+
+    async def claim(self, claim: Claim, timeout: float = IO_TIMEOUT) -> ClaimAnswer:
+        held = self._quorum.members.held.get(claim.id)
+        if held is not None:
+            (answer,) = await self.renew([Renewal(claim.resource, claim.id, claim.ttl)], timeout)
+            if isinstance(answer, Renewed):
+                return Granted(held.token, claim.ttl)
+            if isinstance(answer, NoAnswer):
+                raise StoreUnavailable(answer.why)
+            if answer.evicted:
+                return answer
+        return await claiming.claim(self._quorum, claim, timeout)
+
+    async def wait(self, claim: Claim, busy: Busy | None, timeout: float) -> Granted | None:
+        beside = self._beside
+        if busy is not None:  # nobody queues here: who waits asks again, each at a time of its own
+            pause = min(timeout, 0.002 + 0.03 * self._random())
+            await beside.wait(beside.signal(), max(0.0, pause))
+            return None
+        until, pause = beside.now() + timeout, LOOK
+        while (left := until - beside.now()) > 0:
+            try:
+                queue = await self.inspect(claim.resource, min(left, IO_TIMEOUT))
+            except StoreUnavailable:
+                if beside.now() < until:
+                    raise
+                return None
+            if claim.id not in [standing.id for standing in queue.holders]:
+                return None
+            left = until - beside.now()
+            await beside.wait(beside.signal(), max(0.0, min(left, pause * (0.5 + self._random()))))
+            pause = min(LOOK_AT_MOST, pause * 1.5)
+        return None
+
+    async def renew(self, renewals: Sequence[Renewal], timeout: float = IO_TIMEOUT) -> list[RenewAnswer]:
+        return await renewing.renew(self._quorum, renewals, timeout)
+
+    async def release(self, resource: str, id: str, linger: float = 0.0, timeout: float = IO_TIMEOUT) -> bool:
+        return await renewing.release(self._quorum, Release(resource, id, linger), timeout)
+
+    async def inspect(self, resource: str, timeout: float = IO_TIMEOUT) -> Queue:
+        return await looking.inspect(self._quorum, resource, timeout)
+
+    async def scan(self, prefix: str, after: str, limit: int) -> list[str]:
+        found: list[str] = []
+        for name in await self._names.beyond(self._quorum, prefix, after, IO_TIMEOUT):
+            if len(found) >= limit:
+                break
+            if (await self.inspect(name)).standings:
+                found.append(name)
+        return found
+
+    async def evict(self, resource: str, id: str | None, reason: str) -> list[Standing]:
+        return await looking.evict(self._quorum, Evict(resource, id, reason), IO_TIMEOUT)
+
+    async def watch(self, resource: str, seen: Queue, timeout: float) -> None:
+        until, pause, outline = self._beside.now() + timeout, LOOK, packing.outline(seen)
+        while (left := until - self._beside.now()) > 0:
+            if packing.outline(await self.inspect(resource, min(left, IO_TIMEOUT))) != outline:
+                return
+            await self._beside.wait(self._beside.signal(), min(pause, left))
+            pause = min(LOOK_AT_MOST, pause * 1.5)
+
+    # ---- registers ----------------------------------------------------------------
+
+    async def read(self, name: str, timeout: float = IO_TIMEOUT) -> Versioned:
+        raise Unsupported(NO_REGISTERS)
+
+    async def compare_and_set(
+        self, name: str, version: int, value: str | None, id: str, timeout: float = IO_TIMEOUT
+    ) -> Versioned | None:
+        raise Unsupported(NO_REGISTERS)
+
+    async def watch_register(self, name: str, version: int, timeout: float) -> None:
+        raise Unsupported(NO_REGISTERS)
+
+    # ---- for operators --------------------------------------------------------------
+
+    async def view(self, resource: str, timeout: float = IO_TIMEOUT) -> list[NodeView]:
+        """One resource as each node has it: granted, free, no answer, quarantined, or what is wrong."""
+        return await looking.view(self._quorum, resource, timeout)
+
+    async def status(self) -> list[NodeState]:
+        """What each node remembers of the quorum; changes nothing."""
+        return await self._mending.status()
+
+    async def admit(self, place: str) -> NodeState:
+        """Give a node its vote before its quarantine is over: nothing it granted may be held any more."""
+        return await self._mending.admit(place)
+
+    async def init(self, *, missing: bool = False) -> list[NodeState]:
+        """Give every node its vote now: nothing may be held any more. `missing`: though some cannot be reached."""
+        return await self._mending.init(missing=missing)
+
+    # ---- housekeeping -----------------------------------------------------------------
+
+    def on_doubt(self, call: Callable[[], None]) -> None:
+        """Never called: a node that comes back without its memory has no vote."""
+
+    def blocking(self) -> Store:
+        return self if self._twin is None else self._twin
+
+    def after_fork(self) -> None:
+        self._quorum.members.held.clear()
+        self._mending.after_fork()
+        self._quorum.panel.after_fork()
+        if self._twin is not None:
+            self._twin.after_fork()
+
+    async def close(self) -> None:
+        self._mending.close()
+        await self._quorum.panel.close()
+        if self._twin is not None:
+            await self._twin.close()
