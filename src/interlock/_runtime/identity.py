@@ -111,7 +111,10 @@ def _host_name() -> str:
 
 def _call_site() -> str:
     """The nearest line outside this package, `folder/file.py:88`, as JSON."""
-    frame = sys._getframe(NEAREST)
+    try:
+        frame = sys._getframe(NEAREST)
+    except ValueError:  # a thread started on our own function: nobody's line is nearer than ours
+        frame = sys._getframe(2)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         frame = frame.f_back
     key = (frame.f_code.co_filename, frame.f_lineno)

@@ -21,6 +21,7 @@ class Keys:
     def __init__(self, prefix: str) -> None:
         self.prefix = prefix.encode()
         self._four: dict[str, bytes] = {}
+        self._five: dict[str, bytes] = {}
         self._last = bulk(self.prefix + b"\x1ftoken")
 
     def four(self, resource: str) -> bytes:
@@ -32,6 +33,15 @@ class Keys:
             holder = self.holder(resource)
             parts = [holder, *(companion(holder, letter) for letter in (b"h", b"w", b"e"))]
             found = self._four[resource] = b"".join([bulk(part) for part in parts])
+        return found
+
+    def five(self, resource: str) -> bytes:
+        """The four, and the counter of tokens."""
+        found = self._five.get(resource)
+        if found is None:
+            if len(self._five) >= REMEMBERED_NAMES:
+                self._five.clear()
+            found = self._five[resource] = self.four(resource) + self.last(resource)
         return found
 
     def last(self, resource: str) -> bytes:

@@ -89,7 +89,8 @@ class Listener:
         """This claim was removed by us: forget what came for it, and wake whoever waits for its removal."""
         if self._kept:
             self._kept.pop(id, None)
-        self.look(id)
+        if id in self._ears:
+            self._wake(id)
 
     # ---- what is heard --------------------------------------------------------------
 

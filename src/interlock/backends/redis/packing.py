@@ -30,7 +30,9 @@ LASTS = (
     365 * 86400.0
 )  # what is shown as the lapse of a foreign lock that has none: a number, for JSON and sums
 
-_settings: dict[tuple[float, int, int, bool, float], bytes] = {}
+KEPT = 1000  # tails of claims kept ready
+
+_tails: dict[tuple[Any, ...], bytes] = {}
 
 
 def millis(seconds: float) -> bytes:
@@ -38,31 +40,32 @@ def millis(seconds: float) -> bytes:
 
 
 def claim_request(keys: Keys, claim: Claim, channel: bytes) -> bytes:
-    note, who, id = claim.note.encode(), claim.who.encode(), claim.id.encode()
-    end = b"%b\n%d\n%b%b" % (channel, len(note), note, who)
-    resource = claim.resource
-    return b"%b%b$%d\r\n%b\r\n%b$%d\r\n%b\r\n" % (
-        *(keys.four(resource), keys.last(resource), len(id), id),
-        *(_claim_settings(claim), len(end), end),
+    """The keys and arguments of one claim. What the claims of one line of a program share is encoded once."""
+    shared = (
+        *(claim.ttl, claim.permits, claim.capacity, claim.queued),
+        *(claim.place_ttl, claim.note, claim.who, channel),
     )
+    tail = _tails.get(shared)
+    if tail is None:
+        tail = _claim_tail(claim, channel)
+        if len(_tails) > KEPT:
+            _tails.clear()
+        _tails[shared] = tail
+    id = claim.id.encode()
+    return b"%b$%d\r\n%b\r\n%b" % (keys.five(claim.resource), len(id), id, tail)
 
 
-def _claim_settings(claim: Claim) -> bytes:
-    """What most claims of a program share, encoded once."""
-    shared = (claim.ttl, claim.permits, claim.capacity, claim.queued, claim.place_ttl)
-    found = _settings.get(shared)
-    if found is None:
-        if len(_settings) > 1000:
-            _settings.clear()
-        parts = (
-            millis(claim.ttl),
-            b"%d" % claim.permits,
-            b"%d" % claim.capacity,
-            b"1" if claim.queued else b"0",
-            millis(claim.place_ttl),
-        )
-        found = _settings[shared] = b"".join([bulk(part) for part in parts])
-    return found
+def _claim_tail(claim: Claim, channel: bytes) -> bytes:
+    note, who = claim.note.encode(), claim.who.encode()
+    parts = (
+        millis(claim.ttl),
+        b"%d" % claim.permits,
+        b"%d" % claim.capacity,
+        b"1" if claim.queued else b"0",
+        millis(claim.place_ttl),
+        b"%b\n%d\n%b%b" % (channel, len(note), note, who),
+    )
+    return b"".join([bulk(part) for part in parts])
 
 
 def claim_answer(claim: Claim, reply: Any) -> tuple[ClaimAnswer, int, list[Any]]:

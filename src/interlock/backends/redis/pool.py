@@ -46,10 +46,9 @@ class Wire:
             self._sock.settimeout(None)
         self.used = 0.0
 
-    def ask(self, request: bytes, timeout: float, replies: int = 1) -> Any:
+    def ask(self, request: bytes, timeout: float, replies: int, now: float) -> Any:
         """The reply to one request; a list of them when it holds several commands."""
         sock = self._sock
-        now = time.monotonic()
         if timeout != self._timeout:
             self._patience(timeout)
         try:
@@ -165,7 +164,7 @@ class Pool:
             self._drop(wire)
             return await self.ask(request, timeout, replies, again)
         try:
-            reply = wire.ask(request, timeout, replies)
+            reply = wire.ask(request, timeout, replies, now)
         except Broken:
             self._drop(wire)
             self._drain()  # the others are as old
@@ -175,7 +174,10 @@ class Pool:
         except BaseException:  # interrupted, too: what comes late must not answer another
             self._drop(wire)
             raise
-        self._give_back(wire)
+        idle = self._idle
+        idle.append(wire)
+        if self._waiting or len(idle) > 1 or self._closed:
+            self._tidy(wire)
         return reply
 
     def _ask_slowly(self, request: bytes, timeout: float, replies: int) -> Any:
@@ -183,11 +185,13 @@ class Pool:
         until = time.monotonic() + timeout
         wire = self._next(until)
         try:
-            reply = wire.ask(request, max(0.001, until - time.monotonic()), replies)
+            now = time.monotonic()
+            reply = wire.ask(request, max(0.001, until - now), replies, now)
         except BaseException:
             self._drop(wire)
             raise
-        self._give_back(wire)
+        self._idle.append(wire)
+        self._tidy(wire)
         return reply
 
     def _next(self, until: float) -> Wire:
@@ -212,13 +216,12 @@ class Pool:
             self._gone()
             raise
 
-    def _give_back(self, wire: Wire) -> None:
+    def _tidy(self, wire: Wire) -> None:
+        """This one was given back: wake who waits for one, close what nobody needs."""
         idle = self._idle
         if self._closed:
-            self._drop(wire)
-            return
-        idle.append(wire)
-        if self._waiting:
+            self._drain()
+        elif self._waiting:
             with self._change:
                 self._change.notify()
         elif len(idle) > 1:

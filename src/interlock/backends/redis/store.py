@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from interlock.backends.redis import packing
@@ -86,28 +86,37 @@ class RedisStore:
         It is never sent twice from here: a second reply could not tell who removed the claim.
         """
         try:
-            return await self._run(call, body, timeout, again=False)
+            reply = await self._leaf.ask(call.quick + body, timeout, 1, False)
+            return await self._whole(call, body, timeout, reply, False) if type(reply) is Failure else reply
         except StoreUnavailable:
             self._listener.look(_queue(resource))
             raise
 
-    async def _run(self, call: Call, body: bytes, timeout: float, again: bool = True) -> Any:
+    async def _run(self, call: Call, body: bytes, timeout: float) -> Any:
         """One script, one round trip; two when the server does not know it yet."""
-        reply = await self._leaf.ask(call.quick + body, timeout, 1, again)
-        if isinstance(reply, Failure):
-            if reply.code == "NOSCRIPT":
-                reply = await self._leaf.ask(call.whole + body, timeout, 1, again)
-            if isinstance(reply, Failure):
-                raise refusal(self._place, reply)
-        return reply
+        reply = await self._leaf.ask(call.quick + body, timeout)
+        return await self._whole(call, body, timeout, reply) if type(reply) is Failure else reply
+
+    async def _whole(
+        self, call: Call, body: bytes, timeout: float, failure: Failure, again: bool = True
+    ) -> Any:
+        """The reply of a server that had forgotten the script; or the error for what else it refused."""
+        if failure.code == "NOSCRIPT":
+            reply = await self._leaf.ask(call.whole + body, timeout, 1, again)
+            if type(reply) is not Failure:
+                return reply
+            failure = reply
+        raise refusal(self._place, failure)
 
     # ---- claims -------------------------------------------------------------------
 
     async def claim(self, claim: Claim, timeout: float = IO_TIMEOUT) -> ClaimAnswer:
         generation = self._listener.generation  # before the question: see `wait`
-        request = packing.claim_request(self._keys, claim, self._listener.channel)
-        reply = await self._run(CLAIM, request, timeout)
-        if isinstance(reply, int):
+        body = packing.claim_request(self._keys, claim, self._listener.channel)
+        reply = await self._ask_claim(body, timeout)
+        if type(reply) is Failure:
+            reply = await self._whole(CLAIM, body, timeout, reply)
+        if type(reply) is int:
             return Granted(reply, claim.ttl)
         answer, place, told = packing.claim_answer(claim, reply)
         if told:
@@ -115,6 +124,9 @@ class RedisStore:
         if place:
             self._places[claim.id] = (generation, place)
         return answer
+
+    def _ask_claim(self, body: bytes, timeout: float) -> Awaitable[Any]:
+        return self._leaf.ask(CLAIM.quick + body, timeout)
 
     async def wait(self, claim: Claim, busy: Busy | None, timeout: float) -> Granted | None:
         id, signal, listener = claim.id.encode(), self._pausing.signal(), self._listener
@@ -163,14 +175,17 @@ class RedisStore:
         return answers
 
     async def release(self, resource: str, id: str, linger: float = 0.0, timeout: float = IO_TIMEOUT) -> bool:
-        name = id.encode()
-        stay = b"$1\r\n0\r\n" if linger <= 0 else bulk(packing.millis(linger))
-        body = self._keys.four(resource) + bulk(name) + stay + bulk(self._listener.channel)
+        name, channel = id.encode(), self._listener.channel
+        stay = packing.millis(linger) if linger > 0 else b"0"
+        body = b"%b$%d\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n" % (
+            *(self._keys.four(resource), len(name), name),
+            *(len(stay), stay, len(channel), channel),
+        )
         reply = await self._tell_all(resource, RELEASE, body, timeout)
         if self._places:
             self._places.pop(id, None)
         self._listener.over(name)
-        if isinstance(reply, int):
+        if type(reply) is int:
             return reply == 1
         self._listener.tell(reply[1:])
         return bool(reply[0] == 1)
