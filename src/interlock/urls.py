@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from interlock.backends.memory import Space
 
 LATER = (
-    *("redis+cluster", "redlock"),
+    "redlock",
     *("etcd", "etcds", "zookeeper", "postgresql", "mysql", "mariadb"),
 )
 
@@ -133,6 +133,13 @@ def _open_sentinel(parts: SplitResult, runtime: Runtime, asynchronous: bool) -> 
     return open_sentinel_url(parts, runtime, asynchronous=asynchronous)
 
 
+def _open_cluster(parts: SplitResult, runtime: Runtime, asynchronous: bool) -> Store:
+    """`redis+cluster://user:password@host:port,host:port?prefix=...&replicas=majority`."""
+    from interlock.backends.redis import open_cluster_url
+
+    return open_cluster_url(parts, runtime, asynchronous=asynchronous)
+
+
 def _open_client(client: object, runtime: Runtime, asynchronous: bool) -> Store:
     """The store behind a user's own client: its address, TLS and credentials, over connections of ours."""
     libraries = {parent.__module__.partition(".")[0] for parent in type(client).__mro__}
@@ -154,4 +161,6 @@ _OPENERS: dict[str, Callable[[SplitResult, Runtime, bool], Store]] = {
     "unix": _open_redis,
     "redis+sentinel": _open_sentinel,
     "rediss+sentinel": _open_sentinel,
+    "redis+cluster": _open_cluster,
+    "rediss+cluster": _open_cluster,
 }

@@ -28,7 +28,7 @@ class ClusterNode(Server):
         super().__init__(
             *("--cluster-enabled", "yes", "--cluster-port", str(self.bus), "--cluster-node-timeout", "1000"),
             *("--cluster-replica-validity-factor", "0", "--repl-diskless-sync-delay", "0"),
-            *("--appendonly", "yes", "--appendfsync", "always", *options),
+            *("--repl-ping-replica-period", "1", "--appendonly", "yes", "--appendfsync", "always", *options),
         )
         self.id = ""
 

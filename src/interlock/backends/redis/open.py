@@ -7,9 +7,12 @@ from typing import Any
 from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit
 
 from interlock.backends.redis.address import Address, Route
+from interlock.backends.redis.cluster import PORT as CLUSTER_PORT
+from interlock.backends.redis.cluster import Cluster
+from interlock.backends.redis.clustered import ClusterStore, ReplicatedClusterStore
 from interlock.backends.redis.dialling import Dialling, OnLoop, OnThread
 from interlock.backends.redis.following import Following
-from interlock.backends.redis.keys import Keys
+from interlock.backends.redis.keys import ClusterKeys, Keys
 from interlock.backends.redis.leaf import Leaf, Pausing, Plainly
 from interlock.backends.redis.listener import Listener
 from interlock.backends.redis.pool import Pool
@@ -22,6 +25,7 @@ from interlock.backends.redis.replicated import (
     enough,
 )
 from interlock.backends.redis.sentinel import PORT, Sentinels
+from interlock.backends.redis.shards import Shards
 from interlock.backends.redis.store import RedisStore
 from interlock.errors import InvalidURL
 from interlock.ports import Runtime
@@ -41,7 +45,7 @@ def open_url(parts: SplitResult, runtime: Runtime, *, asynchronous: bool) -> Red
     if isinstance(replicas, str):
         raise InvalidURL(
             f"replicas={replicas}: one server does not know how many replicas it should have; say a number, or "
-            "name its sentinels: redis+sentinel://"
+            "name its sentinels, redis+sentinel://, or its Cluster, redis+cluster://"
         )
     # Put together by hand: the standard library writes unix:/path, without the slashes.
     address = Address.of_url(f"{parts.scheme}://{parts.netloc}{parts.path}{'?' if rest else ''}{rest}")
@@ -63,9 +67,24 @@ def open_sentinel_url(parts: SplitResult, runtime: Runtime, *, asynchronous: boo
     credentials, at, hosts = parts.netloc.rpartition("@")
     server = Address.of_url(f"{scheme}://{credentials}{at}master/{database}?{urlencode(options)}")
     watcher = server.for_sentinels(entry["username"], entry["password"])
-    sentinels = [watcher.at(*_host_and_port(parts, host)) for host in hosts.split(",")]
+    sentinels = [watcher.at(*_host_and_port(parts, host, PORT)) for host in hosts.split(",")]
     route = Sentinels(sentinels, unquote(service), server)
     return open_sentinels(route, prefix, runtime, asynchronous=asynchronous, replicas=replicas)
+
+
+def open_cluster_url(parts: SplitResult, runtime: Runtime, *, asynchronous: bool) -> RedisStore:
+    """The store at `redis+cluster://host:port,host:port`, some of its nodes, or `rediss+cluster://` with TLS."""
+    if parts.fragment or parts.path.strip("/") not in ("", "0"):
+        raise InvalidURL(f"write {parts.scheme}://host:port,host:port; a Cluster has no databases but 0")
+    prefix, replicas, rest = _options(parts)
+    credentials, at, hosts = parts.netloc.rpartition("@")
+    places = [_host_and_port(parts, host, CLUSTER_PORT) for host in hosts.split(",")]
+    host, port = places[0]
+    bracketed = f"[{host}]" if ":" in host else host
+    scheme = parts.scheme.partition("+")[0]
+    server = Address.of_url(f"{scheme}://{credentials}{at}{bracketed}:{port}/0?{rest}")
+    way = Cluster(server, places)
+    return open_cluster(way, prefix, runtime, asynchronous=asynchronous, replicas=replicas)
 
 
 def _options(parts: SplitResult) -> tuple[str, Replicas | None, str]:
@@ -82,10 +101,10 @@ def _check_database(parts: SplitResult, database: str) -> None:
         raise InvalidURL(f"{parts.scheme}://.../{database}: a database of Redis is a number, such as 0")
 
 
-def _host_and_port(parts: SplitResult, text: str) -> tuple[str, int]:
+def _host_and_port(parts: SplitResult, text: str, port: int) -> tuple[str, int]:
     try:
         host = urlsplit(f"//{text}")
-        return host.hostname or "localhost", host.port or PORT
+        return host.hostname or "localhost", host.port or port
     except ValueError:
         raise InvalidURL(f"{parts.scheme}://{text}: the port must be a number up to 65535") from None
 
@@ -94,6 +113,8 @@ def open_client(client: Any, runtime: Runtime, *, asynchronous: bool) -> RedisSt
     """The store behind a client of redis-py or valkey-py, of either colour, over connections of its own."""
     if hasattr(getattr(client, "connection_pool", None), "sentinel_manager"):
         return open_sentinels(Sentinels.of_client(client), "", runtime, asynchronous=asynchronous)
+    if hasattr(client, "nodes_manager"):
+        return open_cluster(Cluster.of_client(client), "", runtime, asynchronous=asynchronous)
     return open_address(Address.of_client(client), "", runtime, asynchronous=asynchronous)
 
 
@@ -102,13 +123,15 @@ def open_address(
 ) -> RedisStore:
     """The store on one server; so many replicas must confirm each grant."""
 
-    async def wanted(timeout: float) -> int:
+    async def wanted(request: bytes, timeout: float) -> int:
         return replicas or 0
 
-    def leaf(make: Callable[[], Leaf], pausing: Pausing, several: bool) -> Leaf:
-        return make()
+    def leaf(make: Callable[[Route], Leaf], pausing: Pausing, dial: Dialling) -> Leaf:
+        return make(address)
 
-    return _assembled(address, prefix, runtime, asynchronous, leaf, lambda dial: wanted if replicas else None)
+    return _assembled(
+        address, Keys(prefix), runtime, asynchronous, leaf, lambda leaf, dial: wanted if replicas else None
+    )
 
 
 def open_sentinels(
@@ -116,48 +139,71 @@ def open_sentinels(
 ) -> RedisStore:
     """The store on whoever is master; so many replicas must confirm each grant."""
 
-    def wanted(dial: Dialling) -> Wanted | None:
-        async def count(timeout: float) -> int:
+    def wanted(leaf: Leaf, dial: Dialling) -> Wanted | None:
+        async def count(request: bytes, timeout: float) -> int:
             return enough(replicas or 0, await route.known(dial, timeout))
 
         return count if replicas else None
 
-    def leaf(make: Callable[[], Leaf], pausing: Pausing, several: bool) -> Leaf:
-        return Following(make, route, pausing, several=several)
+    def leaf(make: Callable[[Route], Leaf], pausing: Pausing, dial: Dialling) -> Leaf:
+        return Following(lambda: make(route), route, pausing, several=isinstance(dial, OnThread))
 
-    store = _assembled(route, prefix, runtime, asynchronous, leaf, wanted)
+    store = _assembled(route, Keys(prefix), runtime, asynchronous, leaf, wanted)
     route.on_change = store.taken_over
+    return store
+
+
+def open_cluster(
+    way: Cluster, prefix: str, runtime: Runtime, *, asynchronous: bool, replicas: Replicas | None = None
+) -> RedisStore:
+    """The store on all nodes of a Cluster; so many replicas of its shard must confirm each grant."""
+
+    def wanted(leaf: Leaf, dial: Dialling) -> Wanted | None:
+        async def count(request: bytes, timeout: float) -> int:
+            assert isinstance(leaf, Shards)
+            # One at least: a shard that has no replica known, dead or alive, has just lost its only one.
+            return max(1, enough(replicas or 0, await leaf.replicas(request, timeout)))
+
+        return count if replicas else None
+
+    def leaf(make: Callable[[Route], Leaf], pausing: Pausing, dial: Dialling) -> Leaf:
+        return Shards(way, make, pausing, dial)
+
+    kinds = (ClusterStore, ReplicatedClusterStore)
+    store = _assembled(way, ClusterKeys(prefix), runtime, asynchronous, leaf, wanted, kinds)
+    way.on_change = store.taken_over
     return store
 
 
 def _assembled(
     route: Route,
-    prefix: str,
+    keys: Keys,
     runtime: Runtime,
     asynchronous: bool,
-    leaf: Callable[[Callable[[], Leaf], Pausing, bool], Leaf],
-    wanted: Callable[[Dialling], Wanted | None],
+    leaf: Callable[[Callable[[Route], Leaf], Pausing, Dialling], Leaf],
+    wanted: Callable[[Leaf, Dialling], Wanted | None],
+    kinds: tuple[type[RedisStore], type[ReplicatedStore]] = (RedisStore, ReplicatedStore),
 ) -> RedisStore:
     """A store of either colour over one route; an asyncio store has a blocking twin, for the keeper."""
-    keys, listener = Keys(prefix), Listener(route)
+    listener = Listener(route)
 
     def store(
         leaf: Leaf, lane: Leaf, pausing: Pausing, twin: RedisStore | None, dial: Dialling
     ) -> RedisStore:
-        if (count := wanted(dial)) is None:
-            return RedisStore(route.place, keys, leaf, listener, pausing, twin)
-        replicated = ReplicatedStore(route.place, keys, leaf, listener, pausing, twin)
+        if (count := wanted(leaf, dial)) is None:
+            return kinds[0](route.place, keys, leaf, listener, pausing, twin)
+        replicated = kinds[1](route.place, keys, leaf, listener, pausing, twin)
         replicated.replicate(count, lane)
         return replicated
 
     waiting: Pausing = Plainly(runtime) if asynchronous else runtime
-    pool = leaf(lambda: Pool(route), waiting, True)
+    pool = leaf(Pool, waiting, OnThread())
     blocking = store(pool, pool, waiting, None, OnThread())
     if not asynchronous:
         return blocking
     from interlock.backends.redis.link import Links  # here, not above: it needs asyncio
 
     def link() -> Leaf:
-        return leaf(lambda: Links(route), runtime, False)
+        return leaf(Links, runtime, OnLoop())
 
     return store(link(), Lanes(link), runtime, blocking, OnLoop())

@@ -13,6 +13,7 @@ COMMANDS = (
 
 TOO_OLD = "lacks a command that locks need; it must speak as Redis 6.2 does, or later"
 NEEDS_PASSWORD = "wants a password; name it in the URL: redis://:password@host or redis://user:password@host"
+IN_CLUSTER = "belongs to a Redis Cluster; use redis+cluster:// instead of redis://"
 
 # A word of the reply -> whether waiting may help, and what to say. The first that is found counts: Redis 6
 # wraps the errors of scripts in a sentence of its own, so the code is not always the first word.
@@ -34,15 +35,24 @@ SENTENCES: tuple[tuple[str, bool, str], ...] = (
     ("LOADING", True, "is still loading its data; try again in a moment"),
     ("BUSY ", True, "is busy with a script of somebody's; end it with SCRIPT KILL, or wait"),
     ("MASTERDOWN", True, "is a replica that has lost its master; wait for the failover, or name the master"),
-    ("CLUSTERDOWN", True, "belongs to a cluster that is down; see CLUSTER INFO"),
+    (
+        "CLUSTERDOWN",
+        True,
+        "belongs to a cluster that is down, or lacks this slot; see CLUSTER INFO, and redis-cli --cluster check",
+    ),
     ("TRYAGAIN", True, "is moving these keys to another node; try again in a moment"),
     ("READONLY", True, "is a read-only replica; name its master in the URL"),
     ("MISCONF", True, "cannot save to its disk and so refuses writes; look at its log and its free space"),
     ("NOREPLICAS", True, "has too few replicas and so refuses writes; see min-replicas-to-write"),
     ("OOM", True, "is out of memory (maxmemory) and so refuses writes; raise the limit or free some"),
     ("DENIED", False, "runs in protected mode; give it a password or a bind address, see its redis.conf"),
-    ("MOVED", False, "belongs to a Redis Cluster, which redis:// does not serve"),
-    ("CROSSSLOT", False, "belongs to a Redis Cluster, which redis:// does not serve"),
+    ("MOVED", False, IN_CLUSTER),
+    ("CROSSSLOT", False, IN_CLUSTER),
+    (
+        "cluster support disabled",
+        False,
+        "is no node of a Redis Cluster; use redis:// instead of redis+cluster://",
+    ),
     ("max number of clients", True, "has reached its limit of clients; raise maxclients, or use fewer"),
     ("unknown command", False, TOO_OLD),
     ("syntax error", False, TOO_OLD),

@@ -24,8 +24,8 @@ TICK = 0.15  # seconds by which WAIT may be late
 LONGEST = 1.0  # seconds that replicas may take to confirm a grant
 
 Replicas = int | Literal["majority", "all"]
-Wanted = Callable[[float], Awaitable[int]]
-"""How many replicas must confirm a grant, found out within so many seconds."""
+Wanted = Callable[[bytes, float], Awaitable[int]]
+"""How many replicas must confirm the grant that a request asks for, found out within so many seconds."""
 
 
 class TooFew(Exception):
@@ -84,7 +84,7 @@ class ReplicatedStore(RedisStore):
         if call is not CLAIM:
             return await super()._run(call, body, timeout, again)
         began = self._pausing.now()
-        wanted = await self._wanted(timeout)
+        wanted = await self._wanted(call.quick + body, timeout)
         timeout = max(0.001, timeout - (self._pausing.now() - began))
         # Half of the time, so that it can be taken back; and Redis looks at the time ten times a second only.
         patience = min(LONGEST, max(0.01, (timeout - TICK) / 2))

@@ -41,7 +41,8 @@ class Script:
 def _source(name: str) -> str:
     """The file, with what it includes, without comments: the server keeps a copy in memory."""
     loader: Any = __spec__.loader  # not open(): the package may have been imported from a zip file
-    text = loader.get_data(os.path.join(os.path.dirname(__file__), name + ".lua")).decode("utf-8")
+    path = os.path.normpath(os.path.join(os.path.dirname(__file__), name + ".lua"))  # a zip file has no ".."
+    text = loader.get_data(path).decode("utf-8")
     lines: list[str] = []
     for line in text.splitlines():
         if line.startswith("-- include "):
@@ -57,4 +58,5 @@ INSPECT = Script("inspect").call(4, 1)
 EVICT = Script("evict").call(4, 4)
 STANDS = Script("stands").call(4, 1)
 WRITE = Script("write").call(2, 4)
+STRETCH = Script("stretch").call(1, 2)
 RENEW = Script("renew")  # any number of claims

@@ -38,8 +38,8 @@ class SlotMap:
         return None if owner is None else owner.place
 
 
-def read_map(slots: Any, nodes: bytes | None, asked: Place, remap: Remap | None = None) -> SlotMap:
-    """What `CLUSTER SLOTS` said, with the epochs and replicas of `CLUSTER NODES` if that was allowed.
+def read_map(slots: Any, nodes: bytes, asked: Place, remap: Remap | None = None) -> SlotMap:
+    """What `CLUSTER SLOTS` said, with the epochs and replicas of `CLUSTER NODES`.
 
     `asked` is who said it: a node may leave its own host out.
     """
@@ -61,10 +61,10 @@ def _place(node: list[Any], asked: Place, remap: Remap | None) -> Place:
     return place if remap is None else remap(place)
 
 
-def _told(nodes: bytes | None) -> tuple[int, dict[str, int]]:
+def _told(nodes: bytes) -> tuple[int, dict[str, int]]:
     """The latest epoch, and how many replicas each master has."""
     epoch, replicas = 0, dict[str, int]()
-    for line in (nodes or b"").decode(errors="replace").splitlines():
+    for line in nodes.decode(errors="replace").splitlines():
         words = line.split(" ")
         if len(words) < 8:
             continue

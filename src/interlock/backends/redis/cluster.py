@@ -1,0 +1,213 @@
+"""The way to the nodes of a Cluster: who has which slot, asked anew whenever a node says otherwise or is gone.
+
+Any node knows; one that was cut off knows the past. So the map of a later epoch is never given up for that of an
+earlier one, and whoever was in trouble is asked last.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from interlock.backends.redis.address import Address
+from interlock.backends.redis.dialling import Dialling, OnLoop, OnThread, stepped
+from interlock.backends.redis.leaf import Pausing
+from interlock.backends.redis.slots import Place, Remap, SlotMap, read_map
+from interlock.errors import InterlockError, StoreUnavailable, StoreUnfit
+from interlock.ports import Signal
+
+SHARE = 0.5  # seconds that one node may take to tell: others know, too
+BEHIND = 30.0  # seconds for which an older epoch is taken for a straggler's, not for a new beginning
+PORT = 6379
+
+
+class Cluster:
+    """The nodes, by what they last told. As a route it leads to any of them: all hear what is published."""
+
+    def __init__(self, server: Address, seeds: Sequence[Place], remap: Remap | None = None) -> None:
+        self._server = server  # how to enter any node: user, password, TLS
+        self._seeds = list(seeds)
+        self.remap = remap
+        self.place = f"Redis Cluster at {','.join(f'{host}:{port}' for host, port in self._seeds)}"
+        self.map: SlotMap | None = None
+        self.on_change: Callable[[], None] | None = None
+        self._confirmed = 0.0  # when a node last told of the epoch of our map
+        self._nodes = list(self._seeds)  # those in trouble last
+        self._suspects: dict[Place, Place | None] = {}  # not to be trusted as it stands, and who knows better
+        self._memories: dict[Place, bytes] = {}  # replication ids
+        self.after_fork()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.place}>"
+
+    def after_fork(self) -> None:
+        self._guard = threading.Lock()
+        self._asking = False
+        self._waiting: list[Signal] = []
+
+    @classmethod
+    def of_client(cls, client: Any) -> Cluster:
+        """The Cluster behind a `RedisCluster` of redis-py or valkey-py, of either colour."""
+        nodes = client.nodes_manager
+        found = list(nodes.nodes_cache.values()) or list(nodes.startup_nodes.values())
+        places = [(str(node.host), int(node.port)) for node in found]
+        remap: Remap | None = getattr(nodes, "address_remap", None)
+        return cls(Address.of_cluster(client).at(*places[0]), places, remap)
+
+    # ---- who has which slot -------------------------------------------------------
+
+    def suspect(self, place: Place, hint: Place | None = None) -> None:
+        """This node did not answer, or says that another has the slot: ask around before it is asked again."""
+        with self._guard:
+            self._suspects[place] = hint
+            if place in self._nodes and hint is None:
+                self._nodes.remove(place)
+                self._nodes.append(place)
+
+    def suspected(self, place: Place) -> bool:
+        return place in self._suspects
+
+    async def look(self, dial: Dialling, pausing: Pausing, place: Place | None, timeout: float) -> None:
+        """Ask around who has which slot; one asks for all who come meanwhile. `StoreUnavailable` if nobody tells."""
+        with self._guard:
+            if self.map is not None and place is not None and place not in self._suspects:
+                return  # somebody has asked by now
+            first, self._asking = not self._asking, True
+            if not first:
+                signal = pausing.signal()
+                self._waiting.append(signal)
+        if not first:
+            await pausing.wait(signal, timeout)
+            return
+        try:
+            await self._ask_around(dial, place, timeout)
+        finally:
+            with self._guard:
+                self._asking = False
+                waiting, self._waiting = self._waiting, []
+            for signal in waiting:
+                signal.set()
+
+    async def _ask_around(self, dial: Dialling, place: Place | None, timeout: float) -> None:
+        until = time.monotonic() + timeout
+        errors: list[InterlockError] = []
+        hint = self._suspects.get(place) if place is not None else None
+        for node in ([hint] if hint else []) + [node for node in self._nodes if node != hint]:
+            left = until - time.monotonic()
+            if left <= 0:
+                break
+            try:
+                if self._adopted(await self._told(dial, node, max(0.001, min(SHARE, left / 2)))):
+                    return
+            except InterlockError as error:
+                errors.append(error)
+                self.suspect(node)
+        if errors and all(isinstance(error, StoreUnfit) for error in errors):
+            raise errors[0]
+        said = "; ".join(str(error) for error in errors)
+        raise StoreUnavailable(
+            f"{self.place}: no node tells who has which slot now ({said or 'those that answer are behind'})"
+        )
+
+    async def _told(self, dial: Dialling, node: Place, timeout: float) -> SlotMap:
+        address = self._server.at(*node)
+        connection = await dial.connect(address, timeout)
+        try:
+            slots = await dial.ask(address, connection, timeout, b"CLUSTER", b"SLOTS")
+            nodes = await dial.ask(address, connection, timeout, b"CLUSTER", b"NODES")
+        finally:
+            await dial.close(connection)
+        return read_map(slots, nodes, node, self.remap)
+
+    def _adopted(self, found: SlotMap) -> bool:
+        """Believe a map, unless a later one is known."""
+        now = time.monotonic()
+        with self._guard:
+            old = self.map
+            if not found.masters:
+                return False  # a node that was never told of the others
+            if old is not None and found.epoch < old.epoch and now - self._confirmed < BEHIND:
+                return False
+            self.map, self._confirmed = found, now
+            self._suspects.clear()
+            random.shuffle(found.masters)  # not everybody to the same one
+            known = [master.place for master in found.masters]
+            known += [place for place in found.places if place not in known]
+            self._nodes = known + [seed for seed in self._seeds if seed not in known]
+            failed_over = old is not None and not old.ids <= found.ids
+        if failed_over:
+            self._changed()
+        return True
+
+    def _changed(self) -> None:
+        if self.on_change is not None:
+            self.on_change()
+
+    # ---- connections ------------------------------------------------------------------
+
+    def member(self, place: Place) -> Member:
+        return Member(self, self._server.at(*place), place)
+
+    def met(self, place: Place, memory: bytes) -> None:
+        """A node was connected to: with another replication id it has another memory than before."""
+        with self._guard:
+            changed = self._memories.get(place, memory) != memory
+            self._memories[place] = memory
+        if changed:
+            self._changed()
+
+    def connect(self, timeout: float) -> Any:
+        return stepped(self._open(OnThread(), timeout))
+
+    async def connect_async(self, timeout: float) -> Any:
+        return await self._open(OnLoop(), timeout)
+
+    async def _open(self, dial: Dialling, timeout: float) -> Any:
+        """A connection to any node that is part of a Cluster at work: one that was cut off hears nothing."""
+        until = time.monotonic() + timeout
+        for node in list(self._nodes):
+            left = until - time.monotonic()
+            if left <= 0:
+                break
+            address, share = self._server.at(*node), max(0.001, min(SHARE, left / 2))
+            try:
+                connection = await dial.connect(address, share)
+            except InterlockError:
+                continue
+            try:
+                if b"cluster_state:ok" in await dial.ask(address, connection, share, b"CLUSTER", b"INFO"):
+                    return connection
+            except InterlockError:
+                pass
+            await dial.close(connection)
+        raise StoreUnavailable(f"{self.place}: no node can be reached that is part of a Cluster at work")
+
+
+class Member:
+    """The way to one node. One that comes back without its memory is found out when it is connected to again."""
+
+    def __init__(self, cluster: Cluster, address: Address, at: Place) -> None:
+        self._cluster = cluster
+        self._address = address
+        self._at = at
+        self.place = address.place
+
+    def connect(self, timeout: float) -> Any:
+        return stepped(self._open(OnThread(), timeout))
+
+    async def connect_async(self, timeout: float) -> Any:
+        return await self._open(OnLoop(), timeout)
+
+    async def _open(self, dial: Dialling, timeout: float) -> Any:
+        connection = await dial.connect(self._address, timeout)
+        try:
+            words = await dial.ask(self._address, connection, timeout, b"INFO", b"replication")
+        except BaseException:
+            await dial.close(connection)
+            raise
+        facts = dict(line.partition(b":")[::2] for line in words.splitlines())
+        self._cluster.met(self._at, facts.get(b"master_replid", b""))
+        return connection

@@ -1,0 +1,91 @@
+"""The store port over a Cluster: as over one server, but renewals go slot by slot, and names are on all masters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from interlock.backends.redis import packing
+from interlock.backends.redis.keys import slot
+from interlock.backends.redis.names import Ask
+from interlock.backends.redis.refusal import refusal
+from interlock.backends.redis.replicated import ReplicatedStore
+from interlock.backends.redis.resp import Failure, bulk
+from interlock.backends.redis.scripts import RENEW, STRETCH
+from interlock.backends.redis.shards import Shards
+from interlock.backends.redis.slots import Place
+from interlock.backends.redis.store import BATCH, RedisStore
+from interlock.errors import InterlockError, StoreUnavailable
+from interlock.model import NoAnswer, Renewal, RenewAnswer, Renewed
+from interlock.ports import IO_TIMEOUT
+
+MOVING = ("TRYAGAIN", "ASK")
+
+
+class ClusterStore(RedisStore):
+    """Claims and registers on all shards of a Cluster. A shard that is away does not trouble the others."""
+
+    _leaf: Shards
+
+    async def renew(self, renewals: Sequence[Renewal], timeout: float = IO_TIMEOUT) -> list[RenewAnswer]:
+        until = self._pausing.now() + timeout
+        groups = self._by_slot(renewals)
+        requests: list[tuple[bytes, bytes]] = []
+        for group in groups:
+            batch = [renewals[number] for number in group]
+            body = packing.renew_request(self._keys, batch, self._listener.channel)
+            call = RENEW.call(4 * len(batch), 1 + 4 * len(batch))
+            requests.append((call.quick + body, call.whole + body))
+        answers: dict[int, RenewAnswer] = {}
+        errors: list[InterlockError] = []
+        for group, reply in zip(groups, await self._leaf.ask_all(requests, timeout), strict=True):
+            if isinstance(reply, Failure) and reply.code in MOVING:
+                for number in group:
+                    answers[number] = await self._stretched(renewals[number], until)
+            elif isinstance(reply, (Failure, StoreUnavailable)):
+                error = refusal(self._place, reply) if isinstance(reply, Failure) else reply
+                errors.append(error)
+                answers.update({number: NoAnswer(str(error)) for number in group})
+            else:
+                *replies, told = reply
+                self._listener.tell(told)
+                for number, said in zip(group, replies, strict=True):
+                    answers[number] = packing.renew_answer(renewals[number], said)
+        if errors and len(errors) == len(groups):
+            raise errors[0]
+        return [answers[number] for number in range(len(renewals))]
+
+    def _by_slot(self, renewals: Sequence[Renewal]) -> list[list[int]]:
+        """The renewals by their numbers, in groups that one script can touch."""
+        slots: dict[int, list[int]] = {}
+        for number, renewal in enumerate(renewals):
+            slots.setdefault(slot(self._keys.holder(renewal.resource)), []).append(number)
+        return [group[at : at + BATCH] for group in slots.values() for at in range(0, len(group), BATCH)]
+
+    async def _stretched(self, renewal: Renewal, until: float) -> RenewAnswer:
+        """While its slot is being moved, an exclusive holder is renewed by its own key; of others nobody knows."""
+        why = f"{renewal.resource}: its slot is being moved to another node"
+        if renewal.note is None and renewal.permits is None:
+            body = bulk(self._keys.holder(renewal.resource)) + bulk(renewal.id.encode())
+            body += bulk(packing.millis(renewal.ttl))
+            try:
+                if await self._run(STRETCH, body, max(0.001, until - self._pausing.now())) == 1:
+                    return Renewed(renewal.ttl)
+            except InterlockError as error:
+                why = str(error)
+        return NoAnswer(why)
+
+    async def _servers(self) -> list[Ask]:
+        masters = await self._leaf.masters(IO_TIMEOUT)
+        return [partial(self._ask_at, place) for place in masters]
+
+    async def _ask_at(self, place: Place, request: bytes, replies: int = 1) -> Any:
+        reply = await self._leaf.ask_at(place, request, IO_TIMEOUT, replies)
+        if isinstance(reply, Failure):
+            raise refusal(self._place, reply)
+        return reply
+
+
+class ReplicatedClusterStore(ClusterStore, ReplicatedStore):
+    """Claims on a Cluster that count once enough replicas of their shard have them."""
