@@ -13,7 +13,7 @@ from interlock.backends.redis import packing
 from interlock.backends.redis.leaf import Leaf
 from interlock.backends.redis.refusal import refusal
 from interlock.backends.redis.resp import Failure, command
-from interlock.backends.redis.scripts import CLAIM, Call
+from interlock.backends.redis.scripts import CLAIM
 from interlock.backends.redis.store import RedisStore
 from interlock.errors import InvalidURL, StoreUnavailable
 from interlock.model import Busy, Claim, ClaimAnswer, Granted
@@ -80,18 +80,16 @@ class ReplicatedStore(RedisStore):
         await super().wait(claim, busy, timeout)
         return None
 
-    async def _run(self, call: Call, body: bytes, timeout: float, again: bool = True) -> Any:
-        if call is not CLAIM:
-            return await super()._run(call, body, timeout, again)
+    async def _ask_claim(self, body: bytes, timeout: float) -> Any:
         began = self._pausing.now()
-        wanted = await self._wanted(call.quick + body, timeout)
+        wanted = await self._wanted(CLAIM.quick + body, timeout)
         timeout = max(0.001, timeout - (self._pausing.now() - began))
         # Half of the time, so that it can be taken back; and Redis looks at the time ten times a second only.
         patience = min(LONGEST, max(0.01, (timeout - TICK) / 2))
         wait = command(b"WAIT", b"%d" % wanted, packing.millis(patience))
-        reply, confirmed = await self._lane.ask(call.quick + body + wait, timeout, 2)
+        reply, confirmed = await self._lane.ask(CLAIM.quick + body + wait, timeout, 2)
         if isinstance(reply, Failure) and reply.code == "NOSCRIPT":
-            reply, confirmed = await self._lane.ask(call.whole + body + wait, timeout, 2)
+            reply, confirmed = await self._lane.ask(CLAIM.whole + body + wait, timeout, 2)
         if failures := [answer for answer in (reply, confirmed) if isinstance(answer, Failure)]:
             raise refusal(self._place, failures[0])
         if _granted(reply) and confirmed < wanted:
