@@ -18,7 +18,7 @@ import interlock.aio
 from benchmarks import pace
 from benchmarks.pace import timed
 from benchmarks.question import Case, Figure, Measure, Question
-from benchmarks.redis_server import Bare, bare_protocol, calls, served, when
+from benchmarks.redis_server import Bare, bare_protocol, busy, calls, served, when
 from benchmarks.tasks import Pair, in_tasks
 from interlock.urls import _OPENERS as SCHEMES
 
@@ -104,11 +104,17 @@ def _five(
             def asked() -> int:
                 return sum(calls(probe).get(name, 0) for probe in probes for name in requests)
 
+            def spent() -> float:
+                return 1e6 * sum(busy(probe) for probe in probes)
+
             def measure() -> float:
-                before = asked()
+                pairs, before, idle = pace.times(whole), asked(), spent()
                 took = timed(pair, whole)
-                each = (asked() - before) / SERVERS / pace.times(whole)
-                return Figure(took, requests_a_server=each) if requests else took
+                micros = (spent() - idle) / pairs
+                if not requests:
+                    return Figure(took, µs_of_all_servers=micros)
+                each = (asked() - before) / SERVERS / pairs
+                return Figure(took, requests_a_server=each, µs_of_all_servers=micros)
 
             yield measure
             for probe in probes:

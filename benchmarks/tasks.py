@@ -9,8 +9,8 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from benchmarks import pace
-from benchmarks.question import Measure
-from benchmarks.redis_server import all_served
+from benchmarks.question import Figure, Measure
+from benchmarks.redis_server import Bare, all_served, busy
 
 Pair = Callable[[str], Awaitable[None]]
 OpenPair = Callable[[list[int]], Awaitable[tuple[Pair, Callable[[], Awaitable[Any]]]]]
@@ -37,8 +37,17 @@ def in_tasks(
                 await asyncio.gather(*(work(f"bench/{number}") for number in range(tasks)))
                 return (time.perf_counter() - began) / (tasks * times)
 
-            yield lambda: runner.run(all_of_them())
+            def measure() -> Figure:
+                spent = sum(map(busy, probes))
+                took = runner.run(all_of_them())
+                micros = 1e6 * (sum(map(busy, probes)) - spent) / (tasks * times)
+                return Figure(took, µs_of_all_servers=micros)
+
+            probes = [Bare(port) for port in running]
+            yield measure
             runner.run(_closed(close))
+            for probe in probes:
+                probe.close()
 
     async def _opened(ports: list[int]) -> tuple[Pair, Callable[[], Awaitable[Any]]]:
         return await open_pair(ports)
