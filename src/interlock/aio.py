@@ -35,7 +35,7 @@ from interlock._core.register import Cell, EventCell, LatchCell
 from interlock._core.semaphore import SemaphoreHolding
 from interlock._runtime import lifetimes
 from interlock._runtime.foreign import ForeignLock
-from interlock._runtime.tasks import LoopOwner, Tasks, TaskSignal
+from interlock._runtime.tasks import LoopOwner, TaskOwner, Tasks, TaskSignal
 from interlock._runtime.threads import Threads
 from interlock.blocking import Value
 from interlock.model import EVERYTHING, Queue, Standing, Traits
@@ -750,7 +750,7 @@ class Client:
 
 
 def connect(
-    url: str | urls.PooledClient | None = None,
+    url: urls.Place | None = None,
     *,
     ttl: float = 30.0,
     listener: Callable[[events.Event], object] | None = None,
@@ -784,9 +784,12 @@ def _outlive(lease: lease_core.Lease | None) -> Lease | None:
     """
     if lease is None:
         return None
-    task = asyncio.current_task()
-    if isinstance(task, asyncio.Task) and getattr(task.get_coro(), "cr_code", None) in _TAKES:
-        lease._owner = LoopOwner(task.get_loop())
+    owner = lease._owner
+    if type(owner) is TaskOwner and owner.brief is not False:
+        task = asyncio.current_task()
+        owner.brief = task is not None and getattr(task.get_coro(), "cr_code", None) in _TAKES
+        if owner.brief and task is not None:
+            lease._owner = LoopOwner(task.get_loop())
     return _own(lease)
 
 

@@ -858,7 +858,7 @@ class Client:
 
 
 def connect(
-    url: str | urls.PooledClient | None = None,
+    url: urls.Place | None = None,
     *,
     ttl: float = 30.0,
     listener: Callable[[events.Event], object] | None = None,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from interlock import events
 from interlock.errors import InvalidURL
@@ -15,10 +15,7 @@ if TYPE_CHECKING:
 
     from interlock.backends.memory import Space
 
-LATER = (
-    "redlock",
-    *("etcd", "etcds", "zookeeper", "postgresql", "mysql", "mariadb"),
-)
+LATER = ("etcd", "etcds", "zookeeper", "postgresql", "mysql", "mariadb")
 
 
 class PooledClient(Protocol):
@@ -28,10 +25,16 @@ class PooledClient(Protocol):
     def connection_pool(self) -> Any: ...
 
 
-def open_store(url: str | PooledClient | None, runtime: Runtime, *, asynchronous: bool) -> Store:
+Place: TypeAlias = "str | PooledClient | Sequence[str | PooledClient]"
+"""What `connect` takes: a URL, a client, or, for a quorum of servers, several of either."""
+
+
+def open_store(url: Place | None, runtime: Runtime, *, asynchronous: bool) -> Store:
     """The store behind `url`, or behind $INTERLOCK_URL, or the embedded SQLite file."""
     if url is None:
         url = os.environ.get("INTERLOCK_URL") or "sqlite://"
+    if isinstance(url, (list, tuple)):
+        return _open_nodes(url, runtime, asynchronous)
     if not isinstance(url, str):
         return _open_client(url, runtime, asynchronous)
     from urllib.parse import urlsplit  # here, not above: `import interlock` stays light
@@ -140,14 +143,42 @@ def _open_cluster(parts: SplitResult, runtime: Runtime, asynchronous: bool) -> S
     return open_cluster_url(parts, runtime, asynchronous=asynchronous)
 
 
+def _open_redlock(parts: SplitResult, runtime: Runtime, asynchronous: bool) -> Store:
+    """`redlock://user:password@host:port,host:port,host:port/db?prefix=...`, `redlocks://` with TLS."""
+    from interlock.backends.redlock import open_url
+
+    return open_url(parts, runtime, asynchronous=asynchronous)
+
+
+def _open_nodes(nodes: Sequence[object], runtime: Runtime, asynchronous: bool) -> Store:
+    """The quorum of several servers, each a URL of Redis or a user's own client."""
+    if not all(_is_address(node) if isinstance(node, str) else _is_client(node) for node in nodes):
+        raise _wrong_kind(nodes)
+    from interlock.backends.redlock import open_nodes
+
+    return open_nodes(nodes, runtime, asynchronous=asynchronous)
+
+
+def _is_address(text: str) -> bool:
+    return text.startswith(("redis://", "rediss://", "unix://"))
+
+
+def _is_client(client: object) -> bool:
+    libraries = {parent.__module__.partition(".")[0] for parent in type(client).__mro__}
+    return bool(libraries & {"redis", "valkey"})
+
+
+def _wrong_kind(given: object) -> TypeError:
+    return TypeError(
+        f"connect takes a URL such as 'sqlite:///path/to/locks.db', a client of redis-py, or, for a quorum, a list of "
+        f"URLs or clients of Redis, not {type(given).__name__}"
+    )
+
+
 def _open_client(client: object, runtime: Runtime, asynchronous: bool) -> Store:
     """The store behind a user's own client: its address, TLS and credentials, over connections of ours."""
-    libraries = {parent.__module__.partition(".")[0] for parent in type(client).__mro__}
-    if not libraries & {"redis", "valkey"}:
-        raise TypeError(
-            f"connect takes a URL such as 'sqlite:///path/to/locks.db', or a client of redis-py, "
-            f"not {type(client).__name__}"
-        )
+    if not _is_client(client):
+        raise _wrong_kind(client)
     from interlock.backends.redis import open_client
 
     return open_client(client, runtime, asynchronous=asynchronous)
@@ -161,6 +192,8 @@ _OPENERS: dict[str, Callable[[SplitResult, Runtime, bool], Store]] = {
     "unix": _open_redis,
     "redis+sentinel": _open_sentinel,
     "rediss+sentinel": _open_sentinel,
+    "redlock": _open_redlock,
+    "redlocks": _open_redlock,
     "redis+cluster": _open_cluster,
     "rediss+cluster": _open_cluster,
 }

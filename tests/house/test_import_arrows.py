@@ -27,6 +27,10 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "_core": CORE,
     "_runtime": (*CORE, "_runtime"),
     "backends": RULES,  # and each its own package: backends do not know each other
+    "backends.redlock": (
+        *RULES,
+        "backends.redis",
+    ),  # a quorum of such servers: their keys, scripts and addresses
     "urls": (*PORTS, "_runtime", "backends"),
     "shutdown": ("_runtime",),
     "blocking": BELOW_FACES,

@@ -26,6 +26,7 @@ from interlock.backends.redlock.requests import (
     Scan,
     Vote,
 )
+from interlock.errors import InterlockError
 
 REMEMBERED = 61.0  # seconds an eviction is remembered at least
 
@@ -157,9 +158,8 @@ class Packing:
             return hear
 
         def heard(node: int, reply: Any, sent: float, received: float) -> bool:
-            if isinstance(reply, list):
-                reply = self._unpacked(request, reply)
-            return hear(node, reply, sent, received)
+            words = reply if isinstance(reply, InterlockError) else self._unpacked(request, reply)
+            return hear(node, words, sent, received)
 
         return heard
 

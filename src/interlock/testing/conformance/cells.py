@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from interlock.errors import InvalidSetting, SettingsMismatch, StaleToken
 from interlock.testing.conformance.face import each, got, refused
@@ -12,6 +12,8 @@ from interlock.testing.conformance.suite import Suite
 
 class OptimisticLocks(Suite):
     """`register`."""
+
+    wanted: ClassVar[dict[str, object]] = {"registers": True}
 
     async def write(self, register: Any, value: Any) -> None:
         def replace(old: Any) -> Any:
@@ -98,6 +100,8 @@ class OptimisticLocks(Suite):
 class Events(Suite):
     """`event`."""
 
+    wanted: ClassVar[dict[str, object]] = {"registers": True}
+
     async def test_a_flag_is_seen_by_everyone(self) -> None:
         ours, theirs = self.client().event(self.name), self.client().event(self.name)
         assert not await got(theirs.is_set())
@@ -133,6 +137,8 @@ class Events(Suite):
 
 class Latches(Suite):
     """`latch`."""
+
+    wanted: ClassVar[dict[str, object]] = {"registers": True}
 
     async def test_it_opens_once_when_the_count_is_down(self) -> None:
         ours, theirs = self.client().latch(self.name, 3), self.client().latch(self.name, 3)
@@ -171,6 +177,8 @@ class Latches(Suite):
 
 class Guards(Suite):
     """`guard`: the high-water mark of a resource's tokens."""
+
+    wanted: ClassVar[dict[str, object]] = {"registers": True}
 
     async def test_a_token_lower_than_one_accepted_is_stale(self) -> None:
         client = self.client()

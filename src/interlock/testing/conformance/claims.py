@@ -19,6 +19,7 @@ class Claims(StoreSuite):
         assert granted.ttl >= LONG
 
     async def test_a_claim_that_does_not_fit_is_told_how_many_are_ahead_and_when_they_lapse(self) -> None:
+        self.needs(fair=True)
         store = self.store()
         await self.held(store, self.claim())
         second = await self.waiting(store, self.claim())
@@ -66,7 +67,8 @@ class Claims(StoreSuite):
         assert again.token == first.token
         await self.waiting(store, waiter)
         assert (await self.waiting(store, waiter)).ahead == 1
-        assert ids(await store.inspect(self.name)) == [holder.id, waiter.id]
+        places = [waiter.id] if self.traits.fair else []
+        assert ids(await store.inspect(self.name)) == [holder.id, *places]
 
     async def test_repeating_a_granted_claim_gives_it_its_whole_ttl_again(self) -> None:
         store, claim = self.store(), self.claim(ttl=self.short * 2)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from interlock.errors import BrokenBarrier, NotHeld, SettingsMismatch
 from interlock.testing.conformance.face import Actor, ask, got, refused, within
@@ -11,6 +11,8 @@ from interlock.testing.conformance.suite import Suite
 
 class Barriers(Suite):
     """`barrier`."""
+
+    wanted: ClassVar[dict[str, object]] = {"registers": True}
 
     def arrive(self, parties: int, timeout: float | None = 10, **options: Any) -> Actor:
         barrier = self.client().barrier(self.name, parties, **options)

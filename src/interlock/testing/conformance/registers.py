@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import ClassVar
 from uuid import uuid4
 
 from interlock.model import Versioned
@@ -14,6 +15,8 @@ NOTHING = Versioned(None, 0)
 
 class Registers(StoreSuite):
     """Read, compare and set."""
+
+    wanted: ClassVar[dict[str, object]] = {"registers": True}
 
     async def write(self, store: Store, version: int, value: str | None) -> int:
         written = await store.compare_and_set(self.name, version, value, uuid4().hex)

@@ -24,6 +24,7 @@ class Suite:
 
     stores: ClassVar[StoreFactory]
     face: ClassVar[Face]
+    wanted: ClassVar[dict[str, object]] = {}  # traits that all of its tests need
 
     place: str
     name: str  # a resource nobody else uses
@@ -42,6 +43,8 @@ class Suite:
         self._opened: list[Any] = []
         self.prepare()
         try:
+            if self.wanted:
+                self.needs(**self.wanted)
             await test(self)
         finally:
             await self.tidy()
