@@ -196,7 +196,9 @@ def master_forgets_scripts(field: Any, crew: Crew, chance: Random) -> None:
 
 
 def master_hangs_up(field: Any, crew: Crew, chance: Random) -> None:
-    each([field.set.master()], "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+    """Not on the sentinels: they would take it for a crash."""
+    for id in list(field.clients()):
+        each([field.set.master()], "CLIENT", "KILL", "ID", id)
 
 
 CLIENTS = [Fault("stop client", "E", stop_client), Fault("kill client", "E", kill_client)]

@@ -5,6 +5,8 @@ A deployment is one class here: which places its workers connect to, and which f
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from random import Random
 from typing import Any, Protocol
@@ -13,14 +15,19 @@ import pytest
 import redis
 
 import interlock
+from interlock._runtime import clock
 from interlock.errors import InvalidURL
 from tests.redis.sentinels import SentinelSet
 from tests.redis.server import Server
 from tests.storm.clocked import ClockedServer
+from tests.storm.journal import Journal
 from tests.storm.way import Way
 
 ALWAYS = ("--appendonly", "yes", "--appendfsync", "always")
 QUORUM = 5
+SWITCH = (
+    3.0  # seconds between the promotion of a replica and the last sentinel's, or client's, knowledge of it
+)
 
 
 class Field(Protocol):
@@ -119,9 +126,36 @@ class Sentinel:
 
     def __init__(self) -> None:
         self.set = SentinelSet()
+        self._over = threading.Event()
+        self._watching: threading.Thread | None = None
 
     def start(self) -> None:
         self.set.start()
+
+    def watch(self, journal: Journal) -> None:
+        """Write down every change of the master: sentinels may make one when nobody meant to."""
+        self._watching = threading.Thread(target=self._watch, args=(journal,), daemon=True)
+        self._watching.start()
+
+    def _watch(self, journal: Journal) -> None:
+        known, changes = self.set.master().port, 0
+        while not self._over.wait(0.05):
+            with suppress(redis.RedisError, OSError, KeyError):
+                now = self.set.master().port
+                if now != known:
+                    known, changes = now, changes + 1
+                    said: dict[str, Any] = {"attempt": f"switch-{changes}", "error": "f: master changed"}
+                    seen = clock.now()  # it was promoted before, and others follow later
+                    journal.add("fault", "invoke", at=seen - SWITCH, **said)
+                    journal.add("fault", "ok", at=seen + SWITCH, **said)
+
+    def clients(self) -> Iterator[str]:
+        """The ids of the master's clients that are neither sentinels nor replicas."""
+        with self.set.admin() as asked:
+            listed: Any = asked.client_list(_type="normal") + asked.client_list(_type="pubsub")
+        for client in listed:
+            if not client["name"].startswith("sentinel-"):
+                yield client["id"]
 
     def places(self) -> list[str]:
         return [self.set.url()]
@@ -130,6 +164,9 @@ class Sentinel:
         return size(self.set.master())
 
     def close(self) -> None:
+        self._over.set()
+        if self._watching is not None:
+            self._watching.join()
         self.set.close()
 
 

@@ -149,6 +149,8 @@ def rage(
     chance = Random(seed)
     choice = FAULTS[made.field.kind]
     progress = made.ttl + made.field.settles
+    if hasattr(made.field, "watch"):
+        made.field.watch(made.journal)
     hire_all(made, seed)
     made.await_counts(RESOURCES, progress)
     deck: list[Fault] = []

@@ -108,7 +108,7 @@ def numbers(records: Sequence[Record], excused: list[Span], resources: Sequence[
     return {
         "grants": calls["grant", "ok"],
         "renewals": calls["renew", "ok"],
-        "faults": calls["fault", "ok"],
+        "faults": sum(r.kind == "ok" and r.attempt.startswith("fault") for r in records),
         "accepted": calls["accept", "ok"],
         "refused writes": calls["accept", "fail"],
         "lost (lapsed)": ends["lapsed"],
