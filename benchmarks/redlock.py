@@ -20,7 +20,6 @@ from benchmarks.pace import timed
 from benchmarks.question import Case, Figure, Measure, Question
 from benchmarks.redis_server import Bare, bare_protocol, busy, calls, served, when
 from benchmarks.tasks import Pair, in_tasks
-from interlock.urls import _OPENERS as SCHEMES
 
 SERVERS, TASKS = 5, 64
 GIVE_UP = 3.0  # seconds after which a pair that hangs is let go
@@ -35,8 +34,6 @@ OpenPair = Callable[[list[int], ExitStack], Callable[[], object]]
 
 
 def questions() -> list[Question]:
-    if "redlock" not in SCHEMES:
-        return []  # the store they ask about is not there yet
     return [
         Question(
             "redlock-pair",
