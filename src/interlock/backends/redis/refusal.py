@@ -13,6 +13,9 @@ COMMANDS = (
 
 TOO_OLD = "lacks a command that locks need; it must speak as Redis 6.2 does, or later"
 NEEDS_PASSWORD = "wants a password; name it in the URL: redis://:password@host or redis://user:password@host"
+MOVING = (
+    "is moving these keys to another node; try again in a moment, or end the move: redis-cli --cluster fix"
+)
 IN_CLUSTER = "belongs to a Redis Cluster; use redis+cluster:// instead of redis://"
 
 # A word of the reply -> whether waiting may help, and what to say. The first that is found counts: Redis 6
@@ -40,7 +43,8 @@ SENTENCES: tuple[tuple[str, bool, str], ...] = (
         True,
         "belongs to a cluster that is down, or lacks this slot; see CLUSTER INFO, and redis-cli --cluster check",
     ),
-    ("TRYAGAIN", True, "is moving these keys to another node; try again in a moment"),
+    ("TRYAGAIN", True, MOVING),
+    ("ASK ", True, MOVING),
     ("READONLY", True, "is a read-only replica; name its master in the URL"),
     ("MISCONF", True, "cannot save to its disk and so refuses writes; look at its log and its free space"),
     ("NOREPLICAS", True, "has too few replicas and so refuses writes; see min-replicas-to-write"),
