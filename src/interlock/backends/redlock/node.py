@@ -189,7 +189,7 @@ class Node:
         if stands is None or stands.foreign or (request.upto and stands.token > request.upto):
             return [now, 0]
         del live[request.id]
-        if request.linger > 0:
+        if request.linger > 0 and stands.token:  # without a number of its own it leaves at once
             stands.lapses = now + round(request.linger * 1000) * 1000
             live[f"lingering-{stands.token}"] = stands
         if not live:
@@ -253,7 +253,8 @@ class Node:
             return [now, 0]
         if now // 1000 < request.since + request.quarantine or (request.unused and q.get("top", 0)):
             return [now, 0]
-        q["floor"] = max(q.get("floor", 0), request.floor)
-        q["top"] = max(q.get("top", 0), request.floor)
+        for name in ("floor", "top"):
+            if request.floor > q.get(name, 0):
+                q[name] = request.floor
         del q["since"]
         return [now, 1]

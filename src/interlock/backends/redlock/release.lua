@@ -15,15 +15,10 @@ local function release(KEYS, ARGV)
 -- include release.lua
 end
 
-local function later() -- a late word of an attempt that failed must not end the one that followed it
+local function token() -- with which it stands here; nil if it does not
   local start, held = ARGV[1] .. '\n', redis.call('GET', KEYS[1])
-  local token
-  if held and string.sub(held, 1, #start) == start then
-    token = string.match(held, '^(%d+)\n', #start + 1)
-  else
-    token = string.match(redis.call('HGET', KEYS[2], ARGV[1]) or '', '^(%d+)\n')
-  end
-  return token and tonumber(token) > tonumber(ARGV[3])
+  if held and string.sub(held, 1, #start) == start then return tonumber(string.match(held, '^(%d+)\n', #start + 1)) end
+  return tonumber(string.match(redis.call('HGET', KEYS[2], ARGV[1]) or '', '^(%d+)\n'))
 end
 
 local function forget(quorum)
@@ -43,6 +38,9 @@ local function forget(quorum)
 end
 
 if redis.call('HLEN', KEYS[5]) > MANY then forget(KEYS[5]) end
-if ARGV[3] ~= '' and later() then return {clock, 0} end
-local stood = release(KEYS, {ARGV[1], ARGV[2], ''})
+local linger = ARGV[2]
+if linger ~= '0' and token() == 0 then linger = '0' end -- no number of its own here: two such would be one
+-- A late word of an attempt that failed must not end the one that followed it.
+if ARGV[3] ~= '' and (token() or 0) > tonumber(ARGV[3]) then return {clock, 0} end
+local stood = release(KEYS, {ARGV[1], linger, ''})
 return {clock, type(stood) == 'table' and stood[1] or stood}

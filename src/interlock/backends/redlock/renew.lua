@@ -9,6 +9,7 @@
 
 local t = redis.call('TIME')
 local clock = tonumber(string.format('%d%06d', t[1], t[2]))
+local now = t[1] * 1000 + math.floor(t[2] / 1000)
 local f = redis.call('HMGET', KEYS[1], 'run', 'since', 'longest')
 if f[1] ~= ARGV[1] or f[2] then return {clock, -9} end
 
@@ -22,7 +23,7 @@ local function stray(at, id, token) -- it stands, but not with the token its hol
   local found
   if held and string.sub(held, 1, #start) == start then
     found = string.match(held, '^(%d+)\n', #start + 1)
-  else
+  elseif tonumber(redis.call('ZSCORE', KEYS[at + 3], id) or 0) > now then
     found = string.match(redis.call('HGET', KEYS[at + 1], id) or '', '^(%d+)\n')
   end
   return found and found ~= token

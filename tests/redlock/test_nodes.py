@@ -1,0 +1,276 @@
+"""The scripts do on a real server what `node` says in Python, whatever is asked in whatever order."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from interlock.backends.redis.address import Address
+from interlock.backends.redis.dialling import stepped
+from interlock.backends.redlock.lanes import LanePanel
+from interlock.backends.redlock.node import MANY, OLD, Node
+from interlock.backends.redlock.packing import Packing
+from interlock.backends.redlock.requests import (
+    ACCEPTED,
+    BUSY,
+    NO_VOTE,
+    TOO_LOW,
+    Admit,
+    CheckIn,
+    Evict,
+    Inspect,
+    Limits,
+    Prolong,
+    Release,
+    Renew,
+    Request,
+    Scan,
+    Vote,
+)
+from interlock.model import EVERYTHING, Claim, Standing
+from tests.redis.server import Server, running
+from tests.redlock.servers import say
+
+SHORT = 0.06  # seconds: a ttl that lapses within a run
+EDGE = 4000  # us around a lapse within which two clocks may disagree
+
+
+class Pair:
+    """A server and its specification, asked the same; the specification's clock is what the server said."""
+
+    def __init__(self, server: Server, durable: bool = False) -> None:
+        self.server = server
+        self.prefix = f"{uuid4().hex}:"
+        self._packing = Packing(self.prefix)
+        self._address = Address.of_url(server.url().partition("?")[0])
+        self.now = 0
+        run = say(server, "INFO", "server").partition(b"run_id:")[2].partition(b"\r")[0].decode()
+        self.node = Node(lambda: self.now, run, durable)
+        self.connect()
+
+    def connect(self) -> None:
+        self._panel = LanePanel([self._address], self._packing, time.monotonic)
+
+    def ask(self, request: Request) -> list[Any]:
+        """What the server answers."""
+        got: list[Any] = []
+
+        def hear(node: int, reply: Any, sent: float, received: float) -> bool:
+            got.append(reply)
+            return True
+
+        stepped(self._panel.ask(request, (0,), (0,), hear, Limits(5.0, 5.0, 1)))
+        assert got, f"no answer to {request}"
+        assert isinstance(got[0], list), got[0]
+        reply: list[Any] = got[0]
+        return reply
+
+    def both(self, request: Request) -> tuple[list[Any], list[Any]]:
+        """Both answers, without what no two clocks agree on."""
+        self._stand_clear()
+        real = self.ask(request)
+        self.now = real[0]
+        return plain(request, real), plain(request, self.node.answer(request))
+
+    def agree(self, request: Request) -> list[Any]:
+        real, meant = self.both(request)
+        assert real == meant, f"{request}: the script says {real}, the specification {meant}"
+        return real
+
+    def _stand_clear(self) -> None:
+        """Not at the very instant at which something lapses."""
+        while True:
+            now = time.time_ns() // 1000
+            lapses = [s.lapses for stands in self.node.claims.values() for s in stands.values()]
+            if not any(abs(lapse - now) < EDGE for lapse in lapses):
+                return
+            time.sleep(0.001)
+
+    def admitted(self) -> None:
+        self.agree(CheckIn())
+        since = self.node.quorum["since"] = self.ask(CheckIn())[2]
+        assert self.agree(Admit(since, 0, 0)) == [1]
+
+
+def plain(request: Request, reply: list[Any]) -> list[Any]:
+    words = list(reply[1:])
+    if isinstance(request, Vote) and words[0] == BUSY:
+        return words[:2]
+    if isinstance(request, Vote) and isinstance(words[-1], bytes):
+        words[-1] = words[-1].decode()
+    if isinstance(request, Inspect | Evict):
+        words[-1] = sorted([shown(standing) for standing in words[-1]])
+    if isinstance(request, CheckIn):
+        words[1] = words[1] and "some time"
+    return words
+
+
+def shown(standing: Standing) -> tuple[object, ...]:
+    return standing.id, standing.token, standing.permits, standing.note, standing.who
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with running() as server:
+        yield server
+
+
+def test_a_new_node_has_no_vote_until_it_is_admitted(server: Server) -> None:
+    pair, claim = Pair(server), Claim("x", "a", 30.0)
+    assert pair.agree(Vote(claim, 7)) == [NO_VOTE]
+    pair.agree(CheckIn(look=True))
+    assert pair.agree(Vote(claim, 7)) == [NO_VOTE]
+    pair.admitted()
+    assert pair.agree(Vote(claim, 7)) == [ACCEPTED, 7]
+
+
+def test_a_number_is_accepted_once_and_again_from_its_setter(server: Server) -> None:
+    pair = Pair(server)
+    pair.admitted()
+    first, second = Claim("x", "a", 30.0, 1, EVERYTHING), Claim("x", "b", 30.0, 1, EVERYTHING)
+    assert pair.agree(Vote(first, 7)) == [ACCEPTED, 7]
+    assert pair.agree(Vote(first, 7)) == [ACCEPTED, 7]
+    assert pair.agree(Vote(second, 7)) == [TOO_LOW, 7]
+    assert pair.agree(Vote(second, 8)) == [ACCEPTED, 8]
+    assert pair.agree(Vote(first, 7)) == [TOO_LOW, 8]
+
+
+def test_what_is_refused_changes_nothing(server: Server) -> None:
+    pair = Pair(server)
+    pair.admitted()
+    pair.agree(Vote(Claim("x", "a", 30.0), 7))
+    assert pair.agree(Vote(Claim("x", "b", 30.0), 9))[0] == BUSY
+    assert pair.agree(Release("x", "a")) == [1]
+    assert pair.agree(Vote(Claim("x", "c", 30.0), 8)) == [ACCEPTED, 8]
+
+
+def test_a_late_release_of_a_failed_attempt_leaves_the_next_one_alone(server: Server) -> None:
+    pair = Pair(server)
+    pair.admitted()
+    for claim in (Claim("x", "a", 30.0), Claim("y", "a", 30.0, 1, EVERYTHING)):
+        pair.agree(Vote(claim, 9))
+        assert pair.agree(Release(claim.resource, "a", 0.0, 8)) == [0]
+        assert len(pair.agree(Inspect(claim.resource))[-1]) == 1
+        assert pair.agree(Release(claim.resource, "a", 0.0, 9)) == [1]
+
+
+def test_a_leftover_of_another_number_is_not_renewed_but_filled(server: Server) -> None:
+    pair = Pair(server)
+    pair.admitted()
+    for claim in (Claim("x", "a", 30.0), Claim("y", "a", 30.0, 1, EVERYTHING)):
+        pair.agree(Vote(claim, 7))
+        prolong = Renew((Prolong(claim.resource, "a", 30.0, None, None, 9),))
+        assert pair.agree(prolong) == [1, 2]
+        pair.agree(Vote(Claim(claim.resource, "b", 30.0, 1, claim.capacity), 20))
+        assert pair.agree(Vote(claim, 9, fill=True)) == [ACCEPTED, 9]
+        assert pair.agree(prolong) == [1, 1]
+
+
+def test_a_foreign_lock_is_in_the_way_and_is_left_alone(server: Server) -> None:
+    pair = Pair(server)
+    pair.admitted()
+    assert say(server, "SET", f"{pair.prefix}x", "theirs", "NX", "PX", "30000") == b"OK"
+    pair.now = time.time_ns() // 1000
+    assert pair.node.set_nx("x", "theirs", 30.0)
+    assert pair.agree(Vote(Claim("x", "a", 30.0), 7)) == [BUSY, 1]
+    assert pair.agree(Release("x", "theirs")) == [0]
+    pair.agree(Inspect("x"))
+
+
+def test_flushed_memory_has_no_vote(server: Server) -> None:
+    pair = Pair(server)
+    pair.admitted()
+    pair.agree(Vote(Claim("x", "a", 30.0), 7))
+    say(server, "FLUSHALL")
+    pair.node.flush()
+    assert pair.agree(Vote(Claim("x", "b", 30.0), 8)) == [NO_VOTE]
+    assert pair.agree(Renew((Prolong("x", "a", 30.0, None, None, 0),))) == [NO_VOTE]
+
+
+def test_a_node_is_admitted_only_as_it_was_seen_and_when_its_time_has_come(server: Server) -> None:
+    pair = Pair(server)
+    pair.agree(CheckIn())
+    since = pair.node.quorum["since"] = pair.ask(CheckIn())[2]
+    assert pair.agree(Admit(since - 1, 0, 5)) == [0]
+    assert pair.agree(Admit(since, 60_000, 5)) == [0]
+    assert pair.agree(Admit(since, 0, 5)) == [1]
+    assert pair.agree(Admit(since, 0, 5)) == [0]
+    assert pair.agree(Vote(Claim("x", "a", 30.0), 5)) == [TOO_LOW, 5]
+    assert pair.agree(Vote(Claim("x", "a", 30.0), 6)) == [ACCEPTED, 6]
+
+
+def test_many_idle_names_leave_one_small_hash(server: Server) -> None:
+    pair = Pair(server)
+    pair.admitted()
+    old = time.time_ns() // 1000 - 2 * OLD
+    for n in range(1000):
+        assert pair.ask(Vote(Claim(f"name-{n}", "a", 30.0), old + n))[1] == ACCEPTED
+        pair.ask(Release(f"name-{n}", "a"))
+    for n in range(100):
+        pair.ask(Vote(Claim("another", f"b{n}", 30.0), old + 2000 + n))
+        pair.ask(Release("another", f"b{n}"))
+    assert say(server, "HLEN", f"{pair.prefix}\x1fquorum") <= MANY + 8
+    assert pair.ask(Vote(Claim("name-5", "a", 30.0), old + 5))[1] == TOO_LOW
+
+
+def test_names_are_listed_in_steps(server: Server) -> None:
+    pair = Pair(server)
+    pair.admitted()
+    for n in range(20):
+        capacity = 1 if n % 2 else EVERYTHING
+        pair.agree(Vote(Claim(f"n{n}", "a", 30.0, 1, capacity), 7))
+    names, cursor, steps = set[str](), "", 0
+    while steps == 0 or cursor:
+        _, cursor, found = pair.ask(Scan("n1", cursor))
+        names.update(found)
+        steps += 1
+        assert steps < 1000
+    assert names == set(pair.node.answer(Scan("n1", ""))[2])
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_scripts_agree_with_the_specification_whatever_is_asked(server: Server, seed: int) -> None:
+    chance, pair = random.Random(seed), Pair(server)
+    pair.agree(CheckIn())
+    pair.node.quorum["since"] = pair.ask(CheckIn())[2]
+    told: list[Request] = []
+    for step in range(300):
+        request = choose(chance, pair)
+        told.append(request)
+        real, meant = pair.both(request)
+        assert real == meant, f"seed {seed}, step {step}, {told[-6:]}: {real}, the specification says {meant}"
+        if chance.random() < 0.04:
+            time.sleep(SHORT)
+
+
+def choose(chance: random.Random, pair: Pair) -> Request:
+    resource = chance.choice(["x", "y"])
+    id, number = chance.choice("abc"), chance.randrange(1, 40)
+    capacity = 1 if resource == "x" else EVERYTHING
+    permits = 1 if resource == "x" else chance.choice([1, EVERYTHING])
+    ttl = chance.choice([SHORT, 30.0])
+    draw = chance.random()
+    if draw < 0.45:
+        claim = Claim(resource, id, ttl, permits, capacity, note=chance.choice(["", "né\n"]), who="[1]")
+        return Vote(claim, number, fill=chance.random() < 0.2)
+    if draw < 0.6:
+        note = chance.choice([None, "", "later"])
+        shrunk = chance.choice([None, 1]) if resource == "y" else None
+        item = Prolong(resource, id, ttl, note, shrunk, chance.choice([0, number]))
+        return Renew((item, Prolong("y", "nobody", ttl, None, None, 0)))
+    if draw < 0.75:
+        linger = chance.choice([0.0, SHORT]) if resource == "x" else 0.0
+        return Release(resource, id, linger, chance.choice([0, number]))
+    if draw < 0.85:
+        return Inspect(resource)
+    if draw < 0.88:
+        return Evict(resource, chance.choice([None, id]), "drill")
+    if draw < 0.9:
+        return CheckIn(look=True)
+    since = pair.node.quorum.get("since", 1)
+    return Admit(since, chance.choice([0, 60_000]), chance.choice([0, 20]), unused=chance.random() < 0.3)
