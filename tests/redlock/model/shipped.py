@@ -1,0 +1,68 @@
+"""The rules of the shipped node, asked of the node itself: the model searches what is shipped, not what was meant."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from interlock.backends.redlock.node import MANY, OLD, Node
+from interlock.backends.redlock.requests import ACCEPTED, TOO_LOW, Admit, Release, Vote
+from interlock.model import Claim
+
+LATER = 10 * OLD  # by when a number of the model is old
+
+
+def _node(number: int, floor: int, setter: int = -1) -> Node:
+    node = Node(lambda: LATER)
+    node.quorum = {"run": node.run, "floor": floor}
+    if number:
+        node.numbers["r"] = (number, str(setter))
+    return node
+
+
+@cache
+def accept(seen: int, setter: int, ballot: int, id: int) -> tuple[int, int] | None:
+    """The number and its setter after a vote; None when the ballot is too low."""
+    node = _node(seen, 0, setter)
+    _, said, *_ = node.answer(Vote(Claim("r", str(id), 1.0), ballot))
+    assert said in (ACCEPTED, TOO_LOW)
+    if said == TOO_LOW:
+        return None
+    number, owner = node.numbers["r"]
+    return number, int(owner)
+
+
+@cache
+def fill(seen: int, token: int) -> int:
+    """What a ballot has to exceed after a holder filled in its claim."""
+    node = _node(seen, 0)
+    node.answer(Vote(Claim("r", "filler", 1.0), token, fill=True))
+    return exceed(node.numbers.get("r", (0, ""))[0], node.quorum["floor"])
+
+
+@cache
+def exceed(number: int, floor: int) -> int:
+    """What a ballot has to exceed on a node with this number, 0 for none, and this floor."""
+    _, said, seen = _node(number, floor).answer(Vote(Claim("r", "asks", 1.0), 0))
+    assert said == TOO_LOW
+    return int(seen)
+
+
+@cache
+def pruned(number: int, floor: int) -> int:
+    """The floor after the number was found to be old."""
+    node = _node(number, floor)
+    node.numbers |= {f"other {n}": (LATER, "") for n in range(MANY)}
+    node.answer(Release("r", "gone"))
+    assert "r" not in node.numbers
+    return int(node.quorum["floor"])
+
+
+@cache
+def admitted(number: int, read: int) -> tuple[int, int]:
+    """The number and the floor of a node that came back with this number and was admitted with this floor."""
+    node = _node(number, 0)
+    node.quorum["since"] = 1
+    _, said = node.answer(Admit(since=1, quarantine=1, floor=read))
+    assert said == 1
+    assert node.votes
+    return node.numbers.get("r", (0, ""))[0], int(node.quorum["floor"])

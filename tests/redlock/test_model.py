@@ -1,0 +1,46 @@
+"""The protocol of the quorum, searched whole within small bounds: what is shipped is safe, what must not be is found out.
+
+With INTERLOCK_FULL=1 in the environment the bounds are larger, and it takes minutes. `python -m tests.redlock.model`
+prints the traces.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests.redlock.model import shipped
+from tests.redlock.model.table import CASES, Case
+from tests.redlock.model.variants import BROKEN, SHIPPED
+
+DEEP = bool(os.environ.get("INTERLOCK_FULL"))
+
+
+@pytest.mark.timeout(1800 if DEEP else 120)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_the_search_finds_what_it_should(case: Case) -> None:
+    found = case.search(DEEP)
+    assert not case.wrong(found)
+    if found.crime:
+        assert len(found.trace) >= 2, "a crime takes two"
+        assert all(line for line in found.trace)
+
+
+def test_every_rule_of_a_safe_variant_is_the_shipped_one() -> None:
+    for variant in SHIPPED:
+        assert variant.accept is shipped.accept
+        assert variant.fill is shipped.fill
+        assert variant.exceed is shipped.exceed
+        assert variant.prune in (None, shipped.pruned)
+    assert {variant.name for variant in BROKEN}.isdisjoint(variant.name for variant in SHIPPED)
+
+
+def test_a_node_accepts_a_number_once_and_knows_its_setter_again() -> None:
+    for seen in range(4):
+        for ballot in range(1, 5):
+            assert (shipped.accept(seen, 1, ballot, 2) is not None) == (ballot > seen)
+            assert (shipped.accept(seen, 2, ballot, 2) is not None) == (ballot >= seen)
+            assert shipped.fill(seen, ballot) == max(seen, ballot)
+            assert shipped.pruned(ballot, seen) == max(seen, ballot)
+            assert shipped.exceed(*shipped.admitted(ballot, seen)) == max(seen, ballot)
