@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.redis.server import die_with_parent
+from tests.storm.guard import ENVIRONMENT
 from tests.storm.journal import Journal
 
-ROOT = Path(__file__).resolve().parents[2]
-ENVIRONMENT = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
 PATIENCE = 40.0  # seconds a step may take before the worker counts as hung
 
 

@@ -24,7 +24,7 @@ from tests.storm.way import Mode, Way
 
 Promise = Literal["E", "f", "L", "R"]
 Strike = Callable[[Any, Crew, Random], None]
-QUARANTINE = 30.0  # seconds within which only two of five nodes may lose their memory
+QUARANTINE = 5.0  # seconds within which only two of five nodes may lose their memory
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ break the resource for all others. What is accepted is judged from this log alon
 from __future__ import annotations
 
 import json
+import os
 import socket
 import socketserver
 import subprocess
@@ -20,7 +21,8 @@ from interlock.errors import StaleToken
 from tests.redis.server import die_with_parent
 from tests.storm.journal import Journal
 
-READY = 10.0
+ROOT = Path(__file__).resolve().parents[2]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
 
 
 class Counter(NamedTuple):
@@ -103,6 +105,7 @@ class GuardProcess:
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.storm.guard", self.path, str(folder / "guard.jsonl")],
             stdout=subprocess.PIPE,
+            env=ENVIRONMENT,
             preexec_fn=die_with_parent,
         )
         assert self._process.stdout is not None
