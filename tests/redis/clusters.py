@@ -36,11 +36,11 @@ class ClusterNode(Server):
 class RedisCluster:
     """Nodes by port. `masters` and `replicas` are as they were at the beginning, shard by shard."""
 
-    def __init__(self, replicas: int = 1, password: str | None = None) -> None:
+    def __init__(self, replicas: int = 1, password: str | None = None, options: tuple[str, ...] = ()) -> None:
         guarded = ("--requirepass", password, "--masterauth", password) if password else ()
         self._password = password
-        self.masters = [ClusterNode(*guarded) for _ in range(SHARDS)]
-        self.replicas = [ClusterNode(*guarded) for _ in range(SHARDS * replicas)]
+        self.masters = [ClusterNode(*guarded, *options) for _ in range(SHARDS)]
+        self.replicas = [ClusterNode(*guarded, *options) for _ in range(SHARDS * replicas)]
         self.nodes = {node.port: node for node in (*self.masters, *self.replicas)}
 
     def start(self) -> None:
@@ -150,9 +150,9 @@ def steady() -> RedisCluster:
 
 
 @contextmanager
-def fragile(replicas: int = 1, password: str | None = None) -> Iterator[RedisCluster]:
+def fragile(replicas: int = 1, password: str | None = None, *options: str) -> Iterator[RedisCluster]:
     """A Cluster of this test's own, to be broken."""
-    made = RedisCluster(replicas, password)
+    made = RedisCluster(replicas, password, options)
     try:
         made.start()
         yield made
