@@ -208,8 +208,8 @@ class Runtime(Protocol):
         """The thread or task that is calling; the same object each time."""
         ...
 
-    def who(self) -> str:
-        """Host, pid, thread or task, and the call site outside interlock, as JSON."""
+    def who(self, owner: Owner) -> str:
+        """Host, pid, this owner's thread or task, and the call site outside interlock, as JSON."""
         ...
 
     def guard(self) -> AbstractContextManager[object]:

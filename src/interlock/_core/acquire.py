@@ -71,9 +71,11 @@ class Acquiring:
         "asked",
         "began",
         "claim",
+        "owner",
     )
 
-    def __init__(self, client: Client, claim: Claim, wait: float | None) -> None:
+    def __init__(self, client: Client, claim: Claim, wait: float | None, owner: Owner) -> None:
+        self.owner = owner
         self._client = client
         self._runtime: Runtime = client.runtime
         self.claim = claim
@@ -131,7 +133,7 @@ class Acquiring:
             await self._runtime.sleep(min(left, 0.002 + 0.03 * self._runtime.random()))
             return None
         if self._place is None:
-            self._place = Place(claim, self.asked, self._runtime.owner())
+            self._place = Place(claim, self.asked, self.owner)
             self._client.keeper.keep(self._place)
         else:
             self._place.refreshed = max(self._place.refreshed, self.asked)

@@ -10,6 +10,7 @@ from interlock._core.acquire import Acquiring
 from interlock._core.lease import Lease
 from interlock.errors import AcquireTimeout, InterlockError
 from interlock.model import Claim
+from interlock.ports import Owner
 
 if TYPE_CHECKING:
     from interlock._core.holding import Holding
@@ -20,8 +21,8 @@ class Attempt(Acquiring):
 
     __slots__ = ("_holding", "lease", "wait")
 
-    def __init__(self, holding: Holding, claim: Claim, wait: float | None) -> None:
-        Acquiring.__init__(self, holding.client, claim, wait)
+    def __init__(self, holding: Holding, claim: Claim, wait: float | None, owner: Owner) -> None:
+        Acquiring.__init__(self, holding.client, claim, wait, owner)
         self._holding = holding
         self.wait = wait
         self.lease: Lease | None = None
@@ -35,8 +36,7 @@ class Attempt(Acquiring):
             client.emit(events.TimedOut(holding.resource, waited, self.ahead))
             return None
         try:
-            owner = client.runtime.owner()
-            lease = self.lease = client.lease_type(holding, self.claim, granted, self.asked, owner)
+            lease = self.lease = client.lease_type(holding, self.claim, granted, self.asked, self.owner)
             holding.enrol(lease)
             if client.curious:
                 client.emit(events.Acquired(holding.resource, granted.token, self.asked - self.began))

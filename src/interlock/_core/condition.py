@@ -120,8 +120,10 @@ class Waiting:
     async def _stand(self) -> tuple[Claim, int]:
         runtime = self.client.runtime
         ttl = max(timing.PLACE_TTL, self.client.store.traits.min_ttl)
-        claim = Claim(self._resource, runtime.fresh_id(), ttl, 1, EVERYTHING, False, ttl, "", runtime.who())
-        granted = await Acquiring(self.client, claim, None).granted()
+        owner = runtime.owner()
+        who = runtime.who(owner)
+        claim = Claim(self._resource, runtime.fresh_id(), ttl, 1, EVERYTHING, False, ttl, "", who)
+        granted = await Acquiring(self.client, claim, None, owner).granted()
         assert granted is not None
         return claim, granted.token
 

@@ -98,6 +98,7 @@ class Holding:
         client.open()
         wait = timing.checked_wait(blocking, timeout, self.timeout)
         runtime = client.runtime
+        owner = runtime.owner()
         claim = Claim(
             self.resource,
             runtime.fresh_id(),
@@ -108,9 +109,9 @@ class Holding:
             self.fair and wait != 0.0 and client.store.traits.fair,
             timing.place_ttl(self.ttl),
             note,
-            runtime.who(),
+            runtime.who(owner),
         )
-        return Attempt(self, claim, wait)
+        return Attempt(self, claim, wait, owner)
 
     def enrol(self, lease: Lease) -> None:
         client = self.client

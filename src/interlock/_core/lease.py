@@ -262,10 +262,13 @@ class Lease:
 
     def _let_go(self) -> State:
         """The holder releases: no renewal from here on. Returns the state before."""
-        before = self.state
-        if before not in FINAL:
-            self._move(Event.RELEASE)
-        return before
+        client = self._holding.client
+        with client.guard:
+            before = self._state
+            if before not in FINAL and client.runtime.now() < self._deadline:
+                self._state = TRANSITIONS[before][Event.RELEASE]
+                return before
+        return self.state  # released or lost before; or just now, by our own clock
 
     def _move(self, event: Event, cause: str = "", reason: str = "") -> None:
         with self._holding.client.guard:

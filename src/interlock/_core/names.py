@@ -15,8 +15,16 @@ MOST_WORDS = 4096
 _FORBIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
+REMEMBERED = 4096
+"""Names that were found good and need not be looked through again."""
+
+_checked: set[str] = set()
+
+
 def checked_name(name: object) -> str:
     """The name, if it is printable text of 1 to 1024 bytes; `InvalidName` or TypeError otherwise."""
+    if type(name) is str and name in _checked:
+        return name
     if not isinstance(name, str):
         raise TypeError(f"a resource is named by a str, not {type(name).__name__}")
     if not name:
@@ -26,7 +34,11 @@ def checked_name(name: object) -> str:
         raise InvalidName(f"{ascii(name)[:80]}: {kind} at position {found.start()} cannot be part of a name")
     if len(name) > LONGEST // 4 and (size := len(name.encode())) > LONGEST:
         raise InvalidName(f"{name[:40]}…: a name has at most {LONGEST} bytes of UTF-8, not {size}")
-    return str(name)  # a subclass's own equality must not decide who shares a lock
+    name = str(name)  # a subclass's own equality must not decide who shares a lock
+    if len(_checked) >= REMEMBERED:
+        _checked.clear()
+    _checked.add(name)
+    return name
 
 
 def checked_words(words: object, what: str) -> str:

@@ -116,7 +116,7 @@ class GiftedAttempt(Attempt):
 
     def __init__(self, semaphore: SemaphoreHolding, attempt: Attempt, gift: int) -> None:
         claim: Claim = attempt.claim
-        super().__init__(semaphore, claim, attempt.wait)
+        super().__init__(semaphore, claim, attempt.wait, attempt.owner)
         self._semaphore = semaphore
         self._gift = gift
 

@@ -11,6 +11,9 @@ import sys
 import threading
 import weakref
 from itertools import count
+from types import FrameType
+
+from interlock.ports import Owner
 
 LONGEST = 200  # characters kept of the name of a thread, a task or a file
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
@@ -88,41 +91,41 @@ def quote(text: str) -> str:
     return json.dumps(text[:LONGEST].encode("utf-8", "replace").decode(), ensure_ascii=False)
 
 
+NEAREST = 3
+"""Calls from a user's line to `describe`, at least: a face's, and the core's."""
+
 _host = ""
-NEAREST = 5
-"""Calls from a user's line to `_call_site`, at least: a face's, the core's, the runtime's, `describe`."""
-
-_sites: dict[tuple[str, int], str] = {}
+_sites: dict[tuple[int, int], tuple[object, str]] = {}
 
 
-def describe(quoted_name: str) -> str:
+def describe(owner: Owner) -> str:
     """The caller as JSON, as `interlock.who.Who` reads it: host, pid, thread or task, call site."""
-    global _host
-    if not _host:
-        _host = quote(_host_name())
-    return f"[{_host},{_process.pid},{quoted_name},{_call_site()}]"
-
-
-def _host_name() -> str:
-    if hasattr(os, "uname"):
-        return os.uname().nodename
-    return os.environ.get("COMPUTERNAME", "localhost")
-
-
-def _call_site() -> str:
-    """The nearest line outside this package, `folder/file.py:88`, as JSON."""
     try:
         frame = sys._getframe(NEAREST)
     except ValueError:  # a thread started on our own function: nobody's line is nearer than ours
-        frame = sys._getframe(2)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
-        frame = frame.f_back
-    key = (frame.f_code.co_filename, frame.f_lineno)
-    site = _sites.get(key)
-    if site is None:
-        if len(_sites) > 1000:
-            _sites.clear()  # code made at run time must not grow this for ever
-        folder, file = os.path.split(key[0])
-        site = quote(f"{os.path.join(os.path.basename(folder), file)}:{key[1]}")
-        _sites[key] = site
-    return site
+        frame = sys._getframe(1)
+    while (code := frame.f_code).co_filename.startswith(_PACKAGE) and frame.f_back is not None:
+        frame = frame.f_back  # the nearest line outside this package
+    key = (id(code), frame.f_lasti)
+    known = _sites.get(key)
+    if known is None or known[0] is not code:
+        # The code is kept with what was found: another one would get its id.
+        known = _sites[key] = (code, _call_site(frame))
+    name: str = getattr(owner, "quoted", '""')
+    return f"[{_host or _quoted_host()},{_process.pid},{name},{known[1]}]"
+
+
+def _quoted_host() -> str:
+    global _host
+    _host = quote(
+        os.uname().nodename if hasattr(os, "uname") else os.environ.get("COMPUTERNAME", "localhost")
+    )
+    return _host
+
+
+def _call_site(frame: FrameType) -> str:
+    """The line that runs there, `folder/file.py:88`, as JSON."""
+    if len(_sites) > 1000:
+        _sites.clear()  # code made at run time must not grow this for ever
+    folder, file = os.path.split(frame.f_code.co_filename)
+    return quote(f"{os.path.join(os.path.basename(folder), file)}:{frame.f_lineno}")

@@ -20,10 +20,13 @@ FINISHING = 3  # times a clean-up is begun, if others cancel it
 class TaskOwner:
     """One task; alive until it is done, or left behind on a loop that was closed."""
 
-    __slots__ = ("__weakref__", "_task", "name", "quoted")
+    __slots__ = ("__weakref__", "_task", "brief", "name", "quoted")
 
     def __init__(self, task: asyncio.Task[Any]) -> None:
         self._task = weakref.ref(task)
+        self.brief: bool | None = (
+            None  # whether it was made only to take one lease; None: nobody has looked yet
+        )
         self.name = task.get_name()
         self.quoted = identity.quote(self.name)
 
@@ -65,9 +68,21 @@ def task_owner() -> Owner:
         task = None
     if task is None:  # a callback of the loop: bound to the thread that runs it
         return identity.thread_owner()
+    try:
+        owner: TaskOwner = task._interlock_owner  # type: ignore[attr-defined]
+    except AttributeError:
+        owner = _new_owner(task)
+    return owner
+
+
+def _new_owner(task: asyncio.Task[Any]) -> TaskOwner:
     owner = _owners.get(task)
     if owner is None:
-        _owners[task] = owner = TaskOwner(task)
+        owner = TaskOwner(task)
+        try:  # on the task itself: a look into a weak dictionary costs more than the rest of an acquire's questions
+            task._interlock_owner = owner  # type: ignore[attr-defined]
+        except AttributeError:  # a task of another make
+            _owners[task] = owner
     return owner
 
 
@@ -158,13 +173,11 @@ class Tasks:
 
     def owner(self) -> Owner:
         owner = task_owner()
-        if isinstance(owner, TaskOwner):
-            self._bound = self._loop  # who holds is told of a loss there, also if nothing had to wait so far
+        if type(owner) is TaskOwner:
+            _ = self._loop  # bound: who holds is told of a loss there, also if nothing had to wait so far
         return owner
 
-    def who(self) -> str:
-        owner = task_owner()
-        return identity.describe(getattr(owner, "quoted", '""'))
+    who = staticmethod(identity.describe)
 
     def guard(self) -> AbstractContextManager[object]:
         return threading.Lock()  # the keeper's thread meets us there

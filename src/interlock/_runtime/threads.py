@@ -81,8 +81,7 @@ class Threads:
 
     owner = staticmethod(identity.thread_owner)
 
-    def who(self) -> str:
-        return identity.describe(identity.thread_owner().quoted)
+    who = staticmethod(identity.describe)
 
     def guard(self) -> AbstractContextManager[object]:
         return threading.Lock()

@@ -107,8 +107,8 @@ class Simulated:
     def owner(self) -> Owner:
         return self.world.current() or self._outside
 
-    def who(self) -> str:
-        return Who(self.name, 1, self.owner().name, "simulated").pack()
+    def who(self, owner: Owner) -> str:
+        return Who(self.name, 1, owner.name, "simulated").pack()
 
     def guard(self) -> AbstractContextManager[object]:
         return SimulatedGuard(self.world)

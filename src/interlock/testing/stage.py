@@ -13,7 +13,7 @@ from interlock._core.lease import Lease
 from interlock._core.states import FINAL, Event, State
 from interlock.errors import NotHeld, StaleToken
 from interlock.model import Claim, Granted
-from interlock.ports import Owner
+from interlock.ports import Owner, Store
 from interlock.testing.faults import Faults, Faulty, Link
 from interlock.testing.history import History, Kind
 from interlock.testing.server import Server
@@ -62,6 +62,12 @@ class WitnessedLease(aio.Lease):
             lost = self._state is State.LOST
             self.node.note("end", "info" if lost else "ok", self, error=cause if lost else "")
 
+    def _let_go(self) -> State:
+        before = super()._let_go()
+        if before not in FINAL:
+            self.node.note("end", "ok", self)
+        return before
+
 
 class StagedClient(Client):
     """A client that knows the process it runs in."""
@@ -91,9 +97,13 @@ class Node:
         self.runtime = StagedRuntime(world, name, drift=drift, epoch=world.random.random() * 1e5, style=style)
         self.runtime.began = self.began
         self.link = Link(stage.faults, world.random)
-        store = Faulty(stage.server.store(self.runtime), self.runtime, self.link, stage.network)
         self.core = StagedClient(
-            store, self.runtime, self.runtime, ttl=stage.ttl, listener=self.hear, lease_type=WitnessedLease
+            stage.connect(self),
+            self.runtime,
+            self.runtime,
+            ttl=stage.ttl,
+            listener=self.hear,
+            lease_type=WitnessedLease,
         )
         self.core.node = self
         self.client = aio.Client(self.core)
@@ -156,7 +166,7 @@ class Node:
 
     def _look_for_remains(self) -> None:
         """A call that came to nothing has left nothing in the store, at once."""
-        who = self.runtime.who()
+        who = self.runtime.who(self.runtime.owner())
         for name, queue in self.stage.server.space.queues.items():
             for entry in queue:
                 lingers = entry.id != entry.claim.id  # for its min_hold
@@ -235,6 +245,10 @@ class Stage:
         self.nodes.append(node)
         return node
 
+    def connect(self, node: Node) -> Store:
+        """What a process's client works on."""
+        return Faulty(self.server.store(node.runtime), node.runtime, node.link, self.network)
+
     def guarded(self, name: str) -> Guarded:
         if name not in self._guarded:
             self._guarded[name] = Guarded(self.history, name)
@@ -242,16 +256,7 @@ class Stage:
 
     def left_behind(self) -> Iterator[tuple[str, str, str]]:
         """(process, resource, what) of everything that is still there; run it once all is over."""
-        space = self.server.space
-        for name in list(space.queues):
-            for entry in space.live(name, space.now()):
-                yield (
-                    "server",
-                    name,
-                    f"claim {entry.id} stands, {'inside' if entry.admitted_at else 'waiting'}",
-                )
-        for topic in space.waiting:
-            yield "server", topic, "somebody still listens"
+        yield from self.left_in_store()
         for node in self.nodes:
             if node.runtime.dead:
                 continue
@@ -262,3 +267,16 @@ class Stage:
             for job in node.runtime.jobs:
                 if job.name != "interlock-keeper":
                     yield node.name, "", f"{job!r} still runs"
+
+    def left_in_store(self) -> Iterator[tuple[str, str, str]]:
+        """What is still there on the server."""
+        space = self.server.space
+        for name in list(space.queues):
+            for entry in space.live(name, space.now()):
+                yield (
+                    "server",
+                    name,
+                    f"claim {entry.id} stands, {'inside' if entry.admitted_at else 'waiting'}",
+                )
+        for topic in space.waiting:
+            yield "server", topic, "somebody still listens"
