@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from interlock.backends.redlock.clock import DRIFT, ClockWatch
+from interlock.backends.redlock.requests import Release
 from interlock.model import Claim
 from interlock.record import record
 
+OWED = 1000  # releases kept for a node that is away; the oldest lapse by themselves
 SWEPT = 256  # claims remembered before the first look for those that have lapsed
 
 
@@ -36,6 +38,7 @@ class Membership:
         self.highest = 0  # the highest number seen, or proposed
         self.granted = 0  # the highest that a majority gave us
         self.held: dict[str, Held] = {}
+        self.owed: dict[int, dict[str, tuple[Release, float]]] = {}  # by node and id, until when it matters
         self._sweep_at = SWEPT
 
     @property
@@ -71,6 +74,18 @@ class Membership:
             watch.distrust(received + lasts)
             _say_jumped(self.places[node], jumped, lasts)
         return received >= watch.distrusted_until
+
+    def owe(self, release: Release, now: float) -> None:
+        """Remember what those that are away could not be told: a leftover there would cost others a node."""
+        for node in self.away:
+            owed = self.owed.setdefault(node, {})
+            owed[release.id] = (release, now + self.longest)
+            if len(owed) > OWED:
+                owed.pop(next(iter(owed)), None)
+
+    def paid(self, node: int, now: float) -> list[Release]:
+        """What a node that is back must still be told."""
+        return [release for release, until in self.owed.pop(node, {}).values() if until > now]
 
     def asked_for(self, ttl: float) -> None:
         if ttl > self.longest:

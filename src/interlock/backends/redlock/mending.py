@@ -12,7 +12,7 @@ from collections.abc import Coroutine
 from typing import Any, Protocol
 
 from interlock.backends.redlock.clock import DRIFT
-from interlock.backends.redlock.quorum import Quorum
+from interlock.backends.redlock.quorum import Quorum, unheard
 from interlock.backends.redlock.requests import Admit, CheckIn, Limits, Reply
 from interlock.errors import ClientClosed, InterlockError, InvalidSetting, StoreUnavailable
 from interlock.ports import Job, Signal
@@ -108,6 +108,8 @@ class Mending:
             if not state.reachable:
                 continue
             members.back(node)
+            for release in members.paid(node, self._quorum.now()):
+                await self._quorum.panel.ask(release, (node,), (node,), unheard, Limits(PATIENCE, PATIENCE, 1))
             if state.votes:
                 members.voting(node)
             else:

@@ -55,7 +55,7 @@ class Quorum:
     async def tell(self, request: Request, to: Collection[int]) -> None:
         """Send to some nodes and do not wait for what they say."""
         if to:
-            await self.panel.ask(request, to, (), _unheard, self._usual)
+            await self.panel.ask(request, to, (), unheard, self._usual)
 
     def too_few(self, doing: str, said: dict[int, str | InterlockError]) -> InterlockError:
         """The error for who needed a majority, naming what each node said."""
@@ -79,5 +79,6 @@ class Quorum:
 QUARANTINED = "no vote: it lost its memory, or is new, and is in quarantine"
 
 
-def _unheard(node: int, reply: object, sent: float, received: float) -> bool:
+def unheard(node: int, reply: object, sent: float, received: float) -> bool:
+    """For replies that change nothing."""
     return True

@@ -1,0 +1,57 @@
+"""One test for both colours: a coroutine over a store, driven on a thread or run on an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from interlock._core.drive import drive
+from interlock._runtime.tasks import Tasks
+from interlock._runtime.threads import Threads
+from interlock.backends.redlock.store import RedlockStore
+from interlock.urls import open_store
+
+Main = Callable[[RedlockStore], Coroutine[Any, Any, None]]
+
+COLOURS = pytest.mark.parametrize("colour", ["sync", "async"])
+
+
+def run(colour: str, url: str, main: Main) -> None:
+    """Run `main` with a store of this colour; closed afterwards."""
+    if colour == "sync":
+        drive(_within(opened(url), main))
+    else:
+        asyncio.run(_on_loop(url, main))
+
+
+def opened(url: str) -> RedlockStore:
+    """A blocking store."""
+    store = open_store(url, Threads(), asynchronous=False)
+    assert isinstance(store, RedlockStore)
+    return store
+
+
+async def _on_loop(url: str, main: Main) -> None:
+    store = open_store(url, Tasks(), asynchronous=True)
+    assert isinstance(store, RedlockStore)
+    await _within(store, main)
+
+
+async def _within(store: RedlockStore, main: Main) -> None:
+    try:
+        await main(store)
+    finally:
+        await store.close()
+
+
+async def until(store: RedlockStore, fact: Callable[[], Awaitable[object]], patience: float = 10.0) -> Any:
+    """What the fact is once it is one."""
+    end = time.monotonic() + patience
+    while not (found := await fact()):
+        assert time.monotonic() < end, "it does not happen"
+        await store._beside.wait(store._beside.signal(), 0.01)
+    return found

@@ -1,0 +1,485 @@
+"""A quorum on real servers, some of which die, hang, forget or have seen more."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from uuid import uuid4
+
+import pytest
+
+from interlock.backends.redlock.store import RedlockStore
+from interlock.errors import InterlockError, StoreUnavailable
+from interlock.model import Busy, Claim, Gone, Granted, NoAnswer, Renewal, Renewed
+from tests.redlock.colours import COLOURS, opened, run, until
+from tests.redlock.servers import Servers, quorum, say, steady
+
+LONG = 30.0
+
+
+def claim(name: str = "x", ttl: float = LONG) -> Claim:
+    return Claim(name, uuid4().hex, ttl)
+
+
+async def pair(store: RedlockStore, name: str = "x") -> tuple[float, int]:
+    """Take and give back: how long it took, and the token."""
+    wanted, began = claim(name), time.monotonic()
+    granted = await store.claim(wanted)
+    assert isinstance(granted, Granted), granted
+    assert await store.release(name, wanted.id)
+    return time.monotonic() - began, granted.token
+
+
+def states(found: list[object]) -> list[str]:
+    return [str(getattr(one, "state", "")) for one in found]
+
+
+# ---- grants ------------------------------------------------------------------------
+
+
+@COLOURS
+def test_new_nodes_start_at_once(colour: str) -> None:
+    async def main(store: RedlockStore) -> None:
+        assert states([*await store.status()]) == ["new"] * 5
+        assert isinstance(await store.claim(claim()), Granted)
+        assert states([*await store.status()]) == ["voting"] * 5
+
+    run(colour, steady().url(f"{uuid4().hex}:"), main)
+
+
+def test_two_clients_that_start_new_nodes_at_once_do_not_both_hold() -> None:
+    for _ in range(5):
+        url, wanted = steady().url(f"{uuid4().hex}:"), [claim(), claim()]
+        stores = [opened(url), opened(url)]
+
+        async def main(store: RedlockStore, url: str = url, wanted: list[Claim] = wanted) -> None:
+            other = opened(url)
+            answers = [await store.claim(wanted[0]), await other.claim(wanted[1])]
+            assert [type(answer) for answer in answers] == [Granted, Busy]
+            await other.close()
+
+        run("sync", url, main)
+        for store in stores:
+            store._mending.close()
+
+
+@COLOURS
+def test_a_second_round_passes_a_node_that_has_seen_more(colour: str) -> None:
+    servers, prefix = steady(), f"{uuid4().hex}:"
+    more = time.time_ns() // 1000 + 3_600_000_000  # another client's clock is an hour ahead
+
+    async def main(store: RedlockStore) -> None:
+        await pair(store)
+        for node in (0, 1, 2):
+            say(servers[node], "HSET", f"{prefix}\x1fquorum", "=x", f"{more + node} another")
+        _, token = await pair(store)
+        assert token > more + 2
+        assert (await pair(store))[1] > token
+
+    run(colour, servers.url(prefix), main)
+
+
+@COLOURS
+def test_bare_set_nx_on_a_majority_excludes_us_and_on_a_minority_does_not(colour: str) -> None:
+    servers, prefix = steady(), f"{uuid4().hex}:"
+
+    async def main(store: RedlockStore) -> None:
+        for node in (0, 1):
+            assert say(servers[node], "SET", f"{prefix}x", "theirs", "NX", "PX", "20000") == b"OK"
+        await pair(store)
+        assert say(servers[2], "SET", f"{prefix}x", "theirs", "NX", "PX", "20000") == b"OK"
+        refused = await store.claim(claim())
+        assert isinstance(refused, Busy)
+        assert refused.retry_after <= 0.05
+        assert [say(server, "GET", f"{prefix}x") for server in servers.all] == [b"theirs"] * 3 + [None] * 2
+        held = claim("y")
+        assert isinstance(await store.claim(held), Granted)
+        assert say(servers[4], "SET", f"{prefix}y", "theirs", "NX", "PX", "20000") is None
+        await store.release("y", held.id)
+
+    run(colour, servers.url(prefix), main)
+
+
+@COLOURS
+def test_a_claim_that_gets_no_majority_leaves_nothing_anywhere(colour: str) -> None:
+    servers, prefix = steady(), f"{uuid4().hex}:"
+
+    async def main(store: RedlockStore) -> None:
+        await pair(store)
+        for node in (0, 1, 2):
+            say(servers[node], "SET", f"{prefix}x", "theirs", "PX", "20000")
+        assert isinstance(await store.claim(claim()), Busy)
+        assert [say(servers[node], "EXISTS", f"{prefix}x") for node in (3, 4)] == [0, 0]
+
+    run(colour, servers.url(prefix), main)
+
+
+@COLOURS
+def test_scripts_that_were_flushed_are_sent_again(colour: str) -> None:
+    servers = steady()
+
+    async def main(store: RedlockStore) -> None:
+        await pair(store)
+        for server in servers.all:
+            say(server, "SCRIPT", "FLUSH")
+        await pair(store)
+
+    run(colour, servers.url(f"{uuid4().hex}:"), main)
+
+
+# ---- renewals ----------------------------------------------------------------------
+
+
+@COLOURS
+def test_a_renewal_fills_in_nodes_that_miss_what_a_majority_holds(colour: str) -> None:
+    servers, prefix = steady(), f"{uuid4().hex}:"
+
+    async def main(store: RedlockStore) -> None:
+        held = claim()
+        granted = await store.claim(held)
+        assert isinstance(granted, Granted)
+        for node in (0, 1):
+            say(servers[node], "DEL", f"{prefix}x")
+        assert await store.renew([Renewal("x", held.id, LONG)]) == [Renewed(LONG)]
+
+        async def everywhere() -> bool:
+            return all(
+                [(s.id, s.token) for s in view.standings] == [(held.id, granted.token)]
+                for view in await store.view("x")
+            )
+
+        await until(store, everywhere)
+        assert await store.release("x", held.id)
+
+    run(colour, servers.url(prefix), main)
+
+
+@COLOURS
+def test_nothing_is_filled_in_once_a_majority_misses_it(colour: str) -> None:
+    servers, prefix = steady(), f"{uuid4().hex}:"
+
+    async def main(store: RedlockStore) -> None:
+        held = claim()
+        assert isinstance(await store.claim(held), Granted)
+        for node in (0, 1, 2):
+            say(servers[node], "DEL", f"{prefix}x")
+        assert await store.renew([Renewal("x", held.id, LONG)]) == [Gone()]
+        assert states([*await store.view("x")]) == ["free"] * 3 + ["granted"] * 2
+        assert (await store.inspect("x")).standings == ()
+        await store.release("x", held.id)
+
+    run(colour, servers.url(prefix), main)
+
+
+@COLOURS
+def test_a_renewal_nobody_can_decide_is_no_answer(colour: str) -> None:
+    with quorum(3) as servers:
+
+        async def main(store: RedlockStore) -> None:
+            held = claim()
+            assert isinstance(await store.claim(held), Granted)
+            servers[0].kill()
+            servers[1].kill()
+            (answer,) = await store.renew([Renewal("x", held.id, LONG)])
+            assert isinstance(answer, NoAnswer)
+            assert f":{servers[0].port}: " in answer.why
+
+        run(colour, servers.url(), main)
+
+
+# ---- nodes that are away -------------------------------------------------------------
+
+
+@COLOURS
+def test_two_dead_of_five_cost_their_timeout_once_and_then_nothing(colour: str) -> None:
+    with quorum(5) as servers:
+
+        async def main(store: RedlockStore) -> None:
+            await pair(store)
+            servers[1].kill()
+            servers[3].kill()
+            await pair(store)
+            took = sorted([(await pair(store))[0] for _ in range(40)])
+            assert took[20] < 0.025  # half a node's timeout: nobody waits for them
+            tokens = [(await pair(store))[1] for _ in range(5)]
+            assert tokens == sorted(set(tokens))
+            (view,) = [v for v in await store.view("x") if str(servers[1].port) in v.place]
+            assert view.state != "granted"
+
+        run(colour, servers.url(), main)
+
+
+@COLOURS
+def test_a_hung_node_costs_its_timeout_once_and_its_late_replies_are_dropped(colour: str) -> None:
+    with quorum(5) as servers:
+
+        async def main(store: RedlockStore) -> None:
+            await pair(store)
+            with servers[2].frozen():
+                took = sorted([(await pair(store))[0] for _ in range(60)])
+                assert took[30] < 0.025
+                began = time.monotonic()
+                await store.inspect("x")  # wants to hear everybody who is here
+                await store.inspect("x")
+                assert time.monotonic() - began < 1.0
+                took = sorted([(await pair(store, "y"))[0] for _ in range(20)])
+                assert took[10] < 0.025
+
+            async def whole() -> bool:
+                held = claim("z")
+                assert isinstance(await store.claim(held), Granted)
+                views = await store.view("z")
+                await store.release("z", held.id)
+                return all([s.id for s in view.standings] == [held.id] for view in views)
+
+            await until(store, whole)
+            for name in ("x", "y"):
+                assert (await store.inspect(name)).standings == ()
+                await until(store, lambda name=name: free(store, name))
+
+        run(colour, servers.url(), main)
+
+
+async def free(store: RedlockStore, name: str) -> bool:
+    return states([*await store.view(name)]) == ["free"] * 5
+
+
+@COLOURS
+def test_a_hung_majority_is_told_in_time_and_in_one_sentence(colour: str) -> None:
+    with quorum(3) as servers:
+
+        async def main(store: RedlockStore) -> None:
+            await pair(store)
+            for node in (0, 1):
+                os.kill(servers[node].pid, signal.SIGSTOP)
+            try:
+                began = time.monotonic()
+                with pytest.raises(StoreUnavailable, match="needs 2 of 3 nodes"):
+                    await store.claim(claim())
+                assert time.monotonic() - began < 2.0
+            finally:
+                for node in (0, 1):
+                    os.kill(servers[node].pid, signal.SIGCONT)
+
+            async def again() -> bool:
+                wanted = claim("y")
+                try:
+                    granted = isinstance(await store.claim(wanted), Granted)
+                except InterlockError:
+                    return False
+                await store.release("y", wanted.id)
+                return granted
+
+            await until(store, again)
+
+        run(colour, servers.url(), main)
+
+
+@COLOURS
+def test_a_node_that_comes_back_is_used_again(colour: str) -> None:
+    with quorum(3, "--appendonly", "yes", "--appendfsync", "always") as servers:
+
+        async def main(store: RedlockStore) -> None:
+            await pair(store)
+            servers[0].kill()
+            await pair(store)
+            servers[0].start()
+            servers[1].kill()  # now the one that came back is needed
+
+            async def again() -> bool:
+                try:
+                    await pair(store)
+                except (InterlockError, AssertionError):
+                    return False
+                return True
+
+            await until(store, again)
+
+        run(colour, servers.url(), main)
+
+
+# ---- nodes that lost their memory ------------------------------------------------------
+
+
+@COLOURS
+def test_an_empty_restart_has_no_vote_until_its_quarantine_is_over(colour: str) -> None:
+    with quorum(3) as servers:
+
+        async def main(store: RedlockStore) -> None:
+            held = claim(ttl=0.6)
+            granted = await store.claim(held)
+            assert isinstance(granted, Granted)
+            servers[0].restart()
+            other = opened(servers.url())
+            began = time.monotonic()
+            # Its vote and that of one more node would be a majority beside the holder's.
+            say(servers[1], "DEL", "x")
+            while time.monotonic() < began + 0.5:
+                try:
+                    answer = await other.claim(claim(ttl=0.6), 0.2)
+                except StoreUnavailable:
+                    continue
+                assert isinstance(answer, Busy)
+            await other.close()
+
+            async def back() -> bool:
+                await store.release("y", "nobody")
+                return states([*await store.status()]) == ["voting"] * 3
+
+            await until(store, back)
+            assert time.monotonic() - began > 0.5
+            status = await store.status()
+            assert all(state.top >= granted.token for state in status)
+
+        run(colour, servers.url(), main)
+
+
+def test_the_classic_two_holders_of_an_empty_restart_do_not_happen() -> None:
+    with quorum(5) as servers:
+
+        async def main(store: RedlockStore) -> None:
+            await pair(store)
+            for node in (3, 4):
+                servers[node].kill()
+            held = claim(ttl=5.0)
+            assert isinstance(await store.claim(held), Granted)  # on 0, 1, 2
+            servers[2].restart()  # empty
+            for node in (3, 4):
+                servers[node].start()
+            other = opened(servers.url())
+            for _ in range(5):
+                with pytest.raises(StoreUnavailable, match="no vote"):
+                    assert isinstance(await other.claim(claim()), Busy)
+            await other.close()
+
+        run("sync", servers.url(), main)
+
+
+@COLOURS
+def test_a_flushed_node_has_no_vote(colour: str) -> None:
+    with quorum(3) as servers:
+
+        async def main(store: RedlockStore) -> None:
+            await pair(store)
+            say(servers[0], "FLUSHALL")
+            await pair(store)
+            assert "voting" not in states([(await store.status())[0]])
+            servers[1].kill()
+            with pytest.raises(StoreUnavailable, match="no vote"):
+                await store.claim(claim())
+
+        run(colour, servers.url(), main)
+
+
+@COLOURS
+def test_a_restart_that_lost_nothing_keeps_its_vote(colour: str) -> None:
+    with quorum(3, "--appendonly", "yes", "--appendfsync", "always") as servers:
+
+        async def main(store: RedlockStore) -> None:
+            held = claim()
+            granted = await store.claim(held)
+            assert isinstance(granted, Granted)
+            for server in servers.all:
+                server.restart()
+
+            async def renewed() -> bool:
+                (answer,) = await store.renew([Renewal("x", held.id, LONG)])
+                assert not isinstance(answer, Gone)
+                return isinstance(answer, Renewed)
+
+            await until(store, renewed)
+            assert states([*await store.status()]) == ["voting"] * 3
+            assert (await store.inspect("x")).standings[0].token == granted.token
+
+        run(colour, servers.url(), main)
+
+
+@COLOURS
+def test_a_lost_majority_is_refused_until_an_operator_says_so(colour: str) -> None:
+    with quorum(5) as servers:
+
+        async def main(store: RedlockStore) -> None:
+            _, before = await pair(store)
+            for node in (0, 1, 2):
+                say(servers[node], "FLUSHALL")
+            with pytest.raises(StoreUnavailable, match="interlock quorum init"):
+                await store.claim(claim())
+            with pytest.raises(StoreUnavailable, match="interlock quorum init"):
+                await store.admit(f"127.0.0.1:{servers[0].port}")
+            assert states([*await store.init()]) == ["voting"] * 5
+            assert (await pair(store))[1] > before
+
+        run(colour, servers.url(), main)
+
+
+def test_an_operator_admits_a_node_before_its_time() -> None:
+    with quorum(3) as servers:
+
+        async def main(store: RedlockStore) -> None:
+            _, before = await pair(store)
+            say(servers[2], "FLUSHALL")
+            await pair(store)
+            place = f"127.0.0.1:{servers[2].port}"
+            waiting = (await store.status())[2]
+            assert not waiting.votes
+            admitted = await store.admit(place)
+            assert admitted.votes
+            assert admitted.top >= before
+
+        run("sync", servers.url(), main)
+
+
+def test_init_wants_to_reach_every_node_unless_it_is_told_otherwise() -> None:
+    with quorum(3) as servers:
+
+        async def main(store: RedlockStore) -> None:
+            servers[2].kill()
+            with pytest.raises(StoreUnavailable, match="not all nodes can be reached"):
+                await store.init()
+            await store.init(missing=True)
+            await pair(store)
+
+        run("sync", servers.url(), main)
+
+
+def test_a_forked_child_has_connections_of_its_own() -> None:
+    servers, prefix = steady(), f"{uuid4().hex}:"
+
+    async def main(store: RedlockStore) -> None:
+        await pair(store)
+        child = os.fork()
+        if child == 0:
+            try:
+                store.after_fork()
+                store.claim(claim("child")).send(None)
+            except StopIteration as end:
+                os._exit(0 if isinstance(end.value, Granted) else 1)
+            finally:
+                os._exit(2)
+        for _ in range(20):
+            await pair(store)
+        assert os.waitpid(child, 0)[1] == 0
+        assert [s.admitted for s in (await store.inspect("child")).standings] == [True]
+
+    run("sync", servers.url(prefix), main)
+
+
+def test_an_interrupted_ask_spoils_no_later_reply() -> None:
+    servers: Servers = steady()
+
+    async def main(store: RedlockStore) -> None:
+        await pair(store)
+        panel = store._quorum.panel
+
+        def boom(node: int, reply: object, sent: float, received: float) -> bool:
+            raise KeyboardInterrupt
+
+        from interlock.backends.redlock.requests import CheckIn, Limits
+
+        for _ in range(3):
+            with pytest.raises(KeyboardInterrupt):
+                await panel.ask(CheckIn(), range(5), range(5), boom, Limits(1.0, 1.0, 5))
+            await pair(store)
+
+    run("sync", servers.url(f"{uuid4().hex}:"), main)
