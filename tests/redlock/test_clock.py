@@ -1,0 +1,75 @@
+"""The watch on clocks: what drift explains is excused, what it does not is a jump."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from interlock.backends.redlock.clock import DRIFT, SLACK, ClockWatch
+from interlock.backends.redlock.membership import Membership
+
+
+def watched(*readings: tuple[float, float, float]) -> list[float]:
+    """The verdict on each reading: the node's clock, sent, received, all in seconds."""
+    watch = ClockWatch()
+    return [watch.heard(round(clock * 1e6), sent, received) for clock, sent, received in readings]
+
+
+def test_the_first_reading_is_taken_as_it_is() -> None:
+    assert watched((1e9, 5.0, 5.001)) == [0.0]
+
+
+def test_a_clock_that_runs_as_ours_does_is_steady() -> None:
+    assert not any(watched(*((1000.0 + t, 5.0 + t - 0.001, 5.0 + t + 0.001) for t in range(100))))
+
+
+@pytest.mark.parametrize("jump", [0.02, 3600.0, -0.02, -3600.0])
+def test_a_jump_either_way_is_seen_and_told_about(jump: float) -> None:
+    before, after = watched((1000.0, 5.0, 5.001), (1000.01 + jump, 5.01, 5.011))
+    assert before == 0.0
+    assert abs(after - jump) < 0.005
+
+
+def test_a_slow_reply_excuses_what_it_may_have_waited() -> None:
+    assert watched((1000.0, 5.0, 5.001), (1003.0, 5.0, 9.0)) == [0.0, 0.0]
+
+
+def test_a_jump_within_one_slow_reply_is_seen_once_a_quick_one_comes() -> None:
+    verdicts = watched((1000.0, 5.0, 5.001), (1003.0, 5.5, 9.0), (1007.9, 9.0, 9.001))
+    assert [bool(verdict) for verdict in verdicts] == [False, False, True]
+
+
+@pytest.mark.parametrize("rate", [1 + DRIFT * 0.9, 1 - DRIFT * 0.9])
+def test_drift_within_its_bound_is_no_jump(rate: float) -> None:
+    readings = [(1000.0 + t * rate, 5.0 + t, 5.0 + t + 0.0005) for t in (n * 0.37 for n in range(400))]
+    assert not any(watched(*readings))
+
+
+def test_many_small_steps_are_a_jump_in_the_end() -> None:
+    readings = [
+        (1000.0 + n * (0.001 + SLACK * 0.4), 5.0 + n * 0.001, 5.0 + n * 0.001 + 1e-4) for n in range(50)
+    ]
+    assert any(watched(*readings))
+
+
+def test_honest_clocks_are_never_accused_whatever_the_network_does() -> None:
+    chance = random.Random(7)
+    for _ in range(200):
+        watch, rate, true = ClockWatch(), 1 + chance.uniform(-DRIFT, DRIFT) * 0.9, 100.0
+        for _ in range(50):
+            true += chance.expovariate(1.0)
+            way = chance.expovariate(100.0)
+            back = chance.expovariate(100.0)
+            clock = 5000.0 + (true + way) * rate
+            assert watch.heard(round(clock * 1e6), true, true + way + back) == 0.0
+
+
+def test_a_node_whose_clock_jumped_does_not_count_until_the_longest_ttl_has_passed() -> None:
+    members = Membership(["a", "b", "c"])
+    members.asked_for(10.0)
+    assert members.counts(1, 1_000_000_000, 5.0, 5.001)
+    assert not members.counts(1, 1_900_000_000, 5.01, 5.011)
+    assert not members.counts(1, 1_900_000_000 + 9_000_000, 14.01, 14.011)
+    assert members.counts(1, 1_900_000_000 + 10_200_000, 15.21, 15.211)
+    assert members.counts(0, 7_000_000_000, 5.0, 5.001)
