@@ -19,6 +19,7 @@ BEGAN: ContextVar[float] = ContextVar("BEGAN", default=0.0)
 """When the call under way began: a token may be drawn at any time after that."""
 
 _journals: dict[CoreClient, Journal] = {}
+_ended: set[str] = set()  # claims whose end is written
 
 
 def _note(lease: Any, call: str, kind: Any, **rest: Any) -> None:
@@ -44,9 +45,22 @@ class _Witnessed:
     def _move(self: Any, event: Event, cause: str = "", reason: str = "") -> None:
         at, before = clock.now(), self._state
         super()._move(event, cause, reason)  # type: ignore[misc]
-        if before not in FINAL and self._state in FINAL:
-            lost = self._state is State.LOST
-            _note(self, "end", "info" if lost else "ok", at=at, error=cause if lost else "")
+        _end(self, at, before, cause)
+
+    def _let_go(self: Any) -> State:
+        at, before = clock.now(), self._state
+        found: State = super()._let_go()  # type: ignore[misc]
+        _end(self, at, before)
+        return found
+
+
+def _end(lease: Any, at: float, before: State, cause: str = "") -> None:
+    """Write down the end, once: a way out may lead over another."""
+    after, id = lease._state, lease._claim.id
+    if before not in FINAL and after in FINAL and id not in _ended:
+        _ended.add(id)
+        lost = after is State.LOST
+        _note(lease, "end", "info" if lost else "ok", at=at, error=cause if lost else "")
 
 
 class SyncLease(_Witnessed, interlock.Lease):
