@@ -12,12 +12,15 @@ local function seen()
   return redis.call('HMGET', KEYS[1], 'run', 'since', 'top', 'longest', 'floor', 'durable')
 end
 
+-- A value too long for a list makes the hash a table: every field is found at once, and HSCAN goes in steps.
+local ABOUT = 'what a node of an interlock quorum must not forget, and must forget together: its marker and its numbers'
+
 local f = seen()
 if ARGV[3] == '1' and f[1] ~= ARGV[1] then
   if f[1] and f[6] == '1' and ARGV[2] == '1' then -- restarted, and nothing is lost: every write was on disk
     redis.call('HSET', KEYS[1], 'run', ARGV[1])
   else
-    redis.call('HSET', KEYS[1], 'run', ARGV[1], 'since', string.format('%.0f', now))
+    redis.call('HSET', KEYS[1], 'run', ARGV[1], 'since', string.format('%.0f', now), 'about', ABOUT)
   end
   f = seen()
 end

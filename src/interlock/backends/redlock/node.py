@@ -239,7 +239,7 @@ class Node:
         now, q = self._clock(), self.quorum
         if not request.look and q.get("run") != self.run:
             if not ("run" in q and q.get("durable") and self.durable):
-                q["since"] = now // 1000
+                q["since"], q["about"] = now // 1000, "what must not be forgotten"
             q["run"] = self.run
         if not request.look:
             q["durable"] = self.durable

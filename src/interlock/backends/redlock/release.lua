@@ -5,7 +5,7 @@
 --
 -- Returns  {us, 0 or 1}  whether it stood
 
-local MANY = 64 -- numbers that may stay for good
+local MANY = 64 -- fields that may stay for good
 local OLD = 60e6 -- us after which a number is forgotten into the floor: no attempt lasts that long
 
 local t = redis.call('TIME')
@@ -37,7 +37,7 @@ local function forget(quorum)
   redis.call('HSET', quorum, 'cursor', step[1], 'floor', string.format('%.0f', floor))
 end
 
-if redis.call('HLEN', KEYS[5]) > MANY then forget(KEYS[5]) end
+if t[2] % 8 == 0 and redis.call('HLEN', KEYS[5]) > MANY then forget(KEYS[5]) end -- now and then is enough
 local linger = ARGV[2]
 if linger ~= '0' and token() == 0 then linger = '0' end -- no number of its own here: two such would be one
 -- A late word of an attempt that failed must not end the one that followed it.

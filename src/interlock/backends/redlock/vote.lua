@@ -26,8 +26,11 @@ local own = ARGV[8] == '1' or accepted -- what is filled in was granted by a maj
 
 local function standing_here() -- the claim stands: what the quorum must remember of it
   if accepted then
-    redis.call('HSET', KEYS[5], field, ARGV[7] .. ' ' .. id)
-    if ballot > tonumber(f[4] or 0) then redis.call('HSET', KEYS[5], 'top', ARGV[7]) end
+    if ballot > tonumber(f[4] or 0) then
+      redis.call('HSET', KEYS[5], field, ARGV[7] .. ' ' .. id, 'top', ARGV[7])
+    else
+      redis.call('HSET', KEYS[5], field, ARGV[7] .. ' ' .. id)
+    end
   end
   if tonumber(ttl) > tonumber(f[5] or 0) then redis.call('HSET', KEYS[5], 'longest', ttl) end
   if own then return {clock, 1, ballot} end
