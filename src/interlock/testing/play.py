@@ -37,8 +37,11 @@ class Scenario:
 class Play:
     """A scenario in a weather, under a seed."""
 
+    stage_type: type[Stage] = Stage
+    nemesis_type: type[Nemesis] = Nemesis
+
     def __init__(self, scenario: Scenario, weather: Weather, seed: int) -> None:
-        stage = Stage(seed)
+        stage = self.stage_type(seed)
         stage.ttl = stage.random.choice(TTLS)
         stage.faults = replace(weather.faults, timeout=stage.random.choice(PATIENCE))
         stage.tidy = stage.server.fair = weather.mild
@@ -49,7 +52,7 @@ class Play:
         self.memory: dict[str, Any] = {}  # what the workers of a scenario share, outside the store
         self.jobs: list[SimulatedJob] = []
         self.closing = False
-        self._nemesis = Nemesis(stage, weather, lambda: self.jobs)
+        self._nemesis = self.nemesis_type(stage, weather, lambda: self.jobs)
 
     # ---- running ------------------------------------------------------------------
 

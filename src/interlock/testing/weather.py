@@ -84,20 +84,7 @@ class Nemesis:
         self._runtime.spawn("nemesis", self._rage(until))
 
     async def _rage(self, until: float) -> None:
-        rates = [
-            (getattr(self._weather, act.__name__), act)
-            for act in (
-                self.pause,
-                self.kill,
-                self.cancel,
-                self.cut,
-                self.stall,
-                self.evict,
-                self.forget,
-                self.jump,
-                self.jump_wall,
-            )
-        ]
+        rates = [(getattr(self._weather, act.__name__), act) for act in self.acts()]
         total = sum(rate for rate, _ in rates)
         while total and self._stage.world.time < until:
             pause = self._stage.random.expovariate(total)
@@ -107,6 +94,13 @@ class Nemesis:
                 act()
         await self._runtime.sleep(max(0.0, until - self._stage.world.time))
         self.heal()
+
+    def acts(self) -> list[Callable[[], None]]:
+        """All it can do; the weather says how often."""
+        return [
+            *(self.pause, self.kill, self.cancel, self.cut, self.stall, self.evict),
+            *(self.forget, self.jump, self.jump_wall),
+        ]
 
     def heal(self) -> None:
         """Mend everything but the dead."""

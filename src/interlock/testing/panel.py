@@ -1,0 +1,205 @@
+"""A quorum's nodes in simulation: servers that crash, forget, hang and jump, and a client's panel to ask them.
+
+A node's memory is `backends.redlock.node`, the executable specification of the scripts. A request belongs to the
+process of the server it was sent to: no connection outlives that, so what is late for a server that has restarted never
+arrives. Requests of one client to one node arrive in order but for those a fault delays or repeats, which is as
+much as several connections do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from copy import deepcopy
+from typing import Any
+
+from interlock.backends.redlock.node import Node as Memory
+from interlock.backends.redlock.requests import Hear, Limits, Reply, Request
+from interlock.errors import StoreUnavailable
+from interlock.ports import Signal
+from interlock.testing.faults import Link
+from interlock.testing.simulated import Simulated
+from interlock.testing.world import World
+
+BORN = 1_700_000_000.0  # what an honest wall clock shows when the world begins
+
+
+class SimulatedNode:
+    """One server, with its own clock. `durable`: every write is on disk before it is answered."""
+
+    def __init__(self, world: World, place: str, *, drift: float = 0.0, durable: bool = False) -> None:
+        self.world = world
+        self.place = place
+        self.up = True
+        self.life = 1  # the number of its process
+        self.hung_until = 0.0  # true time
+        self._rate = 1.0 + drift
+        self._jumped = 0.0
+        self.memory = Memory(self.clock, f"{place}/1", durable)
+        self._saved: Any = None
+
+    def clock(self) -> int:
+        """Its wall clock in microseconds: claims lapse by it."""
+        return int((BORN + self.world.time * self._rate + self._jumped) * 1e6)
+
+    def jump(self, seconds: float) -> None:
+        """Its clock jumps, ahead or back."""
+        self._jumped += seconds
+
+    def hang(self, seconds: float) -> None:
+        """As SIGSTOP: it answers nobody for a while, then everybody."""
+        self.hung_until = max(self.hung_until, self.world.time + seconds)
+
+    def flush(self) -> None:
+        """FLUSHALL: the process goes on, its memory is gone."""
+        self.memory.flush()
+
+    def save(self) -> None:
+        """Write its memory to the disk, as of now."""
+        memory = self.memory
+        self._saved = deepcopy((memory.claims, memory.marks, memory.quorum, memory.numbers))
+
+    def crash(self) -> None:
+        """As kill -9: its connections break, and new ones are refused."""
+        self.up = False
+        self.life += 1
+
+    def start(self, *, saved: bool = False) -> None:
+        """Another process, with all of its memory if it is durable, otherwise with none, or with what was saved."""
+        self.memory.restart(f"{self.place}/{self.life}")
+        if saved and self._saved is not None:
+            memory = self.memory
+            memory.claims, memory.marks, memory.quorum, memory.numbers = deepcopy(self._saved)
+        self.up = True
+        self.hung_until = 0.0
+
+
+class Letterbox:
+    """The replies to one question."""
+
+    def __init__(self, signal: Callable[[], Signal]) -> None:
+        self._fresh = signal
+        self.replies: list[tuple[int, Reply]] = []
+        self.came = signal()
+
+    def put(self, node: int, reply: Reply) -> None:
+        self.replies.append((node, reply))
+        self.came.set()
+
+    def empty(self) -> list[tuple[int, Reply]]:
+        replies, self.replies = self.replies, []
+        self.came = self._fresh()
+        return replies
+
+
+class SimulatedPanel:
+    """A `Panel` of simulated nodes for one client; `links` are its ways to them, `network` carries what is on them."""
+
+    def __init__(
+        self, nodes: Sequence[SimulatedNode], links: Sequence[Link], runtime: Simulated, network: Simulated
+    ) -> None:
+        self.places = [node.place for node in nodes]
+        self._nodes = nodes
+        self._links = links
+        self._runtime = runtime
+        self._network = network
+        self._lives = [0] * len(nodes)  # which process each connection leads to; 0: there is none
+
+    async def ask(
+        self, request: Request, to: Collection[int], awaited: Collection[int], hear: Hear, limits: Limits
+    ) -> list[int]:
+        now = self._runtime.now
+        await self._runtime.sleep(0.0)  # who is cut off here sent nothing
+        box, sent = Letterbox(self._runtime.signal), now()
+        waiting = {node for node in to if node in awaited}
+        for node in to:
+            self._post(node, request, box if node in waiting else None)
+        lost: list[int] = []
+        heard = 0
+        while waiting:
+            left = (limits.timeout if heard >= limits.least else limits.longest) - (now() - sent)
+            if left <= 0 or not await self._runtime.wait(box.came, left):
+                break
+            for node, reply in box.empty():
+                waiting.discard(node)
+                heard += 1
+                if isinstance(reply, StoreUnavailable):
+                    lost.append(node)
+                if hear(node, reply, sent, now()):
+                    return lost
+        return [*lost, *sorted(waiting)]
+
+    def _post(self, node: int, request: Request, box: Letterbox | None) -> None:
+        """Send one request; who is waited for is connected to first, if need be."""
+        if not self._lives[node] and box is None:
+            return
+        link = self._links[node]
+        arrived = self._network.signal()
+        delayed = link.happens(link.faults.delay)
+        behind = None if delayed else link.last
+        if not delayed:
+            link.last = arrived
+        if not link.happens(link.faults.lose_request):
+            self._network.spawn("request", self._carry(node, request, box, behind, arrived, delayed))
+        else:
+            arrived.set()
+        if link.happens(link.faults.repeat):
+            self._network.spawn("again", self._repeat(node, request))
+
+    async def _carry(
+        self,
+        node: int,
+        request: Request,
+        box: Letterbox | None,
+        behind: Signal | None,
+        arrived: Signal,
+        delayed: bool,
+    ) -> None:
+        """Bring a request to its node, and what the node says back."""
+        link, server = self._links[node], self._nodes[node]
+        life = self._lives[node]
+        try:
+            await self._travel(link, delayed)
+            if behind is not None and not behind.is_set():
+                await self._network.wait(behind, None)
+            if link.severed:
+                return
+            if not life and server.up:  # introduced to the process that is there now
+                life = self._lives[node] = server.life
+            await self._stand_still(server)
+        finally:
+            arrived.set()
+        reply: Reply
+        if server.up and server.life == life:
+            reply = server.memory.answer(request)
+        else:
+            reply = StoreUnavailable(f"{server.place}: the connection broke")
+            self._lives[node] = 0
+        if box is None or link.happens(link.faults.lose_reply):
+            return
+        await self._travel(link, link.happens(link.faults.delay))
+        if not link.severed:
+            box.put(node, reply)
+
+    async def _repeat(self, node: int, request: Request) -> None:
+        """The same once more, much later, if the process is still the same."""
+        link, server, life = self._links[node], self._nodes[node], self._lives[node]
+        await self._network.sleep(link.random.random() * link.faults.long)
+        await self._stand_still(server)
+        if not link.severed and server.up and server.life == life:
+            server.memory.answer(request)
+
+    async def _travel(self, link: Link, delayed: bool) -> None:
+        await self._network.sleep(link.flight(delayed))
+        while (stalled := link.stalled_until - self._network.now()) > 0:
+            await self._network.sleep(stalled)
+
+    async def _stand_still(self, server: SimulatedNode) -> None:
+        while (left := server.hung_until - server.world.time) > 0:
+            await self._network.sleep(left)
+
+    def after_fork(self) -> None:
+        self._lives = [0] * len(self._nodes)
+
+    async def close(self) -> None:
+        """Give up the connections."""
+        self._lives = [0] * len(self._nodes)
