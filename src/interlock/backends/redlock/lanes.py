@@ -129,26 +129,24 @@ class Lane:
         enough = False
         lost: list[int] = []
         for node in awaited:
-            if lines[node] is None and node in to and not self._connect(node, hear, limits.timeout):
+            if lines[node] is None and not self._connect(node, hear, limits.timeout):
                 lost.append(node)
-        sent = now()
-        waiting: set[int] = set()
-        heard = 0
+        sent, waiting, heard = now(), set(awaited), 0
         for node in to:
             line = lines[node]
             if line is None:
+                waiting.discard(node)
                 continue
             try:
                 line.send(packed.quick(line.words))
-                self._late = self._late or line.due > OWED
+                if line.due > OWED:
+                    self._late = True
             except InterlockError as error:
                 self._drop(line)
-                if node in awaited:
+                if node in waiting:
+                    waiting.discard(node)
                     lost.append(node)
                     hear(node, error, sent, now())
-                continue
-            if node in awaited:
-                waiting.add(node)
         until, far = sent + limits.timeout, sent + limits.longest
         while waiting and not enough:
             time = now()

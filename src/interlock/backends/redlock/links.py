@@ -48,10 +48,8 @@ class Line(asyncio.Protocol):
         self._out.append(request)
         for _ in range(replies):
             self._pending.append(asking)
-
-    @property
-    def owes(self) -> int:
-        return len(self._pending)
+        if len(self._pending) > OWED:
+            self.end(silent(self.place, 0.0))
 
     def _flush(self) -> None:
         out = self._out
@@ -107,16 +105,18 @@ class Round:
     )
 
     def __init__(
-        self, panel: LinkPanel, loop: asyncio.AbstractEventLoop, packed: Packed, hear: Hear, limits: Limits
+        self, now: Callable[[], float], packed: Packed, hear: Hear, awaited: Collection[int], limits: Limits
     ) -> None:
-        self._now = panel.now
-        self._sent = panel.now()
+        loop = asyncio.get_running_loop()
+        time = loop.time()
+        self._now = now
+        self._sent = now()
         self._packed = packed
         self._hear = hear
-        self.soon = loop.time() + limits.timeout
-        self._far = loop.time() + limits.longest
+        self.soon = time + limits.timeout
+        self._far = time + limits.longest
         self._least = limits.least
-        self.waiting: set[int] = set()
+        self.waiting = set(awaited)
         self.heard = 0
         self.broken: list[int] = []
         self.enough = False
@@ -178,18 +178,13 @@ class LinkPanel:
         lines = self._lines
         missing = [node for node in awaited if (line := lines[node]) is None or not line.usable]
         lost = await self._connect(loop, missing, hear, limits.timeout) if missing else []
-        asked = Round(self, loop, packed, hear, limits)
+        asked = Round(self.now, packed, hear, awaited, limits)
         for node in to:
             line = lines[node]
             if line is None or not line.usable:
-                continue
-            if line.owes > OWED:
-                line.end(silent(line.place, limits.timeout))
-                lost.append(node)
-                continue
-            line.ask(asked, packed.quick(line.words))
-            if node in awaited:
-                asked.waiting.add(node)
+                asked.waiting.discard(node)
+            else:
+                line.ask(asked, packed.quick(line.words))
         if asked.waiting:
             await self._hear_out(loop, asked)
         lost += asked.broken

@@ -109,7 +109,9 @@ class Mending:
                 continue
             members.back(node)
             for release in members.paid(node, self._quorum.now()):
-                await self._quorum.panel.ask(release, (node,), (node,), unheard, Limits(PATIENCE, PATIENCE, 1))
+                await self._quorum.panel.ask(
+                    release, (node,), (node,), unheard, Limits(PATIENCE, PATIENCE, 1)
+                )
             if state.votes:
                 members.voting(node)
             else:

@@ -134,7 +134,7 @@ class Panel(Protocol):
         `hear(node, reply, sent, received)` is called for each reply that comes in time, with an error in place of a
         reply from a node that cannot be asked or refused; it says True when it has heard enough. Waits as long as
         `limits` say. Answers which of the awaited could not be reached, broke off, or kept silent. Replies that come later are nobody's: they are dropped, and never waited for. Connects only to
-        nodes that are awaited.
+        nodes that are awaited, which are among `to`.
         """
         ...
 

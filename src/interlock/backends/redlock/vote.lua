@@ -11,37 +11,37 @@
 --          {us, -2, capacity}  live claims stand under another capacity
 --          {us, -9}          no vote: this node lost its memory, or has not been admitted yet
 
-local id, ttl, field, ballot = ARGV[1], ARGV[2], ARGV[6], tonumber(ARGV[7])
+local id, ttl, field, ballot, quorum = ARGV[1], ARGV[2], ARGV[6], tonumber(ARGV[7]), KEYS[5]
 local t = redis.call('TIME')
 local us = string.format('%d%06d', t[1], t[2])
 local clock = tonumber(us)
-local f = redis.call('HMGET', KEYS[5], 'run', 'since', 'floor', 'top', 'longest', field)
+local f = redis.call('HMGET', quorum, 'run', 'since', 'floor', 'top', 'longest', field)
 if f[1] ~= ARGV[9] or f[2] then return {clock, -9} end
 
 local number, setter = string.match(f[6] or '', '^(%d+) (.*)$')
 number = tonumber(number or 0)
-if tonumber(f[3] or 0) > number then number, setter = tonumber(f[3]), nil end
+if f[3] and tonumber(f[3]) > number then number, setter = tonumber(f[3]), nil end
 local accepted = ballot > number or (ballot == number and setter == id)
-local own = ARGV[8] == '1' or accepted -- what is filled in was granted by a majority: its number is its own
+local own = accepted or ARGV[8] == '1' -- what is filled in was granted by a majority: its number is its own
+local taller, longer = ballot > tonumber(f[4] or 0), tonumber(ttl) > tonumber(f[5] or 0)
+
+if ARGV[3] == '1' and ARGV[4] == '1' and redis.call('EXISTS', KEYS[1], KEYS[2]) == 0 then -- the quick way: nobody is there
+  local token = own and ARGV[7] or '0'
+  redis.call('SET', KEYS[1], id .. '\n' .. token .. '\n' .. us .. '\n' .. ttl .. '\n1\n' .. ARGV[5], 'PX', ttl)
+  if accepted and taller and not longer then
+    redis.call('HSET', quorum, field, ARGV[7] .. ' ' .. id, 'top', ARGV[7])
+    return {clock, 1, ballot}
+  end
+end
 
 local function standing_here() -- the claim stands: what the quorum must remember of it
   if accepted then
-    if ballot > tonumber(f[4] or 0) then
-      redis.call('HSET', KEYS[5], field, ARGV[7] .. ' ' .. id, 'top', ARGV[7])
-    else
-      redis.call('HSET', KEYS[5], field, ARGV[7] .. ' ' .. id)
-    end
+    redis.call('HSET', quorum, field, ARGV[7] .. ' ' .. id)
+    if taller then redis.call('HSET', quorum, 'top', ARGV[7]) end
   end
-  if tonumber(ttl) > tonumber(f[5] or 0) then redis.call('HSET', KEYS[5], 'longest', ttl) end
+  if longer then redis.call('HSET', quorum, 'longest', ttl) end
   if own then return {clock, 1, ballot} end
   return {clock, 2, number}
-end
-
-local plain = ARGV[3] == '1' and ARGV[4] == '1'
-if plain and redis.call('EXISTS', KEYS[1], KEYS[2]) == 0 then -- the quick way: nobody is there
-  local token = own and ARGV[7] or '0'
-  redis.call('SET', KEYS[1], id .. '\n' .. token .. '\n' .. us .. '\n' .. ttl .. '\n1\n' .. ARGV[5], 'PX', ttl)
-  return standing_here()
 end
 
 -- include queue.lua
