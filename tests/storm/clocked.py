@@ -33,26 +33,34 @@ def shim() -> Path:
     return made
 
 
+def clocked(environment: dict[str, str], file: Path, seconds: float) -> dict[str, str]:
+    """The environment of a process whose wall clock is `seconds` ahead; `file` moves it while it runs."""
+    _write(file, seconds)
+    return {**environment, "LD_PRELOAD": str(shim()), "CLOCKSHIM_FILE": str(file)}
+
+
+def _write(file: Path, seconds: float) -> None:
+    with file.open("r+b" if file.exists() else "wb") as offsets:  # the same file: it is mapped
+        offsets.write(struct.pack("qq", int(seconds * 1e9), 0))
+
+
 class ClockedServer(Server):
     """One redis-server that starts with the machine's clock."""
 
     def __init__(self, *options: str) -> None:
         super().__init__(*options)
-        self._offset = Path(self.folder, "clock")
+        self._file = Path(self.folder, "clock")
         self.offset = 0.0
-        self._write()
 
     def start(self) -> None:
-        before = {name: os.environ.get(name) for name in ("LD_PRELOAD", "CLOCKSHIM_FILE")}
-        os.environ.update(LD_PRELOAD=str(shim()), CLOCKSHIM_FILE=str(self._offset))
+        before = dict(os.environ)
+        os.environ.update(clocked(before, self._file, self.offset))
         try:
             super().start()
         finally:
-            for name, value in before.items():
-                if value is None:
-                    del os.environ[name]
-                else:
-                    os.environ[name] = value
+            for name in ("LD_PRELOAD", "CLOCKSHIM_FILE"):
+                del os.environ[name]
+            os.environ.update(before)
 
     def jump(self, seconds: float) -> None:
         """Move its wall clock, for good."""

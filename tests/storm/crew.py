@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.redis.server import die_with_parent
+from tests.storm.clocked import clocked
 from tests.storm.guard import ENVIRONMENT
 from tests.storm.journal import Journal
 
@@ -23,15 +24,18 @@ PATIENCE = 40.0  # seconds a step may take before the worker counts as hung
 class Hand:
     """One worker process."""
 
-    def __init__(self, name: str, kind: str, place: Any, ttl: float, folder: Path, guard: str) -> None:
+    def __init__(
+        self, name: str, kind: str, place: Any, ttl: float, folder: Path, guard: str, ahead: float
+    ) -> None:
         self.name = name
+        environment = clocked(ENVIRONMENT, folder / f"{name}.clock", ahead) if ahead else ENVIRONMENT
         settings = {"name": name, "kind": kind, "place": place, "ttl": ttl, "folder": str(folder)}
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.storm.worker", json.dumps({**settings, "guard": guard})],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env=ENVIRONMENT,
+            env=environment,
             preexec_fn=die_with_parent,
         )
         self._answers: queue.Queue[str] = queue.Queue()
@@ -107,13 +111,16 @@ class Crew:
         self._guard, self._journal = guard, journal
         self._names = count(1)
         self.hands: list[Hand] = []
-        self._made: dict[str, tuple[str, Any]] = {}
+        self._made: dict[str, tuple[str, Any, float]] = {}
 
-    def hire(self, kind: str, place: Any) -> Hand:
-        """A worker that is ready: `kind` is sync, async or a naive lock's name, `place` a URL or ports."""
-        hand = Hand(f"p{next(self._names)}", kind, place, self.ttl, self.folder, self._guard)
+    def hire(self, kind: str, place: Any, ahead: float = 0.0) -> Hand:
+        """A worker that is ready: `kind` is sync, async or a naive lock's name, `place` a URL or ports.
+
+        Its wall clock is `ahead` of the machine's by so many seconds.
+        """
+        hand = Hand(f"p{next(self._names)}", kind, place, self.ttl, self.folder, self._guard, ahead)
         self.hands.append(hand)
-        self._made[hand.name] = (kind, place)
+        self._made[hand.name] = (kind, place, ahead)
         assert hand.answer()["ready"] == hand.name
         return hand
 

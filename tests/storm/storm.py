@@ -36,8 +36,8 @@ class Scene:
         self.crew = Crew(self.folder, self.guard.path, self.journal, ttl)
         self._faults = 0
 
-    def hire(self, kind: str = "sync", place: int = 0) -> Hand:
-        return self.crew.hire(kind, self.field.places()[place])
+    def hire(self, kind: str = "sync", place: int = 0, ahead: float = 0.0) -> Hand:
+        return self.crew.hire(kind, self.field.places()[place], ahead)
 
     def strike(self, fault: Fault, chance: Random) -> None:
         """Let it happen; the history says when it began and when it had healed, and what is promised meanwhile."""
@@ -119,6 +119,12 @@ def scene(kind: str, ttl: float = 1.0) -> Iterator[Scene]:
 RESOURCES = ["orders", "stock", "ledger"]
 LIMITS = [0.3, 1.5, 4.0]
 CREW = (("sync", 1), ("async", 2), ("sync", 1), ("async", 2))
+CLOCKS = (
+    0.0,
+    -3600.0,
+    7.0,
+    -0.5,
+)  # how wrong the workers' wall clocks are, where a compiler is needed anyhow
 
 
 def set_to_work(made: Scene, seed: int, hands: list[Hand], size: int = 1) -> None:
@@ -128,8 +134,10 @@ def set_to_work(made: Scene, seed: int, hands: list[Hand], size: int = 1) -> Non
 
 def hire_all(made: Scene, seed: int) -> None:
     places = made.field.places()
+    wrong = made.field.kind == "redlock"  # whose tokens begin with the clients' clocks
     for number, (kind, size) in enumerate(CREW):
-        hand = made.hire(kind, number // 2 % len(places))  # one of each colour on each way
+        way = number // 2 % len(places)  # one of each colour on each
+        hand = made.hire(kind, way, CLOCKS[number] if wrong else 0.0)
         set_to_work(made, seed, [hand], size)
 
 
