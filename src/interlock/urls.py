@@ -25,7 +25,14 @@ class PooledClient(Protocol):
     def connection_pool(self) -> Any: ...
 
 
-Place: TypeAlias = "str | PooledClient | Sequence[str | PooledClient]"
+class ClusterClient(Protocol):
+    """A client of redis-py or valkey-py for a whole Cluster, blocking or asyncio."""
+
+    @property
+    def nodes_manager(self) -> Any: ...
+
+
+Place: TypeAlias = "str | PooledClient | ClusterClient | Sequence[str | PooledClient]"
 """What `connect` takes: a URL, a client, or, for a quorum of servers, several of either."""
 
 

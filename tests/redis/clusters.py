@@ -7,7 +7,7 @@ import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import redis
@@ -56,7 +56,7 @@ class RedisCluster:
         until(lambda: all(self._knows_all(node) for node in self.nodes.values()))
         for number, replica in enumerate(self.replicas):
             master = self.masters[number % SHARDS]
-            until(lambda m=master, r=replica: self.ask(r, "CLUSTER", "REPLICATE", m.id) == "OK")
+            until(partial(self.ask, replica, "CLUSTER", "REPLICATE", master.id))
         until(self.whole)
 
     def _knows_all(self, node: ClusterNode) -> bool:

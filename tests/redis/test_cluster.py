@@ -7,6 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -22,7 +23,8 @@ from interlock.backends.redis.shards import Shards
 from interlock.errors import InvalidURL, StoreUnavailable, StoreUnfit
 from interlock.model import Claim, Granted, Renewal, Renewed
 from tests.redis import clusters
-from tests.redis.clusters import SHARDS, RedisCluster, fragile, until
+from tests.redis.clusters import SHARDS, RedisCluster, fragile
+from tests.redis.sentinels import until
 from tests.redis.server import Server, running
 from tests.redis.test_chaos import Waiter
 from tests.redis.test_clients import held_and_shown, held_and_shown_async
@@ -32,6 +34,14 @@ from tests.redis.test_clients import held_and_shown, held_and_shown_async
 def steady() -> RedisCluster:
     """A Cluster that no test breaks, nor moves slots of."""
     return clusters.steady()
+
+
+def waited_for(client: interlock.Client, name: str) -> bool:
+    return bool(client.inspect(name).waiters)
+
+
+def _serves(node: Any) -> bool:
+    return b"cluster_state:ok" in node.execute_command("CLUSTER", "INFO")
 
 
 class TestClients:
@@ -71,7 +81,7 @@ class TestClients:
         leases = [holder.lock(name).acquire() for name in names]
         waiters = [Waiter(client, name) for name in names]
         for name in names:
-            until(lambda name=name: holder.inspect(name).waiters)
+            until(partial(waited_for, holder, name))
         channels = {
             node.port: steady.ask(node, "PUBSUB CHANNELS", "interlock:*") for node in steady.nodes.values()
         }
@@ -162,7 +172,7 @@ class TestRefusals:
         with running("--cluster-enabled", "yes", "--cluster-require-full-coverage", "no") as alone:
             with redis.Redis(port=alone.port) as admin:
                 admin.execute_command("CLUSTER ADDSLOTSRANGE", 0, 99)
-                until(lambda: admin.execute_command("CLUSTER INFO")["cluster_state"] == "ok")
+                until(partial(_serves, admin))
             client = interlock.connect(f"redis+cluster://127.0.0.1:{alone.port}")
             name = next(f"n{n}" for n in range(10**6) if slot(f"n{n}".encode()) > 99)
             with pytest.raises(StoreUnavailable, match="nobody tells who has slot"):
@@ -352,12 +362,11 @@ class TestMovingASlot:
 
     def test_a_semaphore_that_moved_keeps_its_holders(self, movable: RedisCluster, move: Move) -> None:
         client = interlock.connect(movable.url(), ttl=20)
-        leases = [client.semaphore(move.name, 2).acquire() for _ in range(2)]
+        leases: list[Any] = [client.semaphore(move.name, 2).acquire() for _ in range(2)]
         with movable.moving(move.number, move.source, move.target):
             pass
         assert not client.semaphore(move.name, 2).acquire(blocking=False)
         for lease in leases:
-            assert lease
             lease.renew()
             lease.release()
         assert client.inspect(move.name).standings == ()

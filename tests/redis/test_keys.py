@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from interlock.backends.redis.keys import Keys, companion, slot
+from interlock.backends.redis.keys import ClusterKeys, Keys, companion, slot
+from interlock.backends.redis.resp import bulk
 
 NAMES = st.text(st.sampled_from("{}a:é/"), min_size=1, max_size=8)
 LETTERS = (b"h", b"w", b"e")
@@ -50,3 +51,27 @@ def test_slots_are_those_of_redis() -> None:
     assert slot(b"foo{}{bar}") == slot(b"foo{}{bar}")
     assert slot(b"{user1000}.following") == slot(b"{user1000}.followers") == slot(b"user1000")
     assert slot(b"foo{{bar}}zap") == slot(b"{bar")
+
+
+PREFIXES = st.sampled_from(["", "app:", "{app}:", "a{", "a}", "a{b", "{}"])
+
+
+@settings(deadline=None)
+@given(NAMES, PREFIXES)
+def test_on_a_cluster_the_counter_is_in_the_slot_of_what_it_counts(name: str, prefix: str) -> None:
+    keys = ClusterKeys(prefix)
+    assert slot(_plain(keys.last(name))) == slot(keys.holder(name))
+    register, counter = keys.register(name), keys.written(name)[len(bulk(keys.register(name))) :]
+    assert slot(_plain(counter)) == slot(register)
+    assert keys.resource(_plain(counter)) is None, "a counter is listed as a resource"
+
+
+@settings(deadline=None)
+@given(NAMES, NAMES, PREFIXES)
+def test_programs_agree_on_the_counter_of_a_slot(one: str, other: str, prefix: str) -> None:
+    same = slot(Keys(prefix).holder(one)) == slot(Keys(prefix).holder(other))
+    assert (ClusterKeys(prefix).last(one) == ClusterKeys(prefix).last(other)) is same
+
+
+def _plain(encoded: bytes) -> bytes:
+    return encoded.split(b"\r\n", 1)[1][:-2]

@@ -36,7 +36,7 @@ class Cluster:
         self.on_change: Callable[[], None] | None = None
         self._confirmed = 0.0  # when a node last told of the epoch of our map
         self._nodes = list(self._seeds)  # those in trouble last
-        self._suspects: dict[Place, Place | None] = {}  # not to be trusted as it stands, and who knows better
+        self.suspects: dict[Place, Place | None] = {}  # not to be trusted as it stands, and who knows better
         self._memories: dict[Place, bytes] = {}  # replication ids
         self.after_fork()
 
@@ -62,22 +62,18 @@ class Cluster:
     def suspect(self, place: Place, hint: Place | None = None) -> None:
         """This node did not answer, or says that another has the slot: ask around before it is asked again."""
         with self._guard:
-            self._suspects[place] = hint
+            self.suspects[place] = hint
             if place in self._nodes and hint is None:
                 self._nodes.remove(place)
                 self._nodes.append(place)
 
-    def suspected(self, place: Place) -> bool:
-        return place in self._suspects
-
     async def look(self, dial: Dialling, pausing: Pausing, place: Place | None, timeout: float) -> None:
         """Ask around who has which slot; one asks for all who come meanwhile. `StoreUnavailable` if nobody tells."""
         with self._guard:
-            if self.map is not None and place is not None and place not in self._suspects:
+            if self.map is not None and place is not None and place not in self.suspects:
                 return  # somebody has asked by now
-            first, self._asking = not self._asking, True
+            first, self._asking, signal = not self._asking, True, pausing.signal()
             if not first:
-                signal = pausing.signal()
                 self._waiting.append(signal)
         if not first:
             await pausing.wait(signal, timeout)
@@ -94,7 +90,7 @@ class Cluster:
     async def _ask_around(self, dial: Dialling, place: Place | None, timeout: float) -> None:
         until = time.monotonic() + timeout
         errors: list[InterlockError] = []
-        hint = self._suspects.get(place) if place is not None else None
+        hint = self.suspects.get(place) if place is not None else None
         for node in ([hint] if hint else []) + [node for node in self._nodes if node != hint]:
             left = until - time.monotonic()
             if left <= 0:
@@ -132,11 +128,12 @@ class Cluster:
             if old is not None and found.epoch < old.epoch and now - self._confirmed < BEHIND:
                 return False
             self.map, self._confirmed = found, now
-            self._suspects.clear()
-            random.shuffle(found.masters)  # not everybody to the same one
-            known = [master.place for master in found.masters]
-            known += [place for place in found.places if place not in known]
+            masters = [master.place for master in found.masters]
+            random.shuffle(masters)  # not everybody to the same one
+            known = [*masters, *(place for place in found.places if place not in masters)]
             self._nodes = known + [seed for seed in self._seeds if seed not in known]
+            self._nodes.sort(key=self.suspects.__contains__)  # whoever is silent holds up all who come after
+            self.suspects.clear()
             failed_over = old is not None and not old.ids <= found.ids
         if failed_over:
             self._changed()

@@ -45,29 +45,52 @@ class Shards:
 
     async def ask(self, request: bytes, timeout: float, replies: int = 1, again: bool = True) -> Any:
         """The reply of the node that has the slot; its refusal, if it still refuses when the time is up."""
-        now, slot, aside = self._pausing.now, slot_of(request), None
-        until, pause = now() + timeout, 0.0
+        until, slot, known = self._pausing.now() + timeout, slot_of(request), self.way.map
+        if known is not None:  # the usual way: nothing is in doubt
+            place = known.where[slot]
+            leaf = self._leaves.get(place)
+            if leaf is not None and place not in self.way.suspects:
+                failure = None
+                try:
+                    reply = await leaf.ask(request, min(ATTEMPT, timeout), replies, again)
+                except (StoreUnavailable, ClientClosed) as error:
+                    failure = self._trouble(error, place, again)
+                else:
+                    if not refused(reply[0] if replies > 1 else reply):
+                        if self._has(slot, place):
+                            return reply
+                        failure = self._trouble(_moved_on(self.way.place), place, again)
+                if failure is not None and self._pausing.now() >= until:
+                    raise failure
+        return await self._ask_around(request, slot, until, replies, again)
+
+    async def _ask_around(self, request: bytes, slot: int, until: float, replies: int, again: bool) -> Any:
+        """The same, wherever that leads; what a node has refused last is better told than that nobody answers now."""
+        now, aside, pause, told = self._pausing.now, None, 0.0, None
         moving_until = until if again else min(until, now() + MOVING)
         while True:
-            place, failure = None, None
+            place, failure, end = None, None, until
             try:
                 place = aside or await self._place(slot, max(0.001, until - now()))
                 left = max(0.001, until - now())
                 reply = await self.ask_at(place, request, left, replies, again, asking=aside is not None)
             except (StoreUnavailable, ClientClosed) as error:
-                failure = self._trouble(error, place, again)
-                aside = None
+                failure, aside = self._trouble(error, place, again), None
             else:
-                code = refused(reply[0] if replies > 1 else reply)
+                first = reply[0] if replies > 1 else reply
+                code = refused(first)
                 if not code and (aside is not None or self._has(slot, place)):
                     return reply
-                if not code:
+                if code:
+                    told = None if code == "MOVED" else reply
+                    end = moving_until if code == "TRYAGAIN" else until
+                else:
                     failure = self._trouble(_moved_on(self.way.place), place, again)
-                elif now() + pause >= (moving_until if code == "TRYAGAIN" else until):
-                    return reply
-                aside = self._redirected(code, reply[0] if replies > 1 else reply, place)
-            if failure is not None and now() + pause >= until:
-                raise failure
+                aside = self._redirected(code, first, place)
+            if now() + pause >= end:
+                if told is not None:
+                    return told
+                raise failure or _moved_on(self.way.place)
             if aside is None:
                 pause = await self._paused(pause)
 
@@ -107,17 +130,16 @@ class Shards:
 
     async def _place(self, slot: int, timeout: float) -> Place:
         """Where the slot's master is; found out anew if that is not known, or in doubt."""
-        until = self._pausing.now() + timeout
         known = self.way.map
         place = None if known is None else known.place(slot)
-        if place is None or self.way.suspected(place):
+        if place is None or place in self.way.suspects:
             await self.way.look(self._dial, self._pausing, place, timeout)
             known = self.way.map
             place = None if known is None else known.place(slot)
         if known is not self._pruned:
             await self._prune(set(() if known is None else known.places))
             self._pruned = known
-        if place is None or self._pausing.now() >= until:
+        if place is None:
             raise StoreUnavailable(
                 f"{self.way.place}: nobody tells who has slot {slot}; see CLUSTER INFO and CLUSTER NODES"
             )
@@ -150,8 +172,7 @@ class Shards:
         leaf = self._leaves.get(place)
         if leaf is None:
             leaf = self._opened(place)
-        if again:
-            timeout = min(timeout, ATTEMPT)
+        timeout = min(timeout, ATTEMPT)
         if not asking:
             return await leaf.ask(request, timeout, replies, again)
         _, *answers = await leaf.ask(ASKING + request, timeout, replies + 1, again)
@@ -176,7 +197,7 @@ class Shards:
                 answer = answers[number]
                 if isinstance(answer, Failure) and answer.code == "NOSCRIPT":
                     unanswered[number] = requests[number][1]
-                elif not isinstance(answer, StoreUnavailable) and refused(answer) not in ("MOVED", *DOWN):
+                elif not isinstance(answer, StoreUnavailable) and refused(answer) not in DOWN:
                     del unanswered[number]
             if not unanswered or now() + pause >= rounds_until:
                 return answers
@@ -203,9 +224,9 @@ class Shards:
                 self._troubles.pop(place, None)
                 replies = [replies] if len(numbers) == 1 else replies
             for number, reply in zip(numbers, replies, strict=True):
-                answers[number] = reply
                 if code := refused(reply):
                     self._redirected(code, reply, place)
+                answers[number] = _moved_on(self.way.place) if code == "MOVED" else reply
 
     def _troubled(self, place: Place) -> float:
         return self._troubles.get(place, 0.0)

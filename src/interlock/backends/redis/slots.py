@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -10,6 +11,12 @@ from interlock.record import record
 
 Place = tuple[str, int]
 Remap = Callable[[Place], Place]
+NOWHERE = ("", 0)
+
+HEAD = re.compile(
+    rb"\*\d+\r\n\$\d+\r\n(?:EVALSHA\r\n\$40\r\n.{40}\r\n\$\d+\r\n\d+\r\n|GET\r\n)\$(\d+)\r\n", re.DOTALL
+)
+"""How most requests begin, up to their first key."""
 
 
 @record
@@ -26,6 +33,7 @@ class SlotMap:
 
     def __init__(self, owners: list[Master | None], epoch: int, others: Iterable[Place] = ()) -> None:
         self.owners = owners
+        self.where = [NOWHERE if owner is None else owner.place for owner in owners]
         self.epoch = epoch  # the latest of its nodes: it rises with every failover, and when slots move
         found = {owner.id: owner for owner in dict.fromkeys(owners) if owner is not None}
         self.masters = list(found.values())
@@ -77,6 +85,8 @@ def _told(nodes: bytes) -> tuple[int, dict[str, int]]:
 
 def slot_of(request: bytes) -> int:
     """The slot of the first key that a request names."""
+    if usual := HEAD.match(request):
+        return slot(request[usual.end() : usual.end() + int(usual[1])])
     at = request.index(b"\r\n") + 2
     word, at = _word(request, at)
     if word.startswith(b"EVAL"):

@@ -1,0 +1,235 @@
+"""Who has which slot is read from what nodes say, and the past is not believed once the present was heard of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from interlock.backends.redis import cluster
+from interlock.backends.redis.address import Address
+from interlock.backends.redis.cluster import Cluster
+from interlock.backends.redis.dialling import stepped
+from interlock.backends.redis.keys import Keys, slot
+from interlock.backends.redis.leaf import Plainly
+from interlock.backends.redis.packing import claim_request, renew_request
+from interlock.backends.redis.resp import Failure, command
+from interlock.backends.redis.scripts import CLAIM, RENEW
+from interlock.backends.redis.shards import refused
+from interlock.backends.redis.slots import place_in, read_map, slot_of
+from interlock.errors import StoreUnavailable, StoreUnfit
+from interlock.model import Claim, Renewal
+
+SERVER = Address("redis", "Connection", {})
+LAST = 16383
+
+
+def entry(first: int, last: int, *nodes: tuple[Any, int, str]) -> list[Any]:
+    return [first, last, *([host, port, id.encode(), []] for host, port, id in nodes)]
+
+
+def line(id: str, flags: str, master: str, epoch: int) -> str:
+    return f"{id} 10.0.0.1:1@2 {flags} {master} 0 0 {epoch} connected"
+
+
+class TestReading:
+    def test_every_slot_has_the_master_of_its_range(self) -> None:
+        slots = [entry(0, 99, (b"a", 1, "A"), (b"b", 2, "B")), entry(200, LAST, (b"c", 3, "C"))]
+        read = read_map(slots, b"", ("asked", 9))
+        assert [read.place(n) for n in (0, 99, 100, 200, LAST)] == [
+            *(("a", 1), ("a", 1)),
+            *(None, ("c", 3), ("c", 3)),
+        ]
+        assert set(read.places) == {("a", 1), ("b", 2), ("c", 3)}
+
+    @pytest.mark.parametrize("host", [None, b"", b"?"])
+    def test_a_node_that_does_not_name_itself_is_where_it_was_asked(self, host: Any) -> None:
+        read = read_map([entry(0, LAST, (host, 7, "A"))], b"", ("asked", 9))
+        assert read.place(0) == ("asked", 7)
+
+    def test_replicas_are_counted_dead_or_alive_and_the_latest_epoch_is_found(self) -> None:
+        nodes = "\n".join(
+            [
+                line("A", "myself,master", "-", 3),
+                line("B", "slave,fail", "A", 3),
+                line("D", "slave", "A", 3),
+                line("E", "handshake", "-", 0),
+                line("C", "master", "-", 8),
+                "",
+            ]
+        )
+        slots = [entry(0, 99, (b"a", 1, "A"), (b"d", 2, "D")), entry(100, LAST, (b"c", 3, "C"))]
+        read = read_map(slots, nodes.encode(), ("asked", 9))
+        assert read.epoch == 8
+        assert {master.id: master.replicas for master in read.masters} == {"A": 2, "C": 0}
+
+    def test_where_nodes_are_reached_may_be_another_place(self) -> None:
+        def remap(place: tuple[str, int]) -> tuple[str, int]:
+            return "proxy", place[1] + 1000
+
+        assert read_map([entry(0, LAST, (b"a", 1, "A"))], b"", ("x", 9), remap).place(5) == ("proxy", 1001)
+        assert place_in("MOVED 5 a:1", ("x", 9), remap) == ("proxy", 1001)
+
+    @pytest.mark.parametrize(
+        ("words", "place"),
+        [
+            ("MOVED 3999 127.0.0.1:6381", ("127.0.0.1", 6381)),
+            ("ASK 3999 :6381", ("asked", 6381)),
+            ("MOVED 3999 ::1:6381", ("::1", 6381)),
+        ],
+    )
+    def test_a_redirection_names_a_node(self, words: str, place: tuple[str, int]) -> None:
+        assert place_in(words, ("asked", 9)) == place
+
+    @pytest.mark.parametrize("name", ["x", "a{b}c", "odd}", "é\r\n$3\r\nabc"])
+    def test_a_request_is_for_the_slot_of_its_first_key(self, name: str) -> None:
+        keys = Keys("p:")
+        claimed = claim_request(keys, Claim(name, "id", 1.0), b"channel")
+        renewed = renew_request(keys, [Renewal(name, "id", 1.0)] * 30, b"channel")
+        renew = RENEW.call(120, 121)
+        wait = command(b"WAIT", b"1", b"100")
+        for request in (CLAIM.quick + claimed, CLAIM.whole + claimed, CLAIM.quick + claimed + wait):
+            assert slot_of(request) == slot(keys.holder(name))
+        for request in (renew.quick + renewed, renew.whole + renewed):
+            assert slot_of(request) == slot(keys.holder(name))
+        assert slot_of(command(b"GET", keys.register(name))) == slot(keys.register(name))
+
+    @pytest.mark.parametrize(
+        ("text", "code"),
+        [
+            ("MOVED 1 a:1", "MOVED"),
+            ("ASK 1 a:1", "ASK"),
+            ("TRYAGAIN Multiple keys request", "TRYAGAIN"),
+            ("CLUSTERDOWN Hash slot not served", "CLUSTERDOWN"),
+            ("ERR Error running script: @user_script: READONLY You can't write", "READONLY"),
+            ("NOSCRIPT No matching script", ""),
+            ("WRONGTYPE Operation", ""),
+        ],
+    )
+    def test_what_was_not_done_here_may_be_asked_elsewhere(self, text: str, code: str) -> None:
+        assert refused(Failure(text)) == code
+        assert refused(7) == ""
+
+
+class World:
+    """Nodes by port, each with what it says of the slots."""
+
+    def __init__(self) -> None:
+        self.says: dict[int, tuple[list[Any], int] | Exception] = {}
+        self.asked: list[int] = []
+        self.open = 0
+
+    async def connect(self, address: Address, timeout: float) -> Any:
+        port: int = address._settings["port"]
+        self.asked.append(port)
+        said = self.says.get(port, StoreUnavailable(f"{port} is not there"))
+        if isinstance(said, Exception):
+            raise said
+        self.open += 1
+        return port
+
+    async def ask(self, address: Address, connection: int, timeout: float, *words: bytes) -> Any:
+        said = self.says[connection]
+        assert isinstance(said, tuple)
+        return said[0] if words[1] == b"SLOTS" else line("A", "master", "-", said[1]).encode()
+
+    async def close(self, connection: int) -> None:
+        self.open -= 1
+
+
+class Clock:
+    """Never waits."""
+
+    def now(self) -> float:
+        return 0.0
+
+
+OLD = [entry(0, LAST, (b"h", 1, "A"), (b"h", 2, "B"), (b"h", 3, "C"))]
+NEW = [entry(0, LAST, (b"h", 2, "B"), (b"h", 3, "C"))]
+
+
+class TestTheEpoch:
+    def way(self, *ports: int) -> tuple[Cluster, World]:
+        way, world = Cluster(SERVER, [("h", port) for port in ports]), World()
+        self.told: list[str] = []
+        way.on_change = lambda: self.told.append("change")
+        return way, world
+
+    def look(self, way: Cluster, world: World, place: tuple[str, int] | None = None) -> Any:
+        world.asked.clear()
+        pausing: Any = Plainly(Clock())  # type: ignore[arg-type]
+        stepped(way.look(world, pausing, place, 1.0))
+        assert world.open == 0
+        assert way.map is not None
+        return way.map.place(0)
+
+    def test_a_failover_is_a_change_and_the_first_map_is_none(self) -> None:
+        way, world = self.way(1)
+        world.says = {1: (OLD, 3), 2: (NEW, 4)}
+        assert self.look(way, world) == ("h", 1)
+        assert not self.told
+        way.suspect(("h", 1), ("h", 2))
+        assert self.look(way, world, ("h", 1)) == ("h", 2)
+        assert world.asked == [2], "who was named knows best"
+        assert self.told == ["change"]
+
+    def test_slots_that_move_between_masters_are_no_failover(self) -> None:
+        way, world = self.way(1)
+        world.says = {1: ([entry(0, 9, (b"h", 1, "A")), entry(10, LAST, (b"h", 2, "B"))], 3)}
+        self.look(way, world)
+        world.says = {1: ([entry(0, 8, (b"h", 1, "A")), entry(9, LAST, (b"h", 2, "B"))], 4)}
+        self.look(way, world)
+        assert not self.told
+
+    def test_the_old_master_is_not_followed_back(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        way, world = self.way(1)
+        world.says = {2: (NEW, 4), 1: (NEW, 4)}
+        assert self.look(way, world) == ("h", 2)
+        world.says = {1: (OLD, 3)}
+        with pytest.raises(StoreUnavailable, match="no node tells"):
+            self.look(way, world)
+        assert way.map is not None
+        assert way.map.place(0) == ("h", 2)
+        monkeypatch.setattr(cluster, "BEHIND", 0.0)  # much later: the Cluster was set up anew
+        assert self.look(way, world) == ("h", 1)
+
+    def test_one_that_knows_more_is_asked_after_one_that_is_behind(self) -> None:
+        way, world = self.way(1, 2)
+        world.says = {1: (NEW, 4), 2: (NEW, 4), 3: (NEW, 4)}
+        self.look(way, world)
+        world.says = {1: (OLD, 3), 2: (OLD, 3), 3: (NEW, 5)}
+        assert self.look(way, world) == ("h", 2)
+        assert 3 in world.asked
+
+    def test_whoever_is_silent_is_asked_last(self) -> None:
+        way, world = self.way(1)
+        world.says = {1: (OLD, 3), 3: (OLD, 3)}
+        self.look(way, world)
+        for _ in range(8):
+            way.suspect(("h", 2))
+            way.suspect(("h", 1))
+            self.look(way, world, ("h", 1))
+            assert world.asked == [3]
+
+    def test_one_that_belongs_to_nobody_is_not_believed(self) -> None:
+        way, world = self.way(1, 2)
+        world.says = {1: ([], 0), 2: (OLD, 3)}
+        assert self.look(way, world) == ("h", 1)
+
+    def test_what_all_refuse_is_said_as_it_is(self) -> None:
+        way, world = self.way(1, 2)
+        world.says = {1: StoreUnfit("wants a password"), 2: StoreUnfit("wants a password")}
+        with pytest.raises(StoreUnfit, match="wants a password"):
+            self.look(way, world)
+        world.says = {1: StoreUnfit("wants a password")}
+        with pytest.raises(StoreUnavailable, match="wants a password; 2 is not there"):
+            self.look(way, world)
+
+    def test_another_memory_at_the_same_place_is_a_change(self) -> None:
+        way, _ = self.way(1)
+        way.met(("h", 1), b"first")
+        way.met(("h", 1), b"first")
+        way.met(("h", 2), b"other")
+        assert not self.told
+        way.met(("h", 1), b"restarted empty")
+        assert self.told == ["change"]
