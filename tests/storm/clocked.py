@@ -65,13 +65,7 @@ class ClockedServer(Server):
     def jump(self, seconds: float) -> None:
         """Move its wall clock, for good."""
         self.offset += seconds
-        self._write()
-
-    def _write(self) -> None:
-        with self._offset.open(
-            "r+b" if self._offset.exists() else "wb"
-        ) as file:  # the same file: it is mapped
-            file.write(struct.pack("qq", int(self.offset * 1e9), 0))
+        _write(self._file, self.offset)
 
     def empty(self) -> None:
         """Kill it, and start it again without anything it knew."""

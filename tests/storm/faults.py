@@ -172,9 +172,14 @@ def fail_over_with_loss(field: Any, crew: Crew, chance: Random) -> None:
 
 
 def _rejoin(field: Any, old: Any) -> None:
+    """Back as a replica from its first moment on: as a master it would be one of two, and sentinels waver then."""
+    plain = [
+        word
+        for n, word in enumerate(old._options)
+        if "--replicaof" not in old._options[max(0, n - 2) : n + 1]
+    ]
+    old._options = (*plain, "--replicaof", "127.0.0.1", str(field.set.master().port))
     old.start()
-    master = field.set.master()
-    each([old], "REPLICAOF", "127.0.0.1", master.port)
     until(lambda: _follow(field) == 2, 30)
 
 
