@@ -1,0 +1,260 @@
+"""Deliberate bugs in the quorum's algorithm, planted while a simulation runs, and what must be noticed of each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from interlock.backends.redlock import claiming, membership, node, renewing
+from interlock.backends.redlock.requests import ACCEPTED, TOO_LOW, Prolong, Release, Renew, Request, Vote
+from interlock.record import replaced
+from tests.redlock.simulation.play import SCENARIOS, QuorumPlay
+from tests.redlock.simulation.schedules import SCHEDULES
+
+Patch = tuple[object, str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """A bug, whom it hurts, and where it must be noticed: by a schedule, or within so many seeds in a weather."""
+
+    name: str
+    victim: str
+    patches: Callable[[], list[Patch]]
+    rules: frozenset[str]  # one of these at least is found broken
+    schedule: str = ""
+    weather: str = ""
+    scenario: str = "lock"
+    workers: int = 1
+    seeds: int = 60
+
+    @contextmanager
+    def planted(self) -> Iterator[None]:
+        """The bug is there until the end of the block."""
+        kept: list[Patch] = []
+        try:
+            for owner, name, new in self.patches():
+                kept.append((owner, name, getattr(owner, name)))
+                setattr(owner, name, new)
+            yield
+        finally:
+            for owner, name, old in reversed(kept):
+                setattr(owner, name, old)
+
+    def noticed(self) -> str:
+        """Where a rule was found broken; "" if it was not."""
+        with self.planted():
+            if self.schedule:
+                found = {violation.rule for violation in SCHEDULES[self.schedule]()}
+                return self.schedule if found & self.rules else ""
+            scenario = replace(SCENARIOS[self.scenario], workers=self.workers)
+            for seed in range(self.seeds):
+                found = {violation.rule for violation in QuorumPlay(scenario, self.weather, seed).run()}
+                if found & self.rules:
+                    return f"{self.weather}, seed {seed}: {sorted(found & self.rules)}"
+        return ""
+
+
+def _less_than_a_majority() -> list[Patch]:
+    init = membership.Membership.__init__
+
+    def fewer(self: membership.Membership, places: list[str]) -> None:
+        init(self, places)
+        self.majority -= 1
+
+    return [(membership.Membership, "__init__", fewer)]
+
+
+def _no_second_round() -> list[Patch]:
+    hear = claiming.Votes.hear
+
+    def believing(self: claiming.Votes, place: int, reply: Any, sent: float, received: float) -> bool:
+        if isinstance(reply, list) and reply[1] == TOO_LOW:
+            reply = [reply[0], ACCEPTED, reply[2]]
+        return hear(self, place, reply, sent, received)
+
+    return [(claiming.Votes, "hear", believing)]
+
+
+def _no_marker() -> list[Patch]:
+    return [(node.Node, "votes", property(lambda self: True))]
+
+
+def _no_quarantine() -> list[Patch]:
+    checkin = node.Node.checkin
+
+    def at_once(self: node.Node, request: Any) -> list[Any]:
+        """Its quarantine began long ago."""
+        known = self.quorum.get("since")
+        checkin(self, request)
+        if self.quorum.get("since") not in (None, known):
+            self.quorum["since"] -= 3_600_000
+        return checkin(self, request)
+
+    return [(node.Node, "checkin", at_once)]
+
+
+def _no_floor() -> list[Patch]:
+    admit = node.Node.admit
+
+    def bare(self: node.Node, request: Any) -> list[Any]:
+        return admit(self, replaced(request, floor=0))
+
+    return [(node.Node, "admit", bare)]
+
+
+def _ids_per_client() -> list[Patch]:
+    answer = node.Node.answer
+
+    def shared(id: str) -> str:
+        return id.partition("-")[0]
+
+    def known_by_client(self: node.Node, request: Request) -> list[Any]:
+        if isinstance(request, Vote):
+            request = replaced(request, claim=replaced(request.claim, id=shared(request.claim.id)))
+        elif isinstance(request, Renew):
+            request = Renew(tuple(replaced(item, id=shared(item.id)) for item in request.items))
+        elif isinstance(request, Release):
+            request = replaced(request, id=shared(request.id))
+        return answer(self, request)
+
+    return [(node.Node, "answer", known_by_client)]
+
+
+def _late_release() -> list[Patch]:
+    release = node.Node.release
+
+    def whatever(self: node.Node, request: Release) -> list[Any]:
+        return release(self, replaced(request, upto=0))
+
+    return [(node.Node, "release", whatever)]
+
+
+def _leftovers_count() -> list[Patch]:
+    prolong = node.Node._prolong
+
+    def any_token(self: node.Node, item: Prolong, now: int) -> int | str:
+        return prolong(self, replaced(item, token=0), now)
+
+    return [(node.Node, "_prolong", any_token)]
+
+
+def _minority_renews() -> list[Patch]:
+    verdict = renewing._verdict
+
+    async def lenient(quorum: Any, *rest: Any) -> Any:
+        members = quorum.members
+        majority, members.majority = members.majority, 1
+        try:
+            return await verdict(quorum, *rest)
+        finally:
+            members.majority = majority
+
+    return [(renewing, "_verdict", lenient)]
+
+
+def _no_clock_watch() -> list[Patch]:
+    return [(membership.Membership, "counts", lambda *_: True)]
+
+
+def _whoever_set_it() -> list[Patch]:
+    vote = node.Node.vote
+
+    def again(self: node.Node, request: Vote) -> list[Any]:
+        number, _ = self.numbers.get(request.claim.resource, (0, ""))
+        if request.ballot == number:
+            self.numbers[request.claim.resource] = (number, request.claim.id)
+        return vote(self, request)
+
+    return [(node.Node, "vote", again)]
+
+
+TOKENS = frozenset({"N1", "N2", "N3"})
+BOTH = TOKENS | {"E", "N9"}
+
+MUTANTS = [
+    Mutant(
+        "less than a majority", "two minorities grant at once", _less_than_a_majority, BOTH, weather="calm"
+    ),
+    Mutant(
+        "no second round",
+        "a client whose clock is behind gets a lower token",
+        _no_second_round,
+        TOKENS,
+        weather="calm",
+    ),
+    Mutant(
+        "no marker",
+        "a node that lost its memory grants what others hold",
+        _no_marker,
+        BOTH,
+        weather="forgetting",
+    ),
+    Mutant(
+        "no run id",
+        "a node comes back with old numbers and gives them again",
+        _no_marker,
+        TOKENS,
+        schedule="a node restarts with old numbers",
+    ),
+    Mutant(
+        "no quarantine",
+        "a node votes again while what it forgot is held",
+        _no_quarantine,
+        BOTH,
+        weather="forgetting",
+    ),
+    Mutant(
+        "no floor",
+        "a node that forgot accepts a number below a granted one",
+        _no_floor,
+        TOKENS,
+        schedule="a node forgets the highest number",
+    ),
+    Mutant(
+        "ids per client",
+        "two threads of one process hold one lock",
+        _ids_per_client,
+        BOTH,
+        weather="calm",
+        workers=2,
+    ),
+    Mutant(
+        "late release",
+        "the release of a try that failed ends the next",
+        _late_release,
+        BOTH,
+        schedule="a release of the first try meets the second",
+    ),
+    Mutant(
+        "leftovers count",
+        "a renewal counts what a late release will end",
+        _leftovers_count,
+        BOTH,
+        schedule="a renewal meets what the first try left",
+    ),
+    Mutant(
+        "a minority renews",
+        "a holder goes on though a majority forgot it",
+        _minority_renews,
+        BOTH,
+        weather="cut",
+        scenario="long",
+    ),
+    Mutant(
+        "no clock watch",
+        "a node whose clock jumped lets the next in",
+        _no_clock_watch,
+        BOTH,
+        weather="leaping",
+    ),
+    Mutant(
+        "whoever set it",
+        "a node accepts one number of two attempts",
+        _whoever_set_it,
+        TOKENS,
+        weather="slow",
+    ),
+]

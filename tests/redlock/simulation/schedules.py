@@ -1,0 +1,237 @@
+"""Schedules that hurt a quorum, each on purpose and at the worst moment, in virtual time.
+
+A schedule plays and answers what must never happen and did: nothing, on what is shipped. A minority of the nodes may forget;
+links may be slow or cut as they like.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any
+
+from interlock.aio import Lease
+from interlock.backends.redlock.requests import Release, Vote
+from interlock.errors import StoreUnavailable
+from interlock.testing.checkers import Terms, Violation, judge
+from interlock.testing.faults import Faults
+from interlock.testing.simulated import Simulated
+from interlock.testing.stage import Node
+from tests.redlock.simulation.stage import SIZE, QuorumStage
+
+Schedule = Callable[[], list[Violation]]
+SCHEDULES: dict[str, Schedule] = {}
+
+
+class Scene:
+    """Five nodes, three processes that have met them, and a director who decides what is late and what is lost."""
+
+    def __init__(self, ttl: float = 1.0) -> None:
+        self.stage = QuorumStage(7, ttl=ttl, new=False)
+        self.servers = self.stage.servers
+        self.world = self.stage.world
+        self.director = Simulated(self.world, "director")
+        self.processes = [self.stage.node() for _ in range(3)]
+        for process in self.processes:
+            self.stage.walls[process.name] = 0.0
+        self.play(1.0, *(self.held(process, f"{process.name}'s own") for process in self.processes))
+
+    async def held(self, process: Node, name: str, *, timeout: float = 0.5, keep: float = 0.0) -> None:
+        """Take a lock, keep it a while, and let go; it is renewed as long as this runs."""
+        lease = await self.taken(process, name, timeout=timeout)
+        if lease is not None:
+            await process.runtime.sleep(keep)
+            await lease.release()
+
+    async def taken(
+        self, process: Node, name: str, ttl: float | None = None, timeout: float = 0.5
+    ) -> Lease | None:
+        """The lease; None where it is refused."""
+        try:
+            return await process.client.lock(name, ttl=ttl or self.stage.ttl).acquire(timeout=timeout)
+        except StoreUnavailable:
+            return None
+
+    def play(self, seconds: float, *works: Coroutine[Any, Any, object]) -> None:
+        """Let all of them work, and that much time pass."""
+
+        async def run(work: Coroutine[Any, Any, object]) -> None:
+            await work
+
+        for work in works:
+            self.director.spawn("work", run(work))
+        self.world.run(self.world.time + seconds)
+        assert not self.world.failures, self.world.failures
+
+    def stall(self, process: Node, nodes: Iterable[int], seconds: float) -> None:
+        """Nothing moves between a process and these nodes for a while; then all of it does."""
+        for node in nodes:
+            self.stage.ways[process.name][node].stalled_until = self.stage.network.now() + seconds
+
+    def cut(self, process: Node, *nodes: int) -> None:
+        for node in nodes:
+            self.stage.ways[process.name][node].cut()
+
+    def mend(self, process: Node, *nodes: int) -> None:
+        for node in nodes:
+            self.stage.ways[process.name][node].heal()
+
+    def deafen(self, process: Node, *nodes: int) -> None:
+        """What these nodes say is lost; what they are told is not."""
+        for node in nodes:
+            self.stage.ways[process.name][node].faults = Faults(lose_reply=1.0)
+
+    def found(self) -> list[Violation]:
+        """What must never happen and did, by now."""
+        found = judge(self.stage.history, Terms(progress=100.0, heartbeat=100.0))
+        self.world.close()
+        return found
+
+
+def schedule(play: Schedule) -> Schedule:
+    SCHEDULES[play.__name__.replace("_", " ")] = play
+    return play
+
+
+@schedule
+def a_node_forgets_while_a_round_that_counts_it_is_under_way() -> list[Violation]:
+    """One asks with a ttl nobody has seen before; everybody else has short ones, and would readmit soon."""
+    scene = Scene(ttl=0.06)
+    slow, mender, other = scene.processes
+    scene.stall(slow, (1, 2), 0.4)
+    scene.cut(slow, 3, 4)
+    scene.play(0.004, scene.taken(slow, "r", ttl=30.0))  # node 0 has said yes, and is heard
+    scene.servers[0].flush()
+    for _ in range(20):  # its loss is noticed, and looked after
+        scene.play(0.02, scene.held(mender, "m"))
+    scene.play(0.1)  # the slow one has its majority now, if an answer that was forgotten counts
+    scene.cut(other, 1, 2)
+    scene.play(0.5, scene.held(other, "r", keep=0.02))
+    return scene.found()
+
+
+@schedule
+def a_stopped_client_hears_what_was_said_before_a_node_forgot() -> list[Violation]:
+    """Stopped within its round, it finds all the answers when it goes on: one of them is no longer true."""
+    scene = Scene(ttl=0.06)
+    stopped, mender, other = scene.processes
+    scene.stall(stopped, (1, 2), 10.0)
+    scene.cut(stopped, 3, 4)
+    stopped.runtime.spawn("work", _ignored(scene.taken(stopped, "r", ttl=3600.0)))
+    scene.play(0.004)
+    stopped.pause()
+    scene.servers[0].flush()
+    for _ in range(90):
+        scene.play(0.1, scene.held(mender, "m"))
+    assert scene.servers[0].memory.votes
+    scene.play(1.5)  # nodes 1 and 2 have said yes now, too
+    stopped.resume()
+    scene.play(0.01)
+    scene.cut(other, 1, 2)
+    scene.play(0.3, scene.held(other, "r", keep=0.02))
+    return scene.found()
+
+
+@schedule
+def the_forgetful_node_is_slow_to_say_that_its_time_is_over() -> list[Violation]:
+    """The others are read while a grant that counts it is still under way: that floor would be too low."""
+    scene = Scene(ttl=1.0)
+    ahead, mender, behind = scene.processes
+    scene.stage.walls[ahead.name] = 3600.0
+    scene.stall(ahead, (1, 2), 0.4)
+    scene.cut(ahead, 3, 4)
+    scene.play(0.004, scene.taken(ahead, "r"))
+    scene.servers[0].flush()
+    scene.play(0.2, scene.held(mender, "m"))  # noticed: its quarantine begins
+    scene.stall(mender, (0,), 0.95)  # the next look hears the others at once, and it when its time is over
+    scene.play(8.0)
+    assert scene.servers[0].memory.votes
+    scene.cut(behind, 1, 2)
+    scene.play(1.0, scene.held(behind, "r"))
+    return scene.found()
+
+
+@schedule
+def a_node_forgets_the_highest_number() -> list[Violation]:
+    """It is readmitted, and meets a client whose clock is behind, which those who remember do not reach."""
+    scene = Scene(ttl=0.5)
+    ahead, mender, behind = scene.processes
+    scene.stage.walls[ahead.name] = 3600.0
+    scene.cut(ahead, 3, 4)
+    scene.play(0.1, scene.held(ahead, "r"))
+    scene.servers[0].flush()
+    for _ in range(16):
+        scene.play(0.5, scene.held(mender, "m"))
+    assert scene.servers[0].memory.votes
+    scene.cut(behind, 1, 2)
+    scene.play(1.0, scene.held(behind, "r"))
+    return scene.found()
+
+
+def _first_try(scene: Scene, process: Node) -> tuple[Vote, Release]:
+    """A try that enters on node 0 and fails; it answers what node 0 was sent, copies of which may come late."""
+    scene.cut(process, 1, 2, 3, 4)
+    scene.deafen(process, 0)
+    process.runtime.spawn("work", scene.held(process, "r", timeout=5.0, keep=60.0))
+    scene.play(0.4)
+    ((id, stands),) = scene.servers[0].memory.claims["r"].items()
+    scene.play(0.12)  # given up, and taken back
+    return Vote(stands.claim, stands.token), Release("r", id, upto=stands.token)
+
+
+@schedule
+def a_release_of_the_first_try_meets_the_second() -> list[Violation]:
+    """Node 0 is told to forget the try that failed when it holds the next one, and the holder counts on it."""
+    scene = Scene(ttl=6.0)
+    holder, _, other = scene.processes
+    _, late = _first_try(scene, holder)
+    scene.mend(holder, 0, 1, 2)
+    scene.play(1.0)
+    scene.servers[0].memory.answer(late)
+    scene.cut(other, 1, 2)
+    scene.play(0.5, scene.held(other, "r"))
+    return scene.found()
+
+
+@schedule
+def a_renewal_meets_what_the_first_try_left() -> list[Violation]:
+    """Node 0 takes a late copy of the try that failed, and then hears of its release, after the next one was renewed."""
+    scene = Scene(ttl=12.0)
+    holder, _, other = scene.processes
+    vote, release = _first_try(scene, holder)
+    scene.cut(holder, 0)
+    scene.mend(holder, 1, 2, 3)
+    scene.play(0.5)  # granted by 1, 2 and 3
+    scene.mend(holder, 0)
+    scene.cut(holder, 3)
+    scene.play(3.0)
+    scene.servers[0].memory.answer(vote)
+    scene.play(1.5)  # renewed by 1 and 2, and by 0 if that counts
+    scene.servers[0].memory.answer(release)
+    scene.cut(other, 1, 2)
+    for _ in range(52):
+        scene.play(0.2, scene.held(other, "r", keep=0.05))
+    return scene.found()
+
+
+@schedule
+def a_node_restarts_with_old_numbers() -> list[Violation]:
+    """It had not written the newest to its disk when it died, and comes back as if nothing had happened."""
+    scene = Scene(ttl=1.0)
+    ahead, _, behind = scene.processes
+    server = next(server for server in scene.servers if not server.memory.durable)
+    rest = [n for n in range(SIZE) if scene.servers[n] is not server]
+    scene.play(0.1, scene.held(behind, "r"))
+    server.save()
+    scene.stage.walls[ahead.name] = 3600.0
+    scene.cut(ahead, *rest[2:])
+    scene.play(0.1, scene.held(ahead, "r"))
+    server.crash()
+    server.start(saved=True)
+    scene.cut(behind, *rest[:2])
+    for _ in range(8):
+        scene.play(0.5, scene.held(behind, "r"))
+    return scene.found()
+
+
+async def _ignored(work: Coroutine[Any, Any, object]) -> None:
+    await work

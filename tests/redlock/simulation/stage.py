@@ -1,0 +1,66 @@
+"""A stage with five nodes: the shipped algorithm of the quorum over a simulated panel, for each process its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from interlock.backends.redlock.membership import Membership
+from interlock.backends.redlock.quorum import Quorum
+from interlock.backends.redlock.requests import Admit, CheckIn
+from interlock.backends.redlock.store import RedlockStore
+from interlock.ports import Store
+from interlock.testing.faults import Link
+from interlock.testing.panel import BORN, SimulatedNode, SimulatedPanel
+from interlock.testing.stage import Node, Stage
+
+SIZE = 5
+NODE_TIMEOUT = 0.05
+
+
+class QuorumStage(Stage):
+    """Five servers, some of them durable; processes whose wall clocks are wrong, each by its own."""
+
+    def __init__(self, seed: int, *, ttl: float = 1.0, new: bool | None = None) -> None:
+        super().__init__(seed, ttl=ttl)
+        self.servers = [
+            SimulatedNode(
+                self.world,
+                f"node-{number}",
+                drift=0.8
+                * self.drift(),  # with a client's own it stays within what the clock watch allows for
+                durable=self.random.random() < 0.4,
+            )
+            for number in range(SIZE)
+        ]
+        if not (self.random.random() < 0.2 if new is None else new):
+            self._admit_all()
+        self.ways: dict[str, list[Link]] = {}  # by process: its links to the nodes
+        self.members: dict[str, Membership] = {}  # by process: what it knows of the nodes
+        self.walls: dict[str, float] = {}  # by process: how wrong its wall clock is, seconds
+
+    def _admit_all(self) -> None:
+        for server in self.servers:
+            since = server.memory.answer(CheckIn())[2]
+            server.memory.answer(Admit(since=since, quarantine=0, floor=0))
+
+    def connect(self, node: Node) -> Store:
+        runtime, name = node.runtime, node.name
+        self.ways[name] = [Link(self.faults, self.random) for _ in self.servers]
+        self.walls[name] = (self.random.random() - 0.5) * 10
+        panel = SimulatedPanel(self.servers, self.ways[name], runtime, self.network)
+        quorum = Quorum(
+            panel, Membership(list(panel.places)), runtime.now, lambda: self._wall(name), NODE_TIMEOUT
+        )
+        return RedlockStore(quorum, runtime, runtime.random, None)
+
+    def _wall(self, process: str) -> int:
+        return int((BORN + self.world.time + self.walls[process]) * 1e6)
+
+    def left_in_store(self) -> Iterator[tuple[str, str, str]]:
+        for server in self.servers:
+            for name, claims in server.memory.claims.items():
+                for id, stands in claims.items():
+                    if stands.lapses > server.clock():
+                        yield server.place, name, f"claim {id} stands"
+            if not server.memory.votes:
+                yield server.place, "", "it has no vote though all has healed, and it was asked"
