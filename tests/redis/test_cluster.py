@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -20,14 +21,17 @@ from interlock import aio
 from interlock._core.drive import drive
 from interlock.backends.redis.keys import slot
 from interlock.backends.redis.shards import Shards
+from interlock.contrib.redis_py import AsyncLock, Lock
 from interlock.errors import InvalidURL, StoreUnavailable, StoreUnfit
 from interlock.model import Claim, Granted, Renewal, Renewed
 from tests.redis import clusters
 from tests.redis.clusters import SHARDS, RedisCluster, fragile
 from tests.redis.sentinels import until
-from tests.redis.server import Server, running
+from tests.redis.server import Server, free_port, running
 from tests.redis.test_chaos import Waiter
-from tests.redis.test_clients import held_and_shown, held_and_shown_async
+from tests.redis.test_clients import certificates, held_and_shown, held_and_shown_async
+
+__all__ = ["certificates"]  # a fixture
 
 
 @pytest.fixture
@@ -131,6 +135,39 @@ class TestClients:
         client.close()
 
 
+class TestTheDropIn:
+    """`interlock.contrib.redis_py` on a client for a Cluster."""
+
+    def test_it_stands_in_for_the_lock_of_redis_py(self, steady: RedisCluster) -> None:
+        with redis.cluster.RedisCluster("127.0.0.1", steady.masters[0].port) as theirs:
+            for name in {steady.name_on(shard, start=uuid4().hex) for shard in range(SHARDS)}:
+                ours: Any = theirs.lock(name, timeout=5, lock_class=Lock)
+                plain: Any = theirs.lock(name, timeout=5)
+                assert ours.acquire()
+                assert ours.lease.token > 0
+                ours.extend(3)
+                ours.reacquire()
+                assert not plain.acquire(blocking=False)
+                ours.release()
+                assert plain.acquire(blocking=False)
+                assert not ours.acquire(blocking=False)
+                plain.release()
+
+    def test_its_asyncio_twin_does_too(self, steady: RedisCluster) -> None:
+        async def main() -> None:
+            theirs = redis.asyncio.cluster.RedisCluster("127.0.0.1", steady.masters[0].port)
+            for name in {steady.name_on(shard, start=uuid4().hex) for shard in range(SHARDS)}:
+                ours: Any = theirs.lock(name, timeout=5, lock_class=AsyncLock)
+                async with ours:
+                    assert await ours.owned()
+                    await ours.extend(3)
+                    plain: Any = theirs.lock(name, timeout=5)
+                    assert not await plain.acquire(blocking=False)
+            await theirs.aclose()
+
+        asyncio.run(main())
+
+
 class TestRefusals:
     @pytest.mark.parametrize(
         ("url", "hint"),
@@ -191,6 +228,27 @@ class TestRefusals:
             with pytest.raises(StoreUnfit, match="wants a password"):
                 stranger.lock("x").acquire(timeout=0.5)
             stranger.close()
+
+
+def test_tls_works_on_both_faces(certificates: Path) -> None:
+    secure, cert, key = free_port(), certificates / "cert.pem", certificates / "key.pem"
+    options = ("--tls-port", str(secure), "--tls-cert-file", str(cert), "--tls-key-file", str(key))
+    more = ("--tls-ca-cert-file", str(cert), "--tls-auth-clients", "no", "--cluster-enabled", "yes")
+    with running(*options, *more, "--tls-cluster", "yes", "--cluster-port", str(free_port())) as alone:
+        with redis.Redis(port=alone.port) as admin:
+            admin.execute_command("CLUSTER ADDSLOTSRANGE", 0, 16383)
+            until(partial(_serves, admin))
+        url = f"rediss+cluster://127.0.0.1:{secure}?ssl_ca_certs={cert}"
+        held_and_shown(interlock.connect(url))
+        asyncio.run(held_and_shown_async(aio.connect(url)))
+        theirs = redis.cluster.RedisCluster("127.0.0.1", secure, ssl=True, ssl_ca_certs=str(cert))
+        held_and_shown(interlock.connect(theirs))
+        asyncio.run(held_and_shown_async(aio.connect(theirs)))
+        theirs.close()
+        stranger = interlock.connect(f"rediss+cluster://127.0.0.1:{secure}")
+        with pytest.raises(StoreUnavailable, match="certificate"):
+            stranger.lock("x").acquire(timeout=0.5)
+        stranger.close()
 
 
 class TestManyNames:

@@ -1,0 +1,261 @@
+"""A request goes where its slot is; it is repeated only where that is harmless; and it ends when its time is up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from interlock.backends.redis.cluster import Cluster, Member
+from interlock.backends.redis.dialling import stepped
+from interlock.backends.redis.keys import slot
+from interlock.backends.redis.resp import Failure, command
+from interlock.backends.redis.shards import ASKING, Shards
+from interlock.backends.redis.slots import Place, read_map
+from interlock.errors import ClientClosed, StoreUnavailable
+from tests.redis.test_slots import LAST, SERVER, World, entry
+
+A, B, C = ("h", 1), ("h", 2), ("h", 3)
+HALF = 8000
+LOW, HIGH = "key-1", "key-2"  # their slots are below and above the half
+Answer = Any | Callable[[], Any]
+
+
+class Clock:
+    """A clock that moves when somebody waits, and when a node is asked."""
+
+    def __init__(self) -> None:
+        self.time = 0.0
+
+    def now(self) -> float:
+        return self.time
+
+    def signal(self) -> Any:
+        return None
+
+    async def wait(self, signal: Any, timeout: float | None) -> bool:
+        self.time += timeout or 0.0
+        return False
+
+
+class Stage:
+    """Nodes whose answers are written down beforehand: the last one is given again and again."""
+
+    def __init__(self, shards: dict[Place, tuple[int, int]]) -> None:
+        self.clock, self.world = Clock(), World()
+        self.way = Cluster(SERVER, list(shards))
+        self.answers: dict[Place, list[Answer]] = {}
+        self.asked: list[tuple[Place, bytes]] = []
+        self.has(shards, 1)
+        self.way._adopted(self.map)
+        self.shards = Shards(self.way, self._leaf, self.clock, self.world)
+
+    def has(self, shards: dict[Place, tuple[int, int]], epoch: int) -> None:
+        """Which slots the nodes say that each has, from now on."""
+        told = [entry(*slots, (b"h", port, f"n{port}")) for (_, port), slots in shards.items()]
+        self.map = read_map(told, b"", A)
+        self.map.epoch = epoch
+        self.world.says = {port: (told, epoch) for _, port in shards}
+
+    def _leaf(self, route: Any) -> Any:
+        assert isinstance(route, Member)
+        return Leaf(self, route._at)
+
+    def ask(self, name: str, timeout: float = 5.0, again: bool = True) -> Any:
+        return stepped(self.shards.ask(command(b"GET", name.encode()), timeout, 1, again))
+
+    def ask_all(self, *names: str, timeout: float = 5.0) -> list[Any]:
+        requests = [
+            (command(b"GET", name.encode()), command(b"EVAL", b"source", b"1", name.encode()))
+            for name in names
+        ]
+        return stepped(self.shards.ask_all(requests, timeout))
+
+    @property
+    def places(self) -> list[Place]:
+        return [place for place, _ in self.asked]
+
+
+class Leaf:
+    def __init__(self, stage: Stage, place: Place) -> None:
+        self._stage, self._place, self._closed = stage, place, False
+
+    async def ask(self, request: bytes, timeout: float, replies: int = 1, again: bool = True) -> Any:
+        if self._closed:
+            raise ClientClosed("this client was closed")
+        stage, got = self._stage, []
+        stage.asked.append((self._place, request))
+        for _ in range(replies):
+            answers = stage.answers[self._place]
+            answer = answers.pop(0) if len(answers) > 1 else answers[0]
+            answer = answer() if callable(answer) else answer
+            if isinstance(answer, StoreUnavailable):
+                stage.clock.time += timeout
+                raise answer
+            got.append(answer)
+        stage.clock.time += 0.001
+        return got[0] if replies == 1 else got
+
+    def after_fork(self) -> None: ...
+
+    async def close(self) -> None:
+        self._closed = True
+
+
+SILENT = StoreUnavailable("did not answer")
+
+
+@pytest.fixture
+def stage() -> Stage:
+    assert slot(LOW.encode()) < HALF <= slot(HIGH.encode())
+    return Stage({A: (0, HALF - 1), B: (HALF, LAST)})
+
+
+def test_each_request_goes_to_the_node_that_has_its_slot(stage: Stage) -> None:
+    stage.answers = {A: [b"a"], B: [b"b"]}
+    assert [stage.ask(name) for name in (LOW, HIGH, LOW)] == [b"a", b"b", b"a"]
+    assert stage.places == [A, B, A]
+
+
+@pytest.mark.parametrize("again", [True, False])
+def test_what_moved_is_asked_for_there_and_the_next_goes_there_at_once(stage: Stage, again: bool) -> None:
+    stage.answers = {A: [Failure("MOVED 1 h:2")], B: [b"b"]}
+    stage.has({B: (0, LAST)}, 2)
+    assert stage.ask(LOW, again=again) == b"b"
+    assert stage.ask(LOW) == b"b"
+    assert stage.places.count(A) <= 2, "once, and once more while it is found out"
+    assert stage.places[-1] == B
+
+
+def test_a_slot_on_the_move_is_asked_for_aside_once_and_the_map_stays(stage: Stage) -> None:
+    stage.answers = {A: [Failure("ASK 1 h:3")], C: [b"OK", b"c"]}
+    assert stage.ask(LOW) == b"c"
+    assert stage.asked[-1][1].startswith(ASKING)
+    assert not any(request.startswith(ASKING) for place, request in stage.asked if place == A)
+    stage.answers = {A: [b"a"]}
+    assert stage.ask(LOW) == b"a"
+
+
+def test_a_slot_on_the_move_is_waited_for_until_the_time_is_up(stage: Stage) -> None:
+    stage.answers = {A: [*[Failure("TRYAGAIN")] * 20, b"a"]}
+    assert stage.ask(LOW, 5.0) == b"a"
+    stage.answers = {A: [Failure("TRYAGAIN")]}
+    began = stage.clock.now()
+    assert stage.ask(LOW, 2.0).code == "TRYAGAIN"
+    assert 1.5 < stage.clock.now() - began <= 2.0
+
+
+def test_a_release_does_not_wait_long_for_a_slot_on_the_move(stage: Stage) -> None:
+    stage.answers = {A: [Failure("TRYAGAIN")]}
+    assert stage.ask(LOW, 5.0, again=False).code == "TRYAGAIN"
+    assert stage.clock.now() < 1.0
+
+
+def test_a_cluster_that_is_down_is_asked_until_it_is_up_or_the_time_is(stage: Stage) -> None:
+    down = Failure("CLUSTERDOWN The cluster is down")
+    stage.answers = {A: [*[down] * 5, b"a"]}
+    assert stage.ask(LOW, 5.0, again=False) == b"a", "nothing was done: it may be repeated"
+    stage.answers = {A: [down]}
+    assert stage.ask(LOW, 1.0).code == "CLUSTERDOWN"
+    assert stage.clock.now() < 7.0
+
+
+def test_a_silent_node_is_asked_again_only_where_that_is_harmless(stage: Stage) -> None:
+    stage.answers = {A: [SILENT, b"a"]}
+    with pytest.raises(StoreUnavailable, match="did not answer"):
+        stage.ask(LOW, again=False)
+    assert stage.places == [A]
+    stage.answers = {A: [SILENT, b"a"]}
+    assert stage.ask(LOW) == b"a"
+
+
+def test_a_silent_node_is_left_for_the_one_that_took_over(stage: Stage) -> None:
+    told: list[str] = []
+    stage.way.on_change = lambda: told.append("change")
+    stage.answers = {A: [SILENT], C: [b"c"], B: [b"b"]}
+    stage.has({C: (0, HALF - 1), B: (HALF, LAST)}, 2)
+    assert stage.ask(LOW, 5.0) == b"c"
+    assert stage.places == [A, C]
+    assert told == ["change"]
+
+
+def test_a_silent_node_does_not_outlast_the_time(stage: Stage) -> None:
+    stage.answers = {A: [SILENT]}
+    with pytest.raises(StoreUnavailable):
+        stage.ask(LOW, 4.0)
+    assert stage.clock.now() <= 4.1
+    assert len(stage.asked) > 1
+
+
+@pytest.mark.parametrize("again", [True, False])
+def test_what_the_old_master_says_after_the_new_one_was_met_counts_for_nothing(
+    stage: Stage, again: bool
+) -> None:
+    def late() -> bytes:
+        stage.has({C: (0, HALF - 1), B: (HALF, LAST)}, 2)
+        stage.way._adopted(stage.map)  # by another thread, while this answer was under way
+        return b"old"
+
+    stage.answers = {A: [late], C: [b"new"]}
+    if again:
+        assert stage.ask(LOW) == b"new"
+    else:
+        with pytest.raises(StoreUnavailable, match="taken this slot over"):
+            stage.ask(LOW, again=False)
+        assert stage.places == [A], "it may have been done: it is not sent twice"
+
+
+def test_an_answer_stands_when_the_map_was_only_confirmed_meanwhile(stage: Stage) -> None:
+    def confirmed() -> bytes:
+        stage.way._adopted(stage.map)
+        return b"a"
+
+    stage.answers = {A: [confirmed]}
+    assert stage.ask(LOW, again=False) == b"a"
+    assert stage.places == [A]
+
+
+def test_a_closed_leaf_of_a_node_that_left_is_no_closed_client(stage: Stage) -> None:
+    stage.answers = {A: [b"a"], C: [b"c"]}
+    assert stage.ask(LOW) == b"a"
+    stepped(stage.shards._leaves[A].close())  # type: ignore[arg-type]
+    stage.has({C: (0, HALF - 1), B: (HALF, LAST)}, 2)
+    stage.way.suspect(A)
+    assert stage.ask(LOW, again=False) == b"c"
+    stepped(stage.shards.close())
+    with pytest.raises(ClientClosed):
+        stage.ask(LOW)
+
+
+class TestManyAtOnce:
+    def test_each_node_is_asked_once_for_all_that_is_for_it(self, stage: Stage) -> None:
+        stage.answers = {A: [b"a1", b"a2"], B: [b"b"]}
+        assert stage.ask_all(LOW, HIGH, LOW) == [b"a1", b"b", b"a2"]
+        assert sorted(stage.places) == [A, B]
+
+    def test_a_silent_node_leaves_the_others_answered_and_is_given_up_in_time(self, stage: Stage) -> None:
+        stage.answers = {A: [SILENT], B: [b"b"]}
+        for _ in range(3):
+            began = stage.clock.now()
+            silent, answered = stage.ask_all(LOW, HIGH, timeout=4.0)
+            assert isinstance(silent, StoreUnavailable)
+            assert answered == b"b"
+            assert stage.clock.now() - began < 4.0
+            assert stage.places.count(B) == 1
+            stage.asked.clear()
+        stage.ask_all(LOW, HIGH, timeout=4.0)
+        assert stage.places[0] == B, "the one in trouble comes last"
+
+    def test_what_moved_and_what_is_not_known_yet_is_asked_for_again(self, stage: Stage) -> None:
+        stage.answers = {A: [Failure("MOVED 1 h:2")], B: [Failure("NOSCRIPT"), b"high", b"low"]}
+        stage.has({B: (0, LAST)}, 2)
+        stage.world.says[1] = stage.world.says[2]
+        low, high = stage.ask_all(LOW, HIGH)
+        assert {low, high} == {b"high", b"low"}
+        assert any(b"source" in request for _, request in stage.asked)
+
+    def test_a_slot_on_the_move_is_told_at_once(self, stage: Stage) -> None:
+        stage.answers = {A: [Failure("TRYAGAIN")], B: [Failure("ASK 1 h:3")]}
+        assert [answer.code for answer in stage.ask_all(LOW, HIGH)] == ["TRYAGAIN", "ASK"]
+        assert len(stage.asked) == 2
