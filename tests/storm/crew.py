@@ -110,6 +110,7 @@ class Crew:
         self.folder, self.ttl = folder, ttl
         self._guard, self._journal = guard, journal
         self._names = count(1)
+        self.resources: list[str] = []  # what they work on, for faults that must hit one of those
         self.hands: list[Hand] = []
         self._made: dict[str, tuple[str, Any, float]] = {}
 

@@ -18,6 +18,7 @@ import redis
 
 from interlock._runtime import clock
 from tests.redis.sentinels import until
+from tests.storm import shards
 from tests.storm.crew import Crew
 from tests.storm.field import Redlock, Single, admin, each, frozen
 from tests.storm.way import Mode, Way
@@ -76,16 +77,21 @@ def empty(field: Any, crew: Crew, chance: Random) -> None:
     if isinstance(field, Single):
         field.server.empty()
         return
+    _one_of_two(field, chance).empty()
+
+
+def _one_of_two(field: Redlock, chance: Random) -> Any:
+    """A node that may lose its memory: at most two are without theirs at a time."""
     now = clock.now()
     out = [port for port, when in field.emptied.items() if now - when < QUARANTINE]
-    candidates = [server for server in field.servers if len(out) < 2 or server.port in out]
-    server = chance.choice(candidates)
-    server.empty()
-    field.emptied[server.port] = clock.now()
+    server = chance.choice([node for node in field.servers if len(out) < 2 or node.port in out])
+    field.emptied[server.port] = now
+    return server
 
 
 def flush(field: Any, crew: Crew, chance: Random) -> None:
-    each([field.server], "FLUSHALL")
+    """Everything on one server is gone, and it does not know that it ever was there."""
+    each([field.server] if isinstance(field, Single) else [_one_of_two(field, chance)], "FLUSHALL")
 
 
 def freeze(field: Any, crew: Crew, chance: Random) -> None:
@@ -116,6 +122,14 @@ def jump(field: Any, crew: Crew, chance: Random) -> None:
 def jump_back(field: Any, crew: Crew, chance: Random) -> None:
     """One server's clock, back by a part of a ttl: what stands there lapses that much later."""
     chance.choice(field.servers).jump(-crew.ttl * chance.uniform(0.3, 1.0))
+
+
+def refuse_writes(field: Any, crew: Crew, chance: Random) -> None:
+    """As a full disk or too few replicas make a server: it answers, and does nothing."""
+    servers = _some(field, chance)
+    each(servers, "CONFIG", "SET", "min-replicas-to-write", 1)
+    time.sleep(crew.ttl * chance.uniform(0.2, 1.0))
+    each(servers, "CONFIG", "SET", "min-replicas-to-write", 0)
 
 
 def evict(field: Any, crew: Crew, chance: Random) -> None:
@@ -149,7 +163,8 @@ def _way_fault(mode: Mode) -> Strike:
     return strike
 
 
-WAYS = [Fault(mode, "E", _way_fault(mode), 1) for mode in ("mute", "deaf", "hole", "half_open", "cut")]
+MODES: tuple[Mode, ...] = ("mute", "deaf", "hole", "half_open", "cut", "late")
+WAYS = [Fault(mode, "E", _way_fault(mode), 1) for mode in MODES]
 
 
 # ---- Sentinel --------------------------------------------------------------------------
@@ -212,6 +227,7 @@ SERVER = [
     Fault("script flush", "E", forget_scripts, 1),
     Fault("hang up", "E", hang_up),
     Fault("clock forward", "f", jump),
+    Fault("writes refused", "R", refuse_writes, 1),
 ]
 
 FAULTS: dict[str, list[Fault]] = {
@@ -247,7 +263,16 @@ FAULTS: dict[str, list[Fault]] = {
         *WAYS,
         Fault("crash", "E", crash, 3),
         Fault("empty restart", "E", empty, 3),
+        Fault("flushall", "E", flush, 2),
         Fault("freeze most", "R", freeze_most, 1),
     ],
-    "cluster": [*CLIENTS],
+    "cluster": [
+        *CLIENTS,
+        Fault("move slot", "E", shards.move_slot, 3),
+        Fault("fail over", "f", shards.fail_over, 1),
+        Fault("fail over, writes lost", "f", shards.fail_over_with_loss, 1),
+        Fault("freeze master", "f", shards.freeze_master),
+        Fault("script flush", "E", shards.forget_scripts, 1),
+        Fault("hang up", "E", shards.hang_up),
+    ],
 }

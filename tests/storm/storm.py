@@ -134,6 +134,7 @@ def set_to_work(made: Scene, seed: int, hands: list[Hand], size: int = 1) -> Non
 
 def hire_all(made: Scene, seed: int) -> None:
     places = made.field.places()
+    made.crew.resources = RESOURCES
     wrong = made.field.kind == "redlock"  # whose tokens begin with the clients' clocks
     for number, (kind, size) in enumerate(CREW):
         way = number // 2 % len(places)  # one of each colour on each

@@ -10,6 +10,7 @@ cut        every connection is reset, and new ones are
 from __future__ import annotations
 
 import asyncio
+import random
 import socket
 import struct
 import threading
@@ -17,7 +18,8 @@ from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Any, Literal
 
-Mode = Literal["pass", "mute", "deaf", "hole", "half_open", "cut"]
+Mode = Literal["pass", "mute", "deaf", "hole", "half_open", "late", "cut"]
+LATE = 0.4  # seconds a piece may be late
 RESET = struct.pack("ii", 1, 0)  # SO_LINGER of no time: the other side gets a reset
 
 
@@ -44,6 +46,7 @@ class Way:
         self._loop = _loops[0]
         self._target = port
         self._mode: Mode = "pass"
+        self._chance = random.Random(port)
         self._pairs: set[tuple[asyncio.StreamWriter, asyncio.StreamWriter]] = set()
         listening = socket.create_server(("127.0.0.1", 0))
         self.port: int = listening.getsockname()[1]
@@ -58,7 +61,7 @@ class Way:
 
     async def _set(self, mode: Mode) -> None:
         before, self._mode = self._mode, mode
-        if mode == "cut" or (mode == "pass" and before != "pass"):
+        if mode == "cut" or (mode == "pass" and before not in ("pass", "late")):
             for pair in list(self._pairs):
                 _reset(*pair)
         elif mode == "half_open":
@@ -92,6 +95,8 @@ class Way:
             while data := await source.read(65536):
                 if self._mode in (loses, "hole", "half_open"):
                     continue
+                if self._mode == "late":
+                    await asyncio.sleep(self._chance.uniform(0.0, LATE))
                 target.write(data)
                 await target.drain()
 
