@@ -128,6 +128,15 @@ def test_what_moved_is_asked_for_there_and_the_next_goes_there_at_once(stage: St
     assert stage.places[-1] == B
 
 
+def test_nodes_that_send_each_other_around_do_not_do_so_for_ever(stage: Stage) -> None:
+    stage.answers = {A: [Failure("MOVED 1 h:2")], B: [Failure("MOVED 1 h:1")]}
+    with pytest.raises(StoreUnavailable, match="taken this slot over"):
+        stage.ask(LOW, 2.0)
+    assert stage.clock.now() <= 2.0
+    (unanswered,) = stage.ask_all(LOW, timeout=2.0)
+    assert isinstance(unanswered, StoreUnavailable), "a refusal that no user of a Cluster can make sense of"
+
+
 def test_a_slot_on_the_move_is_asked_for_aside_once_and_the_map_stays(stage: Stage) -> None:
     stage.answers = {A: [Failure("ASK 1 h:3")], C: [b"OK", b"c"]}
     assert stage.ask(LOW) == b"c"

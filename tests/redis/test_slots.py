@@ -211,6 +211,15 @@ class TestTheEpoch:
             self.look(way, world, ("h", 1))
             assert world.asked == [3]
 
+    def test_it_is_asked_last_the_next_time_as_well(self) -> None:
+        way, world = self.way(1)
+        world.says = {1: (OLD, 3), 2: (OLD, 3), 3: (OLD, 3)}
+        self.look(way, world)
+        way.suspect(("h", 1))
+        self.look(way, world, ("h", 1))
+        self.look(way, world)
+        assert world.asked == [2]
+
     def test_one_that_belongs_to_nobody_is_not_believed(self) -> None:
         way, world = self.way(1, 2)
         world.says = {1: ([], 0), 2: (OLD, 3)}
