@@ -104,12 +104,11 @@ async def claim(quorum: Quorum, claim: Claim, timeout: float) -> ClaimAnswer:
     votes = await _vote(quorum, claim, began, timeout)
     if not isinstance(votes, Votes):
         return votes
-    voiceless = sum(said == QUARANTINED for said in votes.said.values())
-    if voiceless and members.size - voiceless - len(members.away) < members.majority:
-        # New nodes start when they are first used; and one may have been admitted since.
+    if QUARANTINED in votes.said.values() and not votes.busy:
+        # New nodes start when they are first used; and some may have been admitted since.
         left = timeout - (quorum.now() - began)
-        if left > 0 and await quorum.mending.once(left):
-            votes = await _vote(quorum, claim, began, left)
+        if left > 0 and await quorum.mending.now(left):
+            votes = await _vote(quorum, claim, began, timeout)
             if not isinstance(votes, Votes):
                 return votes
     return _refusal(quorum, claim, votes)

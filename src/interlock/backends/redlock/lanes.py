@@ -7,108 +7,23 @@ any more is counted, and dropped when it comes.
 from __future__ import annotations
 
 import select
-import ssl
 import threading
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from interlock.backends.redis.address import Address
-from interlock.backends.redis.refusal import garbled, refusal, silent, unreachable
-from interlock.backends.redis.resp import Failure, Garbled, reader
-from interlock.backends.redlock.packing import INTRODUCTION, INTRODUCTIONS, Packed, Packing, introduced
+from interlock.backends.redis.refusal import refusal
+from interlock.backends.redis.resp import Failure
+from interlock.backends.redlock.line import Line
+from interlock.backends.redlock.packing import Packed, Packing
 from interlock.backends.redlock.requests import Hear, Limits, Request
 from interlock.errors import ClientClosed, InterlockError, StoreUnavailable
 
 MOST = 16  # lanes at once: more threads than these take turns
+IDLE = 1.0  # seconds after which a lane that others do without is closed
+FRESH = 0.5  # seconds of idleness after which connections are looked at before they are used
 CONNECTING = 0.2  # seconds a connection may take at least, whatever a request may
 OWED = 64  # replies a silent node may owe before its connection is given up
-CHUNK = 65536
-EMPTY = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
-
-
-class Line:
-    """One connection to one node."""
-
-    __slots__ = ("_connection", "_reader", "due", "fd", "node", "place", "sock", "words")
-
-    def __init__(self, node: int, address: Address, timeout: float) -> None:
-        self.node = node
-        self.place = address.place
-        self._connection: Any = address.connect(timeout)  # kept: the library closes what is forgotten
-        self.sock: Any = self._connection._sock
-        self._reader = reader()
-        self.due = 0  # replies that will come; only the last of them is waited for
-        try:
-            self.words = self._introduced(timeout)
-            self.sock.setblocking(False)
-        except BaseException:
-            self.close()
-            raise
-        self.fd: int = self.sock.fileno()
-
-    def _introduced(self, timeout: float) -> tuple[bytes, bytes, bytes]:
-        self.sock.settimeout(timeout)
-        replies: list[Any] = []
-        try:
-            self.sock.sendall(INTRODUCTION)
-            while len(replies) < INTRODUCTIONS:
-                self._feed(self.sock.recv(CHUNK))
-                while (reply := self._reader.gets()) is not False:
-                    replies.append(reply)
-        except TimeoutError:
-            raise silent(self.place, timeout) from None
-        except OSError as error:
-            raise unreachable(self.place, error) from None
-        return introduced(self.place, replies)
-
-    def _feed(self, data: bytes) -> None:
-        if not data:
-            raise unreachable(self.place, "the server closed the connection")
-        try:
-            self._reader.feed(data)
-        except Garbled as error:
-            raise garbled(self.place, error) from None
-
-    def send(self, request: bytes) -> None:
-        """Hand it to the kernel. Only a node that has long read nothing makes it wait, and then not for long."""
-        try:
-            gone = self.sock.send(request)
-            while gone < len(request):
-                if not select.select([], [self.sock], [], 0.05)[1]:
-                    raise silent(self.place, 0.05)
-                gone += self.sock.send(request[gone:])
-        except EMPTY:
-            raise silent(self.place, 0.0) from None
-        except OSError as error:
-            raise unreachable(self.place, error) from None
-        self.due += 1
-
-    def receive(self) -> Any:
-        """The reply to the last request; False while it has not come."""
-        while True:
-            try:
-                data = self.sock.recv(CHUNK)
-            except EMPTY:
-                return False
-            except OSError as error:
-                raise unreachable(self.place, error) from None
-            self._feed(data)
-            try:
-                while (reply := self._reader.gets()) is not False:
-                    self.due -= 1
-                    if self.due == 0:
-                        return reply
-            except Garbled as error:
-                raise garbled(self.place, error) from None
-            if type(self.sock) is not ssl.SSLSocket and len(data) < CHUNK:
-                return False
-
-    def close(self) -> None:
-        try:
-            self.sock.close()
-        except OSError:
-            pass
-        self._connection._sock = None
 
 
 class Lane:
@@ -120,6 +35,7 @@ class Lane:
         self._at: dict[int, Line] = {}  # by file descriptor
         self._poll: Any = None
         self._late = False  # some node owes too many replies
+        self.used = 0.0
 
     def ask(
         self, packed: Packed, to: Collection[int], awaited: Collection[int], hear: Hear, limits: Limits
@@ -128,6 +44,8 @@ class Lane:
         now, lines = self._panel.now, self._lines
         enough = False
         lost: list[int] = []
+        if now() - self.used > FRESH:
+            self._look_at_all()
         for node in awaited:
             if lines[node] is None and not self._connect(node, hear, limits.timeout):
                 lost.append(node)
@@ -138,8 +56,8 @@ class Lane:
                 waiting.discard(node)
                 continue
             try:
-                line.send(packed.quick(line.words))
-                if line.due > OWED:
+                line.send(packed, packed.quick(line.words))
+                if len(line.due) > OWED:
                     self._late = True
             except InterlockError as error:
                 self._drop(line)
@@ -158,10 +76,7 @@ class Lane:
                 node = line.node
                 reply: Any = False
                 try:
-                    reply = line.receive()
-                    if reply.__class__ is Failure and reply.code == "NOSCRIPT" and node in waiting:
-                        line.send(packed.whole(line.words))
-                        continue
+                    reply = line.receive(packed)
                 except InterlockError as error:
                     self._drop(line)
                     lost.append(node)
@@ -174,9 +89,16 @@ class Lane:
                     reply = refusal(line.place, reply)
                 if hear(node, reply, sent, now()):
                     enough = True
+        self.used = now()
         if enough:
             return [*lost, *self._overdue()] if self._late else lost
         return [*lost, *waiting]
+
+    def _look_at_all(self) -> None:
+        """Drop what the servers have closed while nobody used it: that is no reason to call them away."""
+        for line in self._lines:
+            if line is not None and not line.alive():
+                self._drop(line)
 
     def _connect(self, node: int, hear: Hear, timeout: float) -> bool:
         began = self._panel.now()
@@ -193,7 +115,7 @@ class Lane:
 
     def _overdue(self) -> list[int]:
         """The nodes that owe so many replies that their connection was given up."""
-        late = [line for line in self._lines if line is not None and line.due > OWED]
+        late = [line for line in self._lines if line is not None and len(line.due) > OWED]
         for line in late:
             self._drop(line)
         self._late = False
@@ -259,11 +181,22 @@ class LanePanel:
         if self._closed:
             lane.close()
             return quiet
-        self._idle.append(lane)
+        idle = self._idle
+        idle.append(lane)
         if self._open >= MOST:
             with self._change:
                 self._change.notify()
+        elif len(idle) > 1:
+            self._shrink(lane.used)
         return quiet
+
+    def _shrink(self, now: float) -> None:
+        try:
+            if now - self._idle[0].used > IDLE:
+                self._idle.pop(0).close()
+                self._gone()
+        except IndexError:
+            pass  # other threads have taken all: nothing is idle
 
     def _next(self, timeout: float) -> Lane:
         with self._change:

@@ -127,12 +127,13 @@ class Round:
         return self.soon if self.heard >= self._least else self._far
 
     def answered(self, line: Line, reply: Any) -> None:
-        if line.node not in self.waiting or self.done.done():
+        over = line.node not in self.waiting or self.done.done()
+        if reply.__class__ is Failure and reply.code == "NOSCRIPT" and (self._packed.lasting or not over):
+            line.ask(self, self._packed.whole(line.words))
+            return
+        if over:
             return
         if reply.__class__ is Failure:
-            if reply.code == "NOSCRIPT":
-                line.ask(self, self._packed.whole(line.words))
-                return
             reply = refusal(line.place, reply)
         elif reply.__class__ is not list:
             self.broken.append(line.node)

@@ -57,7 +57,7 @@ async def _seen(
     if (
         len(seen) < quorum.members.majority
         and QUARANTINED in said.values()
-        and await quorum.mending.once(timeout)
+        and await quorum.mending.now(timeout)
     ):
         await quorum.ask(Inspect(resource), hear, timeout)
     return seen, said

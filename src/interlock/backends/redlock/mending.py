@@ -99,11 +99,16 @@ class Mending:
 
     # ---- one look ---------------------------------------------------------------
 
-    async def once(self, timeout: float) -> bool:
-        """Check all nodes in, and admit those whose time has come; whether any came back by this."""
+    async def now(self, timeout: float) -> bool:
+        """Look at those that are not away; whether a majority has its vote."""
         members = self._quorum.members
-        ailing = members.away | members.mute
-        states = await self._look(CheckIn(), min(timeout, PATIENCE))
+        await self.once(min(timeout, self._quorum.longest), members.present)
+        return members.size - len(members.away | members.mute) >= members.majority
+
+    async def once(self, timeout: float, to: tuple[int, ...] = ()) -> None:
+        """Check the nodes in, and admit those whose time has come."""
+        members = self._quorum.members
+        states = await self._look(CheckIn(), min(timeout, PATIENCE), to)
         for node, state in enumerate(states):
             if not state.reachable:
                 continue
@@ -130,10 +135,11 @@ class Mending:
                 floor = max(state.top for state in voters)
                 if states[node].clock // 1000 >= states[node].since + longest:
                     await self._admit(node, Admit(states[node].since, longest, floor))
-        return bool(ailing - members.away - members.mute)
 
-    async def _look(self, request: CheckIn, timeout: float) -> list[NodeState]:
+    async def _look(self, request: CheckIn, timeout: float, to: tuple[int, ...] = ()) -> list[NodeState]:
+        """What each node says of itself; all are asked, or those in `to`."""
         quorum, members = self._quorum, self._quorum.members
+        to = to or members.everyone
         found = [_silent(place) for place in members.places]
 
         def hear(node: int, reply: Reply, sent: float, received: float) -> bool:
@@ -145,7 +151,7 @@ class Mending:
             return False
 
         limits = Limits(timeout, timeout, members.size)
-        quiet = await quorum.panel.ask(request, members.everyone, members.everyone, hear, limits)
+        quiet = await quorum.panel.ask(request, to, to, hear, limits)
         if quiet:
             members.left(quiet)
         return found

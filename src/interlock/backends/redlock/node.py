@@ -162,7 +162,7 @@ class Node:
     def renew(self, request: Renew) -> list[Any]:
         now = self._clock()
         if not self.votes:
-            return [now, NO_VOTE]
+            return [now, NO_VOTE, int(self.quorum.get("run", self.run) == self.run)]
         longest = max((round(item.ttl * 1000) for item in request.items), default=0)
         self.quorum["longest"] = max(self.quorum.get("longest", 0), longest)
         return [now, 1, *(self._prolong(item, now) for item in request.items)]

@@ -30,14 +30,14 @@ from interlock.errors import InterlockError
 
 REMEMBERED = 61.0  # seconds an eviction is remembered at least
 
-VOTE = Script("../redlock/vote").call(5, 9)
-RELEASE = Script("../redlock/release").call(5, 3)
+_VOTE, _RELEASE, RENEW = (Script(f"../redlock/{name}") for name in ("vote", "release", "renew"))
+VOTE = _VOTE.call(5, 9)
+RELEASE = _RELEASE.call(5, 3)
 INSPECT = Script("../redlock/inspect").call(5, 1)
 EVICT = Script("../redlock/evict").call(5, 4)
 CHECKIN = Script("../redlock/checkin").call(1, 3)
 ADMIT = Script("../redlock/admit").call(1, 5)
 SCAN = Script("../redlock/scan").call(0, 3)
-RENEW = Script("../redlock/renew")  # any number of claims
 
 _settings: dict[tuple[float, int, int], bytes] = {}
 
@@ -45,13 +45,14 @@ _settings: dict[tuple[float, int, int], bytes] = {}
 class Packed:
     """One request, ready but for what its connection was told of the node: its run id, and whether it is durable."""
 
-    __slots__ = ("_body", "_call", "_tail", "_told")
+    __slots__ = ("_body", "_call", "_tail", "_told", "lasting")
 
     def __init__(self, call: Call, body: bytes, told: int, tail: bytes = b"") -> None:
         self._call = call
         self._body = body
         self._told = told  # which of a connection's words follow the body: see `introduced`
         self._tail = tail  # what follows them
+        self.lasting = call is RELEASE  # must be done also if nobody waits for it any more
 
     def quick(self, words: tuple[bytes, bytes, bytes]) -> bytes:
         return self._call.quick + self._body + words[self._told] + self._tail
@@ -60,16 +61,25 @@ class Packed:
         return self._call.whole + self._body + words[self._told] + self._tail
 
 
+_SETTINGS = (b"appendonly", b"appendfsync", b"no-appendfsync-on-rewrite")
+_LOADED = (
+    _VOTE,
+    _RELEASE,
+    RENEW,
+)  # a release that must be sent twice may come too late for who waits for nobody
 INTRODUCTION = command(b"INFO", b"server") + b"".join(
-    [command(b"CONFIG", b"GET", name) for name in (b"appendonly", b"appendfsync")]
+    [
+        *(command(b"CONFIG", b"GET", name) for name in _SETTINGS),
+        *(command(b"SCRIPT", b"LOAD", script.source) for script in _LOADED),
+    ]
 )
-"""What is asked on every new connection: a connection never outlives its server's process, so once is enough."""
-INTRODUCTIONS = 3
+"""What is said on every new connection: it never outlives its server's process, so once is enough."""
+INTRODUCTIONS = 1 + len(_SETTINGS) + len(_LOADED)
 
 
 def introduced(place: str, replies: list[Any]) -> tuple[bytes, bytes, bytes]:
     """The words a connection adds to its requests: none, the run id, the run id and whether the node is durable."""
-    info, *settings = replies
+    info, settings = replies[0], replies[1 : 1 + len(_SETTINGS)]
     if isinstance(info, Failure):
         raise refusal(place, info)
     run = info.partition(b"run_id:")[2].partition(b"\r")[0]
@@ -77,6 +87,7 @@ def introduced(place: str, replies: list[Any]) -> tuple[bytes, bytes, bytes]:
     durable = [b"" if isinstance(reply, Failure) else reply[1] for reply in settings] == [
         b"yes",
         b"always",
+        b"no",
     ]
     return b"", bulk(run), bulk(run) + bulk(b"%d" % durable)
 

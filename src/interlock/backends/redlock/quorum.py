@@ -33,7 +33,8 @@ class Quorum:
         self.now = now
         self.wall = wall  # microseconds, for ballots only: a wrong clock costs a second round, nothing else
         self.node_timeout = node_timeout
-        self._usual = Limits(node_timeout, STRETCH * node_timeout, members.majority)
+        self.longest = STRETCH * node_timeout
+        self._usual = Limits(node_timeout, self.longest, members.majority)
 
     async def ask(
         self, request: Request, hear: Hear, timeout: float, to: Collection[int] | None = None

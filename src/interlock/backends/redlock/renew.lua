@@ -5,13 +5,14 @@
 --       and the note), token ('' whatever it stands with)
 --
 -- Returns  {us, 1, answer, ...}  1 renewed, 0 gone, 2 stands under another token, a reason: evicted
---          {us, -9}              no vote: this node lost its memory, or has not been admitted yet
+--          {us, -9, lost}        no vote; 1: this node lost its memory, or has not been admitted yet, 0: it is
+--                                another process than before, and nobody has looked yet whether it lost anything
 
 local t = redis.call('TIME')
 local clock = tonumber(string.format('%d%06d', t[1], t[2]))
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
 local f = redis.call('HMGET', KEYS[1], 'run', 'since', 'longest')
-if f[1] ~= ARGV[1] or f[2] then return {clock, -9} end
+if f[1] ~= ARGV[1] or f[2] then return {clock, -9, (f[1] and f[1] ~= ARGV[1]) and 0 or 1} end
 
 local function renew(KEYS, ARGV)
 -- include renew.lua

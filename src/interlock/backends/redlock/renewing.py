@@ -49,7 +49,9 @@ class Answers:
         counts = self._members.counts(node, reply[0], sent, received)
         if reply[1] == NO_VOTE:
             self._members.voiceless(node)
-            self.said[node] = QUARANTINED
+            self.said[node] = (
+                QUARANTINED if reply[2] else "restarted: whether it lost its memory is not known yet"
+            )
         elif counts:
             self.trusted[node] = reply[2:]
         else:

@@ -43,7 +43,7 @@ class Prolong:
 
 @record
 class Renew:
-    """Push the lapses of many claims away. -> [us, 1, answer, ...] or [us, NO_VOTE]"""
+    """Push the lapses of many claims away. -> [us, 1, answer, ...] or [us, NO_VOTE, whether it is certain]"""
 
     items: tuple[Prolong, ...]
 

@@ -1,0 +1,116 @@
+"""One blocking connection to one node: requests go out at once, replies are taken when they are there."""
+
+from __future__ import annotations
+
+import select
+import socket
+import ssl
+from collections import deque
+from typing import Any
+
+from interlock.backends.redis.address import Address
+from interlock.backends.redis.refusal import garbled, silent, unreachable
+from interlock.backends.redis.resp import Failure, Garbled, reader
+from interlock.backends.redlock.packing import INTRODUCTION, INTRODUCTIONS, Packed, introduced
+
+CHUNK = 65536
+EMPTY = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+
+
+class Line:
+    """One connection to one node."""
+
+    __slots__ = ("_connection", "_reader", "due", "fd", "node", "place", "sock", "words")
+
+    def __init__(self, node: int, address: Address, timeout: float) -> None:
+        self.node = node
+        self.place = address.place
+        self._connection: Any = address.connect(timeout)  # kept: the library closes what is forgotten
+        self.sock: Any = self._connection._sock
+        self._reader = reader()
+        self.due: deque[Packed] = deque()  # what will be answered; only the last of them is waited for
+        try:
+            self.words = self._introduced(timeout)
+            self.sock.setblocking(False)
+        except BaseException:
+            self.close()
+            raise
+        self.fd: int = self.sock.fileno()
+
+    def _introduced(self, timeout: float) -> tuple[bytes, bytes, bytes]:
+        self.sock.settimeout(timeout)
+        replies: list[Any] = []
+        try:
+            self.sock.sendall(INTRODUCTION)
+            while len(replies) < INTRODUCTIONS:
+                self._feed(self.sock.recv(CHUNK))
+                while (reply := self._reader.gets()) is not False:
+                    replies.append(reply)
+        except TimeoutError:
+            raise silent(self.place, timeout) from None
+        except OSError as error:
+            raise unreachable(self.place, error) from None
+        return introduced(self.place, replies)
+
+    def _feed(self, data: bytes) -> None:
+        if not data:
+            raise unreachable(self.place, "the server closed the connection")
+        try:
+            self._reader.feed(data)
+        except Garbled as error:
+            raise garbled(self.place, error) from None
+
+    def send(self, packed: Packed, request: bytes) -> None:
+        """Hand it to the kernel. Only a node that has long read nothing makes it wait, and then not for long."""
+        try:
+            gone = self.sock.send(request)
+            while gone < len(request):
+                if not select.select([], [self.sock], [], 0.05)[1]:
+                    raise silent(self.place, 0.05)
+                gone += self.sock.send(request[gone:])
+        except EMPTY:
+            raise silent(self.place, 0.0) from None
+        except OSError as error:
+            raise unreachable(self.place, error) from None
+        self.due.append(packed)
+
+    def receive(self, asked: Packed) -> Any:
+        """The reply to what was asked last; False while it has not come. What came for earlier requests is dropped."""
+        while True:
+            try:
+                data = self.sock.recv(CHUNK)
+            except EMPTY:
+                return False
+            except OSError as error:
+                raise unreachable(self.place, error) from None
+            self._feed(data)
+            try:
+                while (reply := self._reader.gets()) is not False:
+                    packed = self.due.popleft()
+                    if reply.__class__ is Failure and reply.code == "NOSCRIPT":
+                        if packed is asked or packed.lasting:
+                            self.send(packed, packed.whole(self.words))
+                    elif packed is asked:
+                        return reply
+            except Garbled as error:
+                raise garbled(self.place, error) from None
+            if type(self.sock) is not ssl.SSLSocket and len(data) < CHUNK:
+                return False
+
+    def alive(self) -> bool:
+        """Whether the server has not closed it."""
+        if isinstance(self.sock, ssl.SSLSocket):
+            return True  # it cannot be looked at without reading
+        try:
+            return bool(self.sock.recv(1, socket.MSG_PEEK))
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+
+    def close(self) -> None:
+        try:
+            self.sock.close()
+        except OSError:
+            pass
+        self._connection._sock = None
