@@ -134,6 +134,7 @@ class TestAMasterIsKilled:
             pass
         cluster.masters[0].kill()
         cluster.await_promoted(cluster.replicas[0])
+        assert client.inspect(cluster.name_on(0)).standings == ()  # and so it has met the new master
         with pytest.raises(StoreUnavailable, match="0 of the 1 replicas wanted"):
             client.lock(cluster.name_on(0)).acquire(timeout=2)
         with client.lock(cluster.name_on(1), timeout=5):
