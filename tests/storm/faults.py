@@ -120,8 +120,14 @@ def jump(field: Any, crew: Crew, chance: Random) -> None:
 
 
 def jump_back(field: Any, crew: Crew, chance: Random) -> None:
-    """One server's clock, back by a part of a ttl: what stands there lapses that much later."""
-    chance.choice(field.servers).jump(-crew.ttl * chance.uniform(0.3, 1.0))
+    """One server's clock, back by a part of a ttl: what stands there lapses that much later.
+
+    It has healed when the clock is where it was: tokens need the counter or the clock, and the next fault may take
+    the counter.
+    """
+    seconds = crew.ttl * chance.uniform(0.3, 1.0)
+    chance.choice(field.servers).jump(-seconds)
+    time.sleep(seconds)
 
 
 def refuse_writes(field: Any, crew: Crew, chance: Random) -> None:

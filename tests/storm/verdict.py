@@ -14,6 +14,10 @@ from interlock.testing.tenure import lives, tenures
 
 Span = tuple[float, float]
 MAY_OVERLAP = ("f", "L")
+WIPES = (
+    "empty restart",
+    "flushall",
+)  # a quorum that lacks a majority by these may end a lease, and keeps others out
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,18 +46,18 @@ def verdict(folder: Path, ttl: float, progress: float, resources: Sequence[str])
     terms = Terms(excused=excused, moment=0.01, heartbeat=1.0, progress=progress)
     found = [
         *judge(records, terms),
-        *unexcused(removed(records), excused),
+        *unexcused(removed(records), [*excused, *spans(records, WIPES, ttl)]),
         *standstill(records, resources, progress),
     ]
     return Verdict(sorted(found, key=lambda violation: violation.time), numbers(records, excused, resources))
 
 
-def spans(records: Iterable[Record], promises: tuple[str, ...], ttl: float) -> list[Span]:
-    """When a fault with one of these promises was about, and a ttl more: as long as a lease of before may be believed."""
+def spans(records: Iterable[Record], what: tuple[str, ...], ttl: float) -> list[Span]:
+    """When a fault with one of these promises or names was about, and as long as a lease of before may be believed."""
     begun: dict[str, float] = {}
     found: list[Span] = []
     for record in records:
-        if record.call == "fault" and record.attempt and record.error.partition(":")[0] in promises:
+        if record.call == "fault" and record.attempt and set(record.error.split(": ")) & set(what):
             if record.kind == "invoke":
                 begun[record.attempt] = record.time
             else:
