@@ -24,13 +24,25 @@ class ClusterNode(Server):
     """One node; known to the others by its id."""
 
     def __init__(self, *options: str) -> None:
-        self.bus = free_port()
+        self.bus = _port_of_its_own()
         super().__init__(
             *("--cluster-enabled", "yes", "--cluster-port", str(self.bus), "--cluster-node-timeout", "1000"),
             *("--cluster-replica-validity-factor", "0", "--repl-diskless-sync-delay", "0"),
             *("--repl-ping-replica-period", "1", "--appendonly", "yes", "--appendfsync", "always", *options),
         )
+        self.port = _port_of_its_own()
         self.id = ""
+
+
+_ports: set[int] = set()
+
+
+def _port_of_its_own() -> int:
+    """A free port that no other node was given: twelve are chosen before the first is used."""
+    while (port := free_port()) in _ports:
+        pass
+    _ports.add(port)
+    return port
 
 
 class RedisCluster:

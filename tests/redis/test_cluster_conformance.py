@@ -11,7 +11,7 @@ from uuid import uuid4
 from interlock.testing.conformance import CLIENT_SUITES, STORE_SUITES, StoreFactory, suites
 from tests.redis.clusters import steady
 
-REACHED = {"Claims", "Renewals", "Wakeups", "Registers", "Operators", "MultiLocks", "Conditions"}
+REACHED = {"Claims", "Renewals", "Wakeups", "Registers", "Operators"}
 ALL = [*STORE_SUITES, *CLIENT_SUITES]
 WANTED = [suite for suite in ALL if suite.__name__ in REACHED or os.environ.get("INTERLOCK_FULL")]
 
