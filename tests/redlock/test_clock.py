@@ -70,6 +70,16 @@ def test_a_node_whose_clock_jumped_does_not_count_until_the_longest_ttl_has_pass
     members.asked_for(10.0)
     assert members.counts(1, 1_000_000_000, 5.0, 5.001)
     assert not members.counts(1, 1_900_000_000, 5.01, 5.011)
-    assert not members.counts(1, 1_900_000_000 + 9_000_000, 14.01, 14.011)
-    assert members.counts(1, 1_900_000_000 + 10_200_000, 15.21, 15.211)
     assert members.counts(0, 7_000_000_000, 5.0, 5.001)
+    assert members.ailing
+    members.jump_judged(1, 20.0)  # others hold for longer than we do
+    assert not members.ailing
+    assert not members.counts(1, 1_900_000_000 + 19_000_000, 24.01, 24.011)
+    assert members.counts(1, 1_900_000_000 + 20_300_000, 25.31, 25.311)
+
+
+def test_a_node_whose_clock_jumped_does_not_count_before_it_has_told_its_longest_ttl() -> None:
+    members = Membership(["a", "b", "c"])
+    members.counts(1, 1_000_000_000, 5.0, 5.001)
+    members.counts(1, 1_900_000_000, 5.01, 5.011)
+    assert not members.counts(1, 2_900_000_000, 1005.01, 1005.011)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 from interlock.backends.redlock.clock import DRIFT, SLACK
-from interlock.backends.redlock.quorum import QUARANTINED, Quorum
+from interlock.backends.redlock.quorum import QUARANTINED, ROUND, Quorum
 from interlock.backends.redlock.requests import (
     ACCEPTED,
     BUSY,
@@ -120,11 +120,12 @@ async def _vote(quorum: Quorum, claim: Claim, began: float, timeout: float) -> G
     ballot, votes = members.ballot(quorum.wall()), Votes(quorum)
     for _ in range(ROUNDS):
         votes = Votes(quorum)
-        left = timeout - (quorum.now() - began)
+        asked = quorum.now()
+        left = timeout - (asked - began)
         await quorum.ask(Vote(claim, ballot), votes.hear, max(0.001, left))
         now = quorum.now()
         if votes.accepted >= members.majority:
-            if claim.ttl * (1 - DRIFT - LEAST) - SLACK > now - began:
+            if now - asked < ROUND and claim.ttl * (1 - DRIFT - LEAST) - SLACK > now - began:
                 members.hold(claim, ballot, now)
                 return Granted(ballot, claim.ttl)
             votes.said = {node: f"granted, but only after {now - began:.3f} s" for node in votes.stands}

@@ -10,6 +10,7 @@ from interlock.errors import InterlockError
 from interlock.model import Queue, Standing
 from interlock.record import record, replaced
 
+FOREIGN = "another program"  # who holds a lock that interlock did not write
 KEPT = 2.0  # seconds for which the next page of names comes from the same walk
 
 
@@ -64,19 +65,19 @@ async def _seen(
 
 
 def merged(views: Sequence[Sequence[Standing]], majority: int) -> list[Standing]:
-    """Who stands on a majority, holders first; it lapses when it no longer does."""
-    by_id: dict[str, list[Standing]] = {}
+    """Who stands on a majority under one token; it lapses when it no longer does."""
+    alike: dict[tuple[str, int], list[Standing]] = {}
     for standings in views:
         for standing in standings:
-            if standing.admitted:
-                by_id.setdefault(standing.id, []).append(standing)
+            # Without a token of its own it is an attempt between two rounds; a foreigner has none, ever.
+            if standing.admitted and (standing.token or standing.who == FOREIGN):
+                alike.setdefault((standing.id, standing.token), []).append(standing)
     found: list[Standing] = []
-    for copies in by_id.values():
+    for copies in alike.values():
         if len(copies) >= majority:
             copies.sort(key=lambda standing: -standing.lapses_in)
-            token = max(standing.token for standing in copies)
             permits = min(standing.permits for standing in copies)
-            found.append(replaced(copies[majority - 1], token=token, permits=permits))
+            found.append(replaced(copies[majority - 1], permits=permits))
     return sorted(found, key=lambda standing: standing.token)
 
 

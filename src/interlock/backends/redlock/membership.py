@@ -34,6 +34,9 @@ class Membership:
         self.away: frozenset[int] = frozenset()
         self.mute: frozenset[int] = frozenset()  # without a vote
         self.clocks = [ClockWatch() for _ in places]
+        self.jumped: dict[
+            int, float
+        ] = {}  # whose clock jumped and when: how long it is distrusted is not known yet
         self.longest = 0.0  # the longest ttl asked for
         self.highest = 0  # the highest number seen, or proposed
         self.granted = 0  # the highest that a majority gave us
@@ -43,8 +46,8 @@ class Membership:
 
     @property
     def ailing(self) -> bool:
-        """Whether somebody is away or has no vote: somebody must look after them."""
-        return bool(self.away or self.mute)
+        """Whether somebody is away, has no vote or a clock that jumped: somebody must look after them."""
+        return bool(self.away or self.mute or self.jumped)
 
     def left(self, nodes: Iterable[int]) -> None:
         """These do not answer: nobody waits for them, unless too few are left."""
@@ -70,10 +73,18 @@ class Membership:
         watch = self.clocks[node]
         jumped = watch.heard(clock, sent, received)
         if jumped:
-            lasts = self.longest * (1 + DRIFT)
-            watch.distrust(received + lasts)
-            _say_jumped(self.places[node], jumped, lasts)
-        return received >= watch.distrusted_until
+            self.jumped[node] = received
+            _say_jumped(self.places[node], jumped)
+        return received >= watch.distrusted_until and not (self.jumped and node in self.jumped)
+
+    def jump_judged(self, node: int, longest: float) -> None:
+        """The node has told its longest ttl: until that has passed, others may hold what lapsed there too early."""
+        jumped = self.jumped.pop(node, None)
+        if jumped is not None:
+            self.clocks[node].distrust(jumped + max(longest, self.longest) * (1 + DRIFT))
+
+    def steady(self, node: int, now: float) -> bool:
+        return node not in self.jumped and self.clocks[node].steady(now)
 
     def owe(self, release: Release, now: float) -> None:
         """Remember what those that are away could not be told: a leftover there would cost others a node."""
@@ -111,9 +122,9 @@ class Membership:
             self._sweep_at = max(SWEPT, 2 * len(self.held))
 
 
-def _say_jumped(place: str, jumped: float, lasts: float) -> None:
+def _say_jumped(place: str, jumped: float) -> None:
     import logging  # here, not above: `import interlock` stays light
 
     logging.getLogger("interlock").warning(
-        "%s: its clock jumped by %+.3f s; it does not count for the next %.3g s", place, jumped, lasts
+        "%s: its clock jumped by %+.3f s; it does not count for the longest ttl it has granted", place, jumped
     )

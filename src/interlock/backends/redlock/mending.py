@@ -1,9 +1,9 @@
 """Nodes that are away or have lost their memory, and how they come back. Apart from the callers, for as long as needed.
 
-A node without its marker, or under another run id, has forgotten what it granted: it has no vote until a quarantine is
-over, longer than the longest ttl, and so longer than any attempt: an attempt that outlives its ttl is given up. By then
-every lease that its lost memory was part of has lapsed, or was renewed on a majority of the others. It is readmitted
-with the highest number that enough of the others accepted: enough to meet every majority it was part of.
+A node without its marker, or under another run id, has forgotten what it granted: it has no vote. First no round may be
+under way any more that counts what it said: rounds are bounded. Then the others are asked for the longest ttl and the
+highest number they know of, so many of them that they have met every majority the node was part of. When that ttl has
+passed, every lease it was part of has lapsed, or was renewed by a majority without it; it is readmitted above that number.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Coroutine
 from typing import Any, Protocol
 
 from interlock.backends.redlock.clock import DRIFT
-from interlock.backends.redlock.quorum import Quorum, unheard
+from interlock.backends.redlock.quorum import ROUND, Quorum, unheard
 from interlock.backends.redlock.requests import Admit, CheckIn, Limits, Reply
 from interlock.errors import ClientClosed, InterlockError, InvalidSetting, StoreUnavailable
 from interlock.ports import Job, Signal
@@ -22,6 +22,7 @@ PATIENCE = 1.0  # seconds for a node that nobody waits for
 FIRST_PAUSE = 0.05  # seconds between two looks, at first
 LONGEST_PAUSE = 1.0
 SLACK = 100  # ms a quarantine lasts beyond the longest ttl
+RESTED = int(ROUND * 1000 * (1 + 2 * DRIFT)) + SLACK  # ms after which no round counts what a node forgot
 
 
 @record
@@ -122,19 +123,38 @@ class Mending:
             else:
                 members.voiceless(node)
         waiting = [node for node, state in enumerate(states) if state.reachable and not state.votes]
-        own = int(members.longest * 1000 * (1 + DRIFT))
         if all(state.reachable and state.first_use for state in states):
-            # Nobody ever used them: they start at once. But if we did, they have all forgotten it: not before our ttl.
-            rest = own + SLACK if members.granted else 0
-            for node in waiting:
-                await self._admit(node, Admit(states[node].since, rest, members.granted, unused=True))
-        else:
-            voters = [state for state in states if state.votes]
-            for node in waiting if len(voters) > members.size - members.majority else ():
-                longest = max(own, *(int(state.longest * (1 + DRIFT)) for state in voters)) + SLACK
-                floor = max(state.top for state in voters)
-                if states[node].clock // 1000 >= states[node].since + longest:
-                    await self._admit(node, Admit(states[node].since, longest, floor))
+            await self._start(states, waiting)
+        elif any(_rested(states[node]) for node in waiting):
+            await self._readmit([node for node in waiting if _rested(states[node])], timeout)
+
+    async def _start(self, states: list[NodeState], new: list[int]) -> None:
+        """Nobody ever used them. All of them new, they start at once; otherwise no round that saw more may be under way.
+
+        But if we used them, they have all forgotten it, and may not start before what we hold has lapsed.
+        """
+        members = self._quorum.members
+        rest = 0 if len(new) == members.size else RESTED
+        if members.granted:
+            rest = max(RESTED, int(members.longest * 1000 * (1 + DRIFT)) + SLACK)
+        for node in new:
+            await self._admit(node, Admit(states[node].since, rest, members.granted, unused=True))
+
+    async def _readmit(self, rested: list[int], timeout: float) -> None:
+        """Admit nodes that forgot. The others are asked only now: they know of every round that counted those."""
+        members = self._quorum.members
+        states = await self._look(CheckIn(), min(timeout, PATIENCE))
+        voters = [state for state in states if state.votes]
+        if len(voters) <= members.size - members.majority:
+            return  # too few to have met every majority
+        longest = max(members.longest * 1000, *(state.longest for state in voters))
+        quarantine = max(RESTED, int(longest * (1 + DRIFT)) + SLACK)
+        floor = max(state.top for state in voters)
+        for node in rested:
+            state = states[node]
+            over = state.since and state.clock // 1000 >= state.since + quarantine
+            if over and members.steady(node, self._quorum.now()):
+                await self._admit(node, Admit(state.since, quarantine, floor))
 
     async def _look(self, request: CheckIn, timeout: float, to: tuple[int, ...] = ()) -> list[NodeState]:
         """What each node says of itself; all are asked, or those in `to`."""
@@ -147,6 +167,7 @@ class Mending:
                 found[node] = _silent(members.places[node], str(reply))
             else:
                 members.counts(node, reply[0], sent, received)
+                members.jump_judged(node, reply[4] / 1000)
                 found[node] = self._state(node, reply)
             return False
 
@@ -163,7 +184,7 @@ class Mending:
         state = "voting" if voting else "new" if not run else "quarantined" if since else "restarted"
         left = 0.0
         if since:
-            lasts = int(max(members.longest * 1000, longest) * (1 + DRIFT)) + SLACK
+            lasts = max(RESTED, int(max(members.longest * 1000, longest) * (1 + DRIFT)) + SLACK)
             left = max(0.0, (since + lasts - clock // 1000) / 1000)
         offset = members.clocks[node].offset
         return NodeState(
@@ -232,6 +253,11 @@ class Mending:
         return await self._look(CheckIn(), PATIENCE)
 
 
+def _rested(state: NodeState) -> bool:
+    """Whether no round is under way any more that counts what it forgot."""
+    return bool(state.since) and state.clock // 1000 >= state.since + RESTED
+
+
 def _silent(place: str, why: str = "no answer") -> NodeState:
     return NodeState(place, False, why, 0.0, "", None, 0, 0, False)
 
@@ -240,5 +266,5 @@ def _waits(state: NodeState, longest: int) -> NodeState:
     """With the time its quarantine has left, as far as the others' longest ttl decides it."""
     if not state.since:
         return state
-    left = (state.since + int(longest * (1 + DRIFT)) + SLACK - state.clock // 1000) / 1000
+    left = (state.since + max(RESTED, int(longest * (1 + DRIFT)) + SLACK) - state.clock // 1000) / 1000
     return replaced(state, quarantine_left=max(state.quarantine_left, left, 0.0))

@@ -69,8 +69,10 @@ def _node_timeout(text: str | None) -> float:
         seconds = NODE_TIMEOUT if text is None else float(text)
     except ValueError:
         seconds = 0.0
-    if not 0.001 <= seconds <= 60.0:
-        raise InvalidURL(f"node_timeout={text}: say how many seconds one node may take, such as 0.05")
+    if not 0.001 <= seconds <= 1.0:
+        raise InvalidURL(
+            f"node_timeout={text}: say how many seconds one node may take, such as 0.05; at most 1"
+        )
     return seconds
 
 

@@ -12,6 +12,10 @@ from interlock.errors import InterlockError, StoreUnavailable, StoreUnfit
 if TYPE_CHECKING:
     from interlock.backends.redlock.mending import Mending
 
+ROUND = 2.0
+"""Seconds within which a round must be over to count, for every client alike. A node that forgot what it said waits longer
+than this before the others are asked what they know: by then they know of every grant that counted it."""
+
 STRETCH = 10  # times a node's timeout are waited for while fewer than a majority have answered
 
 
@@ -33,7 +37,7 @@ class Quorum:
         self.now = now
         self.wall = wall  # microseconds, for ballots only: a wrong clock costs a second round, nothing else
         self.node_timeout = node_timeout
-        self.longest = STRETCH * node_timeout
+        self.longest = min(ROUND, STRETCH * node_timeout)
         self._usual = Limits(node_timeout, self.longest, members.majority)
 
     async def ask(
@@ -50,7 +54,7 @@ class Quorum:
             quiet = await self.panel.ask(request, to, awaited, hear, limits)
         if quiet:
             members.left(quiet)
-        if members.away or members.mute:
+        if members.away or members.mute or members.jumped:
             self.mending.begin()
 
     async def tell(self, request: Request, to: Collection[int]) -> None:

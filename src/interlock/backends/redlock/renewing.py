@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from interlock.backends.redlock.clock import DRIFT
-from interlock.backends.redlock.quorum import QUARANTINED, Quorum
+from interlock.backends.redlock.quorum import QUARANTINED, ROUND, Quorum
 from interlock.backends.redlock.requests import (
     GONE,
     NO_VOTE,
@@ -70,8 +70,10 @@ async def _renew(quorum: Quorum, renewals: Sequence[Renewal], timeout: float) ->
         members.asked_for(r.ttl)
         held = members.held.get(r.id)
         items.append(Prolong(r.resource, r.id, r.ttl, r.note, r.permits, held.token if held else 0))
-    answers = Answers(quorum, len(items))
+    answers, asked = Answers(quorum, len(items)), quorum.now()
     await quorum.ask(Renew(tuple(items)), answers.hear, timeout)
+    if quorum.now() - asked >= ROUND:  # we were stopped: who said yes may have forgotten it since
+        return [NoAnswer(f"{r.resource}: the answers came too late to count") for r in renewals]
     return [await _verdict(quorum, r, answers, n) for n, r in enumerate(renewals)]
 
 
