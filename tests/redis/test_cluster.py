@@ -20,6 +20,7 @@ import interlock
 from interlock import aio
 from interlock._core.drive import drive
 from interlock.backends.redis.keys import slot
+from interlock.backends.redis.refusal import COMMANDS
 from interlock.backends.redis.shards import Shards
 from interlock.contrib.redis_py import AsyncLock, Lock
 from interlock.errors import InvalidURL, StoreUnavailable, StoreUnfit
@@ -218,6 +219,21 @@ class TestRefusals:
             with client.lock(served):
                 pass
             client.close()
+
+    def test_the_permissions_that_the_page_names_are_enough(self, steady: RedisCluster) -> None:
+        words = f"{COMMANDS} info cluster|slots cluster|nodes cluster|info asking"
+        keys, channels = ("~locks:*", "~{locks:*"), ("&interlock:*", "&locks:*")
+        for node in steady.nodes.values():
+            allowed = [f"+{word}" for word in words.split()]
+            steady.ask(node, "ACL", "SETUSER", "locker", "on", ">pw", *keys, *channels, *allowed)
+        url = steady.url("locks:").replace("://", "://locker:pw@", 1)
+        held_and_shown(interlock.connect(url))
+        client = interlock.connect(url)
+        client.event("set").set()
+        for shard in range(SHARDS):
+            with client.lock(name := steady.name_on(shard, "locks:")), client.semaphore("s" + name, 2):
+                assert name in client.scan()
+        client.close()
 
     def test_a_password_is_for_every_node(self) -> None:
         with fragile(0, "secret") as guarded:
