@@ -79,9 +79,9 @@ class Sentinels:
         until = time.monotonic() + timeout
         master = await self._find(dial, until)
         server = self._server.at(self._host or master.host, master.port)
-        left = max(0.001, until - time.monotonic())
-        connection = await dial.connect(server, left)
+        connection = await dial.connect(server, max(0.001, until - time.monotonic()))
         try:
+            left = max(0.001, until - time.monotonic())
             words = await dial.ask(server, connection, left, b"INFO", b"replication")
             facts = dict(line.partition(b":")[::2] for line in words.splitlines())
             if facts.get(b"role") != b"master":
