@@ -135,7 +135,7 @@ async def _vote(quorum: Quorum, claim: Claim, began: float, timeout: float) -> G
             break
         members.saw(votes.seen)
         ballot = members.ballot(0)
-    await _take_back(quorum, claim, ballot, votes, timeout)
+    await _take_back(quorum, claim, ballot, votes, timeout - (quorum.now() - began))
     return votes
 
 

@@ -47,7 +47,7 @@ class Lane:
         if now() - self.used > FRESH:
             self._look_at_all()
         for node in awaited:
-            if lines[node] is None and not self._connect(node, hear, limits.timeout):
+            if lines[node] is None and not self._connect(node, hear, limits):
                 lost.append(node)
         sent, waiting, heard = now(), set(awaited), 0
         for node in to:
@@ -100,10 +100,10 @@ class Lane:
             if line is not None and not line.alive():
                 self._drop(line)
 
-    def _connect(self, node: int, hear: Hear, timeout: float) -> bool:
+    def _connect(self, node: int, hear: Hear, limits: Limits) -> bool:
         began = self._panel.now()
         try:
-            line = self._panel.line(node, timeout)
+            line = self._panel.line(node, limits)
         except InterlockError as error:
             hear(node, error, began, self._panel.now())
             return False
@@ -152,9 +152,10 @@ class LanePanel:
         self._open = 0
         self._change = threading.Condition(threading.Lock())
 
-    def line(self, node: int, timeout: float) -> Line:
+    def line(self, node: int, limits: Limits) -> Line:
         began = self.now()
-        line = Line(node, self._addresses[node], max(timeout, CONNECTING, 2 * self._slowest))
+        timeout = min(limits.longest, max(limits.timeout, CONNECTING, 2 * self._slowest))
+        line = Line(node, self._addresses[node], timeout)
         self._slowest = min(2.0, max(self._slowest, self.now() - began))
         return line
 

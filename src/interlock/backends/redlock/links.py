@@ -178,7 +178,7 @@ class LinkPanel:
         hear = self._packing.translated(request, hear)
         lines = self._lines
         missing = [node for node in awaited if (line := lines[node]) is None or not line.usable]
-        lost = await self._connect(loop, missing, hear, limits.timeout) if missing else []
+        lost = await self._connect(loop, missing, hear, limits) if missing else []
         asked = Round(self.now, packed, hear, awaited, limits)
         for node in to:
             line = lines[node]
@@ -220,12 +220,12 @@ class LinkPanel:
             self._look_at(loop, first)
 
     async def _connect(
-        self, loop: asyncio.AbstractEventLoop, missing: list[int], hear: Hear, timeout: float
+        self, loop: asyncio.AbstractEventLoop, missing: list[int], hear: Hear, limits: Limits
     ) -> list[int]:
         """Those that could not be reached. All at once; one attempt at a time for all who need the same node."""
         if self._closed:
             raise ClientClosed("this client was closed")
-        timeout = max(timeout, CONNECTING, 2 * self._slowest)
+        timeout = min(limits.longest, max(limits.timeout, CONNECTING, 2 * self._slowest))
         began = self.now()
         tasks: dict[int, asyncio.Task[Line]] = {}
         for node in missing:

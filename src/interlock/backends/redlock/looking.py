@@ -54,13 +54,11 @@ async def _seen(
             said[node] = "answered"
         return False
 
+    until = quorum.now() + timeout
     await quorum.ask(Inspect(resource), hear, timeout)
-    if (
-        len(seen) < quorum.members.majority
-        and QUARANTINED in said.values()
-        and await quorum.mending.now(timeout)
-    ):
-        await quorum.ask(Inspect(resource), hear, timeout)
+    if len(seen) < quorum.members.majority and QUARANTINED in said.values():
+        if await quorum.mending.now(until - quorum.now()):
+            await quorum.ask(Inspect(resource), hear, max(0.001, until - quorum.now()))
     return seen, said
 
 

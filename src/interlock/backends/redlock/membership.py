@@ -49,6 +49,11 @@ class Membership:
         """Whether somebody is away, has no vote or a clock that jumped: somebody must look after them."""
         return bool(self.away or self.mute or self.jumped)
 
+    @property
+    def able(self) -> bool:
+        """Whether a majority is here and has its vote."""
+        return self.size - len(self.away | self.mute) >= self.majority
+
     def left(self, nodes: Iterable[int]) -> None:
         """These do not answer: nobody waits for them, unless too few are left."""
         self._present(self.away.union(nodes))

@@ -64,35 +64,58 @@ class Mending:
         self._quorum = quorum
         self._beside = beside
         self._job: Job | None = None
-        self._over: Signal | None = None
+        self._call: Signal | None = None  # somebody cannot wait for the next look
+        self._turn: Signal | None = None  # a look is over
         self._closed = False
 
     def begin(self) -> None:
         """Have somebody look after the nodes, if nobody does."""
         job = self._job
         if (job is None or not job.alive()) and not self._closed:
-            self._over = self._beside.signal()
-            self._job = self._beside.spawn("interlock-quorum", self._run(self._over))
+            self._call, self._turn = self._beside.signal(), self._beside.signal()
+            self._job = self._beside.spawn("interlock-quorum", self._run())
+
+    async def now(self, timeout: float) -> bool:
+        """Have somebody look at once; whether a majority has its vote by then.
+
+        Not the caller: who is cut off halfway would leave new nodes half admitted.
+        """
+        members, beside = self._quorum.members, self._beside
+        until = beside.now() + min(timeout, self._quorum.longest)
+        for _ in range(2):  # one look may be under way already
+            self.begin()
+            call, turn, left = self._call, self._turn, until - beside.now()
+            if members.able or call is None or turn is None or left <= 0:
+                break
+            call.set()
+            await beside.wait(turn, left)
+        return members.able
 
     def after_fork(self) -> None:
-        self._job = self._over = None
+        self._job = self._call = self._turn = None
 
     def close(self) -> None:
         self._closed = True
-        if self._over is not None:
-            self._over.set()
+        if self._call is not None:
+            self._call.set()
 
-    async def _run(self, over: Signal) -> None:
+    async def _run(self) -> None:
         pause = FIRST_PAUSE
-        while self._ailing() and not self._closed:
+        while not self._closed:
+            call = self._call = self._beside.signal()  # before the look: who calls during it wants another
             try:
                 await self.once(PATIENCE)
             except ClientClosed:
                 return
             except InterlockError:
                 pass  # who asks for a lock is told
-            if not self._ailing() or await self._beside.wait(over, pause):
+            over, self._turn = self._turn, self._beside.signal()
+            if over is not None:
+                over.set()
+            if not self._ailing():
                 return
+            if await self._beside.wait(call, pause):
+                pause = FIRST_PAUSE
             pause = min(LONGEST_PAUSE, pause * 1.5)
 
     def _ailing(self) -> bool:
@@ -100,16 +123,10 @@ class Mending:
 
     # ---- one look ---------------------------------------------------------------
 
-    async def now(self, timeout: float) -> bool:
-        """Look at those that are not away; whether a majority has its vote."""
-        members = self._quorum.members
-        await self.once(min(timeout, self._quorum.longest), members.present)
-        return members.size - len(members.away | members.mute) >= members.majority
-
-    async def once(self, timeout: float, to: tuple[int, ...] = ()) -> None:
+    async def once(self, timeout: float) -> None:
         """Check the nodes in, and admit those whose time has come."""
         members = self._quorum.members
-        states = await self._look(CheckIn(), min(timeout, PATIENCE), to)
+        states = await self._look(CheckIn(), min(timeout, PATIENCE))
         for node, state in enumerate(states):
             if not state.reachable:
                 continue
@@ -156,10 +173,9 @@ class Mending:
             if over and members.steady(node, self._quorum.now()):
                 await self._admit(node, Admit(state.since, quarantine, floor))
 
-    async def _look(self, request: CheckIn, timeout: float, to: tuple[int, ...] = ()) -> list[NodeState]:
-        """What each node says of itself; all are asked, or those in `to`."""
+    async def _look(self, request: CheckIn, timeout: float) -> list[NodeState]:
+        """What each node says of itself."""
         quorum, members = self._quorum, self._quorum.members
-        to = to or members.everyone
         found = [_silent(place) for place in members.places]
 
         def hear(node: int, reply: Reply, sent: float, received: float) -> bool:
@@ -172,7 +188,7 @@ class Mending:
             return False
 
         limits = Limits(timeout, timeout, members.size)
-        quiet = await quorum.panel.ask(request, to, to, hear, limits)
+        quiet = await quorum.panel.ask(request, members.everyone, members.everyone, hear, limits)
         if quiet:
             members.left(quiet)
         return found
