@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from interlock.backends.redis.keys import ClusterKeys, Keys, companion, slot
+from interlock.backends.redis.keys import SLOTS, ClusterKeys, Keys, _tag_of, companion, slot
 from interlock.backends.redis.resp import bulk
 
 NAMES = st.text(st.sampled_from("{}a:é/"), min_size=1, max_size=8)
@@ -51,6 +51,12 @@ def test_slots_are_those_of_redis() -> None:
     assert slot(b"foo{}{bar}") == slot(b"foo{}{bar}")
     assert slot(b"{user1000}.following") == slot(b"{user1000}.followers") == slot(b"user1000")
     assert slot(b"foo{{bar}}zap") == slot(b"{bar")
+
+
+def test_every_slot_has_a_tag() -> None:
+    tags = [_tag_of(number) for number in range(SLOTS)]
+    assert [slot(b"{" + tag + b"}") for tag in tags] == list(range(SLOTS))
+    assert all(len(tag) == 4 for tag in tags)
 
 
 PREFIXES = st.sampled_from(["", "app:", "{app}:", "a{", "a}", "a{b", "{}"])

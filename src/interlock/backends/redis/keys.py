@@ -13,6 +13,7 @@ from interlock.backends.redis.resp import bulk
 
 REMEMBERED_NAMES = 4096  # whose keys are kept ready
 SLOTS = 16384
+LETTERS = b"0123456789abcdefghijklmnopqrstuvwxyz"
 
 
 class Keys:
@@ -91,7 +92,7 @@ class ClusterKeys(Keys):
     def _counter(self, number: int) -> bytes:
         found = self._lasts.get(number)
         if found is None:
-            tagged = b"{" + _tags()[number] + b"}"
+            tagged = b"{" + _tag_of(number) + b"}"
             key = self.prefix + b"\x1ftoken" + tagged
             if slot(key) != number:  # a { of the prefix is in the way
                 key = tagged + b"\x1f=" + self.prefix + b"\x1ftoken"
@@ -105,7 +106,7 @@ def companion(holder: bytes, letter: bytes) -> bytes:
         return holder + b"\x1f" + letter
     if b"}" not in holder:
         return b"{" + holder + b"}\x1f\x1f" + letter
-    return b"{" + _tags()[slot(holder)] + b"}\x1f=" + holder + b"\x1f" + letter
+    return b"{" + _tag_of(slot(holder)) + b"}\x1f=" + holder + b"\x1f" + letter
 
 
 def tag(key: bytes) -> bytes | None:
@@ -121,15 +122,23 @@ def slot(key: bytes) -> int:
 
 
 @cache
-def _tags() -> dict[int, bytes]:
-    """A short tag for every slot, the same in every program: for names that cannot be their own tag, and for counters.
+def _tag_of(number: int) -> bytes:
+    """Four characters that hash to this slot, the same in every program: for what cannot be its own tag.
 
-    All at once, when the first is needed: looking for one takes as long as for a tenth of them.
+    The hash of a text is that of its first half, moved on, combined bit by bit with that of the second: so a second half is
+    looked up for each first. Trying texts until one fits takes a thousand times as long, in the midst of a claim.
     """
-    found: dict[int, bytes] = {}
-    number = 0
-    while len(found) < SLOTS:
-        text = b"%x" % number
-        found.setdefault(crc_hqx(text, 0) % SLOTS, text)
-        number += 1
-    return found
+    ends = _ends()
+    for start in ends.values():
+        moved = crc_hqx(start + b"\0\0", 0)
+        for high in range(0, 4 * SLOTS, SLOTS):  # the slot is what is left below them
+            end = ends.get(moved ^ (number + high))
+            if end is not None:
+                return start + end
+    raise AssertionError(f"no tag for slot {number}")  # there is one for each: a test has tried them all
+
+
+@cache
+def _ends() -> dict[int, bytes]:
+    pairs = [bytes((one, other)) for one in LETTERS for other in LETTERS]
+    return {crc_hqx(pair, 0): pair for pair in pairs}

@@ -31,11 +31,16 @@ class Master:
 class SlotMap:
     """The master of every slot, as one node knew them."""
 
-    def __init__(self, owners: list[Master | None], epoch: int, others: Iterable[Place] = ()) -> None:
-        self.owners = owners
-        self.where = [NOWHERE if owner is None else owner.place for owner in owners]
+    def __init__(
+        self, ranges: list[tuple[int, int, Master]], epoch: int, others: Iterable[Place] = ()
+    ) -> None:
         self.epoch = epoch  # the latest of its nodes: it rises with every failover, and when slots move
-        found = {owner.id: owner for owner in dict.fromkeys(owners) if owner is not None}
+        self.owners: list[Master | None] = [None] * SLOTS
+        self.where: list[Place] = [NOWHERE] * SLOTS
+        for first, last, master in ranges:  # not slot by slot: whoever waits for this has little time left
+            self.owners[first : last + 1] = [master] * (last + 1 - first)
+            self.where[first : last + 1] = [master.place] * (last + 1 - first)
+        found = {master.id: master for _, _, master in ranges}
         self.masters = list(found.values())
         self.ids = frozenset(found)
         self.places = [master.place for master in self.masters]
@@ -52,15 +57,14 @@ def read_map(slots: Any, nodes: bytes, asked: Place, remap: Remap | None = None)
     `asked` is who said it: a node may leave its own host out.
     """
     epoch, replicas = _told(nodes)
-    owners: list[Master | None] = [None] * SLOTS
+    ranges: list[tuple[int, int, Master]] = []
     others: list[Place] = []
     for first, last, main, *rest in slots:
         near = [_place(node, asked, remap) for node in (main, *rest)]
         id = main[2].decode()
-        master = Master(id, near[0], max(len(rest), replicas.get(id, 0)))
-        owners[first : last + 1] = [master] * (last + 1 - first)
+        ranges.append((first, last, Master(id, near[0], max(len(rest), replicas.get(id, 0)))))
         others += near[1:]
-    return SlotMap(owners, epoch, others)
+    return SlotMap(ranges, epoch, others)
 
 
 def _place(node: list[Any], asked: Place, remap: Remap | None) -> Place:
