@@ -28,11 +28,12 @@ from interlock._core.client import Client as CoreClient
 from interlock._core.condition import HoldingMutex, Mutex, Waiting
 from interlock._core.election import Candidacy, Leader
 from interlock._core.guarding import Mark
-from interlock._core.holding import Holding, Settings
+from interlock._core.holding import Holding
 from interlock._core.multilock import Multi
 from interlock._core.reentry import Reentrant
 from interlock._core.register import Cell, EventCell, LatchCell
 from interlock._core.semaphore import SemaphoreHolding
+from interlock._core.settings import Settings
 from interlock._runtime import lifetimes
 from interlock._runtime.foreign import ForeignLock
 from interlock._runtime.tasks import LoopOwner, TaskOwner, Tasks, TaskSignal
@@ -596,7 +597,7 @@ class Client:
         on_lost: OnLost | None = None,
     ) -> Lock:
         settings = Settings(ttl, timeout, renew, fair, max_hold, min_hold, on_lost)
-        return Lock(Holding(self._core, name, settings))
+        return Lock(Holding(self._core, name, settings, passes=True))
 
     def rlock(
         self,
@@ -611,7 +612,7 @@ class Client:
         on_lost: OnLost | None = None,
     ) -> RLock:
         settings = Settings(ttl, timeout, renew, fair, max_hold, min_hold, on_lost)
-        return RLock(Reentrant(Holding(self._core, name, settings)))
+        return RLock(Reentrant(Holding(self._core, name, settings, passes=True)))
 
     def rwlock(
         self,

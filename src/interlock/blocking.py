@@ -22,11 +22,12 @@ from interlock._core.condition import HoldingMutex, Mutex, Waiting
 from interlock._core.drive import drive
 from interlock._core.election import Candidacy, Leader
 from interlock._core.guarding import Mark
-from interlock._core.holding import Holding, Settings
+from interlock._core.holding import Holding
 from interlock._core.multilock import Multi
 from interlock._core.reentry import Reentrant
 from interlock._core.register import Cell, EventCell, LatchCell
 from interlock._core.semaphore import SemaphoreHolding
+from interlock._core.settings import Settings
 from interlock._runtime import lifetimes
 from interlock._runtime.foreign import ForeignLock
 from interlock._runtime.threads import Threads
@@ -684,7 +685,7 @@ class Client:
         taken at least this long, also after its release. `on_lost(lease)`: called once if it is lost.
         """
         settings = Settings(ttl, timeout, renew, fair, max_hold, min_hold, on_lost)
-        return Lock(Holding(self._core, name, settings))
+        return Lock(Holding(self._core, name, settings, passes=True))
 
     def rlock(
         self,
@@ -700,7 +701,7 @@ class Client:
     ) -> RLock:
         """A lock its owner may take again; any rlock of this client on `name` counts together. As `lock`."""
         settings = Settings(ttl, timeout, renew, fair, max_hold, min_hold, on_lost)
-        return RLock(Reentrant(Holding(self._core, name, settings)))
+        return RLock(Reentrant(Holding(self._core, name, settings, passes=True)))
 
     def rwlock(
         self,

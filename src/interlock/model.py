@@ -27,13 +27,14 @@ class Claim:
     place_ttl: float = 10.0  # how long a place in the queue lives unrefreshed
     note: str = ""  # the caller's own words: an election candidate's address
     who: str = ""  # host, pid, thread or task and call site, as JSON, for operators
+    block: int = 1  # tokens reserved with the grant, for those of one client who pass it on
 
 
 @record
 class Granted:
     """The claim is in."""
 
-    token: int  # strictly grows with every grant of this resource
+    token: int  # the first of its block; strictly grows with every grant of this resource
     ttl: float  # what the store really gave: a session store may round up
 
 
@@ -133,6 +134,7 @@ class Traits:
     min_ttl: float
     max_ttl: float
     registers: bool = True  # keeps values with versions, too
+    blocks: bool = False  # honours Claim.block
 
 
 ClaimAnswer: TypeAlias = Granted | Busy | Gone

@@ -81,6 +81,7 @@ class Store(Register, Protocol):
         The rule: a claim is admitted when its permits, and those of all live claims ahead of it,
         fit into the capacity. A new claim enters at the tail, with a token above every
         token of this resource so far, if it is admitted there or `queued`; otherwise it leaves no trace.
+        With a `block` of n the n-1 tokens that follow are nobody else's, either.
         Repeating it never enters twice: an admitted claim is given `ttl` seconds from now and answers
         `Granted` with the same token; a waiting one is given `place_ttl` from now (a lapse is never
         moved nearer) and answers `Busy`. A claim that an operator evicted answers `Gone`; one that

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from tests.mutants.mutant import Mutant, cancelled, conforming, directed, mutant
+from tests.mutants.mutant import Mutant, cancelled, conforming, directed, inherited, mutant
 
 MEMORY = "backends/memory.py"
 ACQUIRE = "_core/acquire.py"
 LEASE = "_core/lease.py"
 KEEPER = "_core/keeper.py"
 HOLDING = "_core/holding.py"
+ATTEMPT = "_core/attempt.py"
 
 STORE: list[Mutant] = [
     mutant(
@@ -334,4 +335,49 @@ OTHERS: list[Mutant] = [
     ),
 ]
 
-MUTANTS = [*STORE, *ACQUIRING, *LEASES, *OTHERS]
+COHORT: list[Mutant] = [
+    mutant(
+        "an heir has the token of its lender",
+        "a late write of the lender passes for the heir's",
+        (ATTEMPT, "lender._token + 1", "lender._token"),
+        tests=inherited("rising_tokens"),
+    ),
+    mutant(
+        "tokens that are passed on are not reserved",
+        "another client gets the same token",
+        (MEMORY, "        self.last += block - 1\n", ""),
+        tests=conforming("tokens_of_a_block"),
+    ),
+    mutant(
+        "an heir counts on a whole ttl",
+        "it believes longer than the store remembers",
+        (
+            LEASE,
+            "        self._deadline, self._last_try, self._short = lender._deadline, lender._last_try, lender._short\n",
+            "",
+        ),
+        tests=inherited("inherits_what_is_left"),
+    ),
+    mutant(
+        "a cancelled heir keeps the claim",
+        "everybody waits for a whole ttl",
+        (
+            ATTEMPT,
+            "                self._take_over(lender)\n                await self._take_back_quietly()\n",
+            "                pass\n",
+        ),
+        tests=inherited("cancelled_when_its_turn_comes"),
+    ),
+    mutant(
+        "a lost lease leaves those behind it alone",
+        "they sleep out their turn, and all who come later wait behind a head that is gone",
+        (
+            HOLDING,
+            "        if self.block > 1:\n            self.client.cohort.leave(self.client, lease)\n        loss",
+            "        loss",
+        ),
+        tests=inherited("was_lost"),
+    ),
+]
+
+MUTANTS = [*STORE, *ACQUIRING, *LEASES, *OTHERS, *COHORT]

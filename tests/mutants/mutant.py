@@ -36,6 +36,10 @@ def cancelled(names: str) -> Tests:
     return Tests("tests/simulation/test_cancellation.py", names)
 
 
+def inherited(names: str) -> Tests:
+    return Tests("tests/attacks/test_cohort.py", names)
+
+
 def conforming(names: str) -> Tests:
     return Tests("tests/conformance/test_memory.py", names)
 

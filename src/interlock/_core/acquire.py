@@ -90,7 +90,7 @@ class Acquiring:
         """The grant, or None when the time was up; then, and on any error, nothing is left in the store."""
         try:
             self._stands = True
-            patience = IO_TIMEOUT if self._until is None else timing.patience(self._until - self.began)
+            patience = IO_TIMEOUT if self._until is None else timing.patience(self._until - self.asked)
             try:
                 answer = await self._client.store.claim(self.claim, patience)
             except StoreUnavailable as error:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING
 
 from interlock import events
 from interlock._core import timing
 from interlock._core.acquire import Acquiring
+from interlock._core.cohort import TURN, Cohort
 from interlock._core.lease import Lease
 from interlock.errors import AcquireTimeout, InterlockError
-from interlock.model import Claim
-from interlock.ports import Owner
+from interlock.model import Claim, Granted
+from interlock.ports import Owner, Signal
 
 if TYPE_CHECKING:
     from interlock._core.holding import Holding
@@ -19,24 +21,31 @@ if TYPE_CHECKING:
 class Attempt(Acquiring):
     """A claim on its way to a lease. `undo` is for what interrupts the very last step."""
 
-    __slots__ = ("_holding", "lease", "wait")
+    __slots__ = ("_holding", "followers", "lease", "lender", "turn", "wait")
 
     def __init__(self, holding: Holding, claim: Claim, wait: float | None, owner: Owner) -> None:
         Acquiring.__init__(self, holding.client, claim, wait, owner)
         self._holding = holding
         self.wait = wait
         self.lease: Lease | None = None
+        # As one of a cohort: who stands behind it, the signal that its turn has come, and whose lease it inherits.
+        self.followers: deque[Attempt] | None = None
+        self.turn: Signal | None = None
+        self.lender: Lease | None = None
 
     async def run(self) -> Lease | None:
         """The lease, or None if the time was up."""
-        granted = await self.granted()
         holding, client = self._holding, self._client
+        granted = await (self.granted() if self.claim.block == 1 else self._in_cohort(client.cohort))
         if granted is None:
             waited = client.runtime.now() - self.began
             client.emit(events.TimedOut(holding.resource, waited, self.ahead))
             return None
         try:
-            lease = self.lease = client.lease_type(holding, self.claim, granted, self.asked, self.owner)
+            lease = client.lease_type(holding, self.claim, granted, self.asked, self.owner)
+            if self.lender is not None:
+                lease._inherit(self.lender)
+            self.lease = lease
             holding.enrol(lease)
             if client.curious:
                 client.emit(events.Acquired(holding.resource, granted.token, self.asked - self.began))
@@ -45,12 +54,48 @@ class Attempt(Acquiring):
             raise
         return lease
 
+    async def _in_cohort(self, cohort: Cohort) -> Granted | None:
+        """The grant, or None if the time was up: as the head of our cohort, or by way of one that stands there."""
+        try:
+            behind = cohort.join(self)
+            granted = await (self.granted() if behind is None else self._stand(cohort, behind))
+        except BaseException:  # also when it had just become ours, and nobody had told us
+            if (lender := cohort.decide(self)) is not None:
+                self._take_over(lender)
+                await self._take_back_quietly()
+            cohort.leave(self._client, self)
+            raise
+        if granted is None:
+            cohort.leave(self._client, self)
+        return granted
+
+    async def _stand(self, cohort: Cohort, behind: Signal) -> Granted | None:
+        """Wait behind the head; but not long, or who came later elsewhere would be let in before us."""
+        client = self._client
+        called = await client.runtime.wait(behind, min(self.left(), TURN))
+        if (lender := cohort.decide(self)) is not None:
+            return self._take_over(lender)
+        client.open()
+        if not called and self.left() <= 0:
+            self.ahead = 1
+            return None
+        self.asked = client.runtime.now()
+        return await self.granted()
+
+    def _take_over(self, lender: Lease) -> Granted:
+        """From here on the claim is ours to keep or to take back."""
+        self.claim = lender._claim
+        self._stands = True
+        return Granted(lender._token + 1, lender._claim.ttl)
+
     async def undo(self) -> None:
         """Nobody got hold of the result: let it go again."""
         if self.lease is not None:  # also if it was let go: the one who did may have been interrupted there
             self.lease._let_go()
             self._holding.discharge(self.lease)
         await self._take_back_quietly()
+        if self.claim.block > 1:
+            self._client.cohort.leave(self._client, self)
 
     async def timed_out(self) -> AcquireTimeout:
         """The error for who must not go on without the lease, naming the holders if the store can."""

@@ -10,6 +10,7 @@ from weakref import WeakKeyDictionary, WeakMethod, finalize
 from interlock import events
 from interlock._core import timing
 from interlock._core.acquire import Place
+from interlock._core.cohort import Cohort
 from interlock._core.keeper import Keeper
 from interlock.errors import ClientClosed, NotHeld, StoreUnavailable
 from interlock.model import Gone, NoAnswer, Renewal, Renewed
@@ -42,6 +43,7 @@ class Client:
         self.guard = runtime.guard()
         self.leases: dict[Lease, None] = {}
         self.entries: WeakKeyDictionary[Owner, dict[str, Entry]] = WeakKeyDictionary()
+        self.cohort = Cohort()
         self._listener = listener
         # Most programs listen to warnings only: they should not pay for the making of other events.
         self.curious = getattr(listener, "curious", True)
@@ -113,6 +115,7 @@ class Client:
         await self.runtime.finish(self._end)  # interrupted half way, it could never be closed again
 
     async def _end(self) -> None:
+        self.cohort.disband(self)
         await self._dismiss()
         await self.release_all()
         await self.keeper.stop(1.0)
@@ -125,6 +128,7 @@ class Client:
             lease._forget()
         self.leases.clear()
         self.entries.clear()
+        self.cohort.after_fork()
         self.keeper.after_fork()
         self.store.after_fork()
         self.store.blocking().after_fork()

@@ -6,48 +6,36 @@ gives back the lease the calling owner took; only if it took none, the one the o
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from contextlib import suppress
-from typing import Any
 
 from interlock import events
 from interlock._core import timing
 from interlock._core.acquire import FOR_EVER, removed
 from interlock._core.attempt import Attempt
 from interlock._core.client import Client
+from interlock._core.cohort import BLOCK, call
 from interlock._core.lease import Lease
 from interlock._core.names import checked_name
+from interlock._core.settings import Settings
 from interlock._core.states import FINAL, State
-from interlock.errors import (
-    InvalidSetting,
-    NotHeld,
-    StoreUnavailable,
-    StoreUnfit,
-    Unsupported,
-)
+from interlock.errors import InvalidSetting, NotHeld, StoreUnavailable, StoreUnfit, Unsupported
 from interlock.model import EVERYTHING, Claim, Renewal, Renewed
 from interlock.ports import IO_TIMEOUT, Owner
-from interlock.record import record
-
-
-@record
-class Settings:
-    """The options of a lock object, as the faces take them."""
-
-    ttl: float | None = None
-    timeout: float | None = None
-    renew: bool = True
-    fair: bool = True
-    max_hold: float | None = None
-    min_hold: float | None = None
-    on_lost: Callable[[Any], object] | None = None
 
 
 class Holding:
     """A resource, how it is asked for, and who holds it through this object."""
 
     def __init__(
-        self, client: Client, resource: str, settings: Settings, *, permits: int = 1, capacity: int = 1
+        self,
+        client: Client,
+        resource: str,
+        settings: Settings,
+        *,
+        permits: int = 1,
+        capacity: int = 1,
+        passes: bool = False,
     ) -> None:
         client.open()
         self.client = client
@@ -67,6 +55,9 @@ class Holding:
         self.on_lost = settings.on_lost
         self.leases: dict[Lease, None] = {}  # in the order they were granted
         self.entered: list[Lease] = []  # those a `with` body runs under
+        # An heir gets what is left of a ttl, and the claim of another: only if it asked for neither in particular.
+        plain = settings.renew and settings.fair and self.max_hold is None and not self.min_hold
+        self.block = BLOCK if passes and plain and client.store.traits.blocks else 1
         self._check_traits()
 
     def _check_traits(self) -> None:
@@ -110,6 +101,7 @@ class Holding:
             timing.place_ttl(self.ttl),
             note,
             runtime.who(owner),
+            1 if wait == 0.0 else self.block,
         )
         return Attempt(self, claim, wait, owner)
 
@@ -175,16 +167,16 @@ class Holding:
             self.discharge(lease)
             if before is State.LOST:
                 await self._give_back_lost(lease)
-            linger = self.lingering(lease) if self.min_hold else 0.0
-            stood = await removed(self.client, lease._claim, linger, left)
+            passed = self.block > 1 and self.client.cohort.passed(lease, before is State.HELD)
+            if passed is False:
+                linger = self.lingering(lease) if self.min_hold else 0.0
+                stood = await removed(self.client, lease._claim, linger, left)
+            else:
+                stood = passed or await self._leave_cohort(lease, left)
         except Exception:
             raise
         except BaseException:  # interrupted between any two lines of it: whoever waits must not pay for it
-            lease._let_go()
-            self.discharge(lease)
-            if lease._cause != "forked":
-                linger = self.lingering(lease)
-                await self.client.runtime.finish(lambda: removed(self.client, lease._claim, linger))
+            await self._give_back_anyway(lease)
             raise
         if stood is None and strict:
             raise StoreUnavailable(
@@ -197,6 +189,23 @@ class Holding:
         if self.client.curious:
             held = self.client.runtime.now() - lease._granted_at
             self.client.emit(events.Released(self.resource, lease.token, held))
+
+    async def _leave_cohort(self, lease: Lease, left: float) -> bool | None:
+        """Release for others' clients; then the next of ours asks again."""
+        try:
+            return await removed(self.client, lease._claim, 0.0, left)
+        finally:
+            self.client.cohort.leave(self.client, lease)
+
+    async def _give_back_anyway(self, lease: Lease) -> None:
+        lease._let_go()
+        self.discharge(lease)
+        if lease._heir is not None:
+            call(lease._heir)
+        elif lease._cause != "forked":
+            linger = self.lingering(lease)
+            await self.client.runtime.finish(lambda: removed(self.client, lease._claim, linger))
+            self.client.cohort.leave(self.client, lease)
 
     async def _give_back_lost(self, lease: Lease) -> None:
         """Raise the loss. What may still stand is taken back, but whoever lost it must hear so at once."""
@@ -276,6 +285,8 @@ class Holding:
         if not lease._owner.alive():  # who could still ask for it? It would be kept as long as the client
             self.leases.pop(lease, None)
             self.client.entries.pop(lease._owner, None)
+        if self.block > 1:
+            self.client.cohort.leave(self.client, lease)
         loss = lease.loss()
         self.client.emit(events.Lost(self.resource, lease.token, loss.cause, loss.reason))
         if self.on_lost is not None:

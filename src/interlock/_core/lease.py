@@ -17,6 +17,7 @@ from interlock.ports import Owner, Runtime, Signal
 from interlock.record import replaced
 
 if TYPE_CHECKING:
+    from interlock._core.attempt import Attempt
     from interlock._core.holding import Holding
 
 
@@ -30,23 +31,24 @@ class Lease:
         "_claim",
         "_deadline",
         "_granted_at",
+        "_heir",
         "_holding",
         "_interrupted",
         "_last_try",
         "_lost",
         "_owner",
+        "_passes",
         "_reason",
         "_reduced",
         "_short",
         "_state",
         "_token",
+        "_turn",
     )
 
     def __init__(self, holding: Holding, claim: Claim, granted: Granted, asked: float, owner: Owner) -> None:
-        self._holding = holding
-        self._claim = claim
+        self._holding, self._claim, self._owner = holding, claim, owner
         self._token = granted.token
-        self._owner = owner
         # `asked` is before the question: a slow reply must shorten the lease, not lengthen it.
         self._granted_at = self._last_try = asked
         self._short = granted.ttl < claim.ttl  # told with a wake-up: it is stretched soon, renewed or not
@@ -56,12 +58,20 @@ class Lease:
         if holding.max_hold is not None:
             self._deadline = min(self._deadline, asked + holding.max_hold)
         self._state = State.HELD
-        self._cause = ""
-        self._reason = ""
+        self._cause = self._reason = ""
         self._reduced = False
         self._lost: Signal | None = None
         self._bodies = 0  # `async with` bodies, one in another, under this lease: a loss cancels them
         self._interrupted = False
+        self._passes = claim.block - 1  # how often the claim may be passed on: see Cohort
+        self._turn = asked  # when the first of those it was passed among got it
+        self._heir: Attempt | None = None  # to whom it was passed on
+
+    def _inherit(self, lender: Lease) -> None:
+        """The claim was another's just now: it lives as long as it did there."""
+        self._granted_at = self._runtime.now()
+        self._deadline, self._last_try, self._short = lender._deadline, lender._last_try, lender._short
+        self._passes, self._turn = lender._passes - 1, lender._turn
 
     # ---- what the holder asks ----------------------------------------------
 

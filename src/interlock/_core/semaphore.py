@@ -11,8 +11,9 @@ from __future__ import annotations
 from interlock._core import timing
 from interlock._core.attempt import Attempt
 from interlock._core.client import Client
-from interlock._core.holding import Holding, Settings
+from interlock._core.holding import Holding
 from interlock._core.lease import Lease
+from interlock._core.settings import Settings
 from interlock._core.states import FINAL
 from interlock.errors import InvalidSetting
 from interlock.model import Claim

@@ -42,6 +42,7 @@ TRAITS = Traits(
     two_holders=(),
     min_ttl=0.01,
     max_ttl=365 * 86400.0,
+    blocks=True,
 )
 
 SWEEP_EVERY = 1.0  # seconds between looks at everything
@@ -89,9 +90,12 @@ class Space:
         self.evicted: dict[str, tuple[str, float]] = {}  # claim id: reason, until when it is remembered
         self.waiting: dict[str, dict[Signal, None]] = {}  # claim id, or topic, to signals
 
-    def next_number(self) -> int:
+    def next_number(self, block: int = 1) -> int:
+        """The first of so many numbers that nobody had."""
         self.last = max(self.last + 1, self.floor())
-        return self.last
+        first = self.last
+        self.last += block - 1
+        return first
 
     # ---- queues: called under the guard -------------------------------------
 
@@ -190,7 +194,7 @@ class MemoryStore:
                 fits = ahead + claim.permits <= claim.capacity
                 if not fits and not claim.queued:
                     return self._busy([*queue, self._entry(claim, 0, now)], place, now)
-                queue.append(self._entry(claim, space.next_number(), now))
+                queue.append(self._entry(claim, space.next_number(claim.block), now))
                 space.queues[claim.resource] = queue
                 space.ring(f"queue:{claim.resource}")
             entry = queue[place]

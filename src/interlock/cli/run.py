@@ -14,8 +14,9 @@ from argparse import Namespace
 from interlock import events
 from interlock._core.attempt import Attempt
 from interlock._core.drive import drive
-from interlock._core.holding import Holding, Settings
+from interlock._core.holding import Holding
 from interlock._core.names import checked_name
+from interlock._core.settings import Settings
 from interlock._core.states import State
 from interlock._core.timing import checked_count
 from interlock._runtime import clock

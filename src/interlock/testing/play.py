@@ -151,13 +151,13 @@ class Play:
             with node.calling("release", name):
                 await lock.__aexit__(None, None, None)
 
-    async def work(self, node: Node, lease: Lease) -> None:
+    async def work(self, node: Node, lease: Lease, share: float = 0.3) -> None:
         """Read, think, and write back under a lease: the guarded resource is told the token each time."""
         guarded = self.stage.guarded(lease.resource)
         node.check(lease)
         value = self._told(node, lambda: guarded.read(lease.token))
         for _ in range(self.random.randrange(3)):
-            await self.idle(node)
+            await self.idle(node, share)
         node.check(lease)
         if self.chance(0.3):
             await self.idle(node, 0.05)  # between the check and the write: only the token helps here

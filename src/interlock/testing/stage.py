@@ -144,7 +144,7 @@ class Node:
         self, call: str, resource: str, limit: float | None = None, *, inside: bool = False
     ) -> Iterator[Outcome]:
         """Write down a call, how it ended, and whether in time. `inside`: the caller holds something already."""
-        outcome = Outcome()
+        outcome, since = Outcome(), self.stage.world.time
         attempt = self.stage.next_call()
         self._write(call, "invoke", attempt, resource, limit=limit)
         try:
@@ -162,15 +162,16 @@ class Node:
             self._write(call, "ok" if outcome.ok else "fail", attempt, resource)
         finally:
             if self.stage.tidy and call == "acquire" and not (outcome.ok or inside):
-                self._look_for_remains()
+                self._look_for_remains(since)
 
-    def _look_for_remains(self) -> None:
+    def _look_for_remains(self, since: float) -> None:
         """A call that came to nothing has left nothing in the store, at once."""
         who = self.runtime.who(self.runtime.owner())
         for name, queue in self.stage.server.space.queues.items():
             for entry in queue:
                 lingers = entry.id != entry.claim.id  # for its min_hold
-                if entry.claim.who == who and not lingers and not self.runtime.dead:
+                ours = entry.claim.who == who and self.began.get(entry.id, 0.0) >= since
+                if ours and not lingers and not self.runtime.dead:
                     self._write(
                         "left", "fail", entry.id, name, error="its claim stands though the call has ended"
                     )

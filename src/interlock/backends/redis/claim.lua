@@ -2,7 +2,7 @@
 --
 -- KEYS  1 holder  2 records  3 waiters  4 lapses  5 last token
 -- ARGV  1 id  2 ttl ms  3 permits  4 capacity  5 queued (0, 1)  6 place ttl ms
---       7 the record's end: channel \n bytes of note \n note who
+--       7 the record's end: channel \n bytes of note \n note who  8 how many tokens after its own are its own, too
 --
 -- Returns  token                         granted
 --          {1, token, id, token, ...}    granted, and who else of the caller's channel was let in meanwhile
@@ -18,11 +18,11 @@ if plain and redis.call('EXISTS', KEYS[1], KEYS[2]) == 0 then -- the quick way: 
   local t = redis.call('TIME')
   local us = string.format('%d%06d', t[1], t[2])
   local token, digits = tonumber(us), us
-  local last = tonumber(redis.call('SET', KEYS[5], us, 'GET') or 0) or 0
+  local last = tonumber(redis.call('SET', KEYS[5], string.format('%.0f', token + ARGV[8]), 'GET') or 0) or 0
   if token <= last then -- the clock was ahead once: above every token so far
     token = last + 1
     digits = string.format('%.0f', token)
-    redis.call('SET', KEYS[5], digits)
+    redis.call('SET', KEYS[5], string.format('%.0f', token + ARGV[8]))
   end
   redis.call('SET', KEYS[1], id .. '\n' .. digits .. '\n' .. us .. '\n' .. ttl .. '\n1\n' .. ARGV[7], 'PX', ttl)
   return token
@@ -51,10 +51,10 @@ if plain then -- or we are, or another is and we line up behind those who wait
     if ARGV[5] == '1' then
       local us = string.format('%d%06d', t[1], t[2])
       digits = us
-      local last = tonumber(redis.call('SET', KEYS[5], us, 'GET') or 0) or 0
+      local last = tonumber(redis.call('SET', KEYS[5], string.format('%.0f', us + ARGV[8]), 'GET') or 0) or 0
       if tonumber(us) <= last then
         digits = string.format('%.0f', last + 1)
-        redis.call('SET', KEYS[5], digits)
+        redis.call('SET', KEYS[5], string.format('%.0f', last + 1 + ARGV[8]))
       end
       local lapses, expires = now + ARGV[6], tonumber(f[5] or 0)
       local record = digits .. '\n' .. us .. '\n' .. ttl .. '\n1\n' .. ARGV[7]
@@ -74,7 +74,7 @@ end
 local function number(us) -- the next token: above every one so far, and not below the clock
   local token, last = tonumber(us), tonumber(redis.call('GET', KEYS[5]) or 0) or 0
   if token <= last then us = string.format('%.0f', last + 1) end
-  redis.call('SET', KEYS[5], us)
+  redis.call('SET', KEYS[5], string.format('%.0f', us + ARGV[8]))
   return us
 end
 

@@ -43,7 +43,7 @@ def claim_request(keys: Keys, claim: Claim, channel: bytes) -> bytes:
     """The keys and arguments of one claim. What the claims of one line of a program share is encoded once."""
     shared = (
         *(claim.ttl, claim.permits, claim.capacity, claim.queued),
-        *(claim.place_ttl, claim.note, claim.who, channel),
+        *(claim.place_ttl, claim.block, claim.note, claim.who, channel),
     )
     tail = _tails.get(shared)
     if tail is None:
@@ -64,6 +64,7 @@ def _claim_tail(claim: Claim, channel: bytes) -> bytes:
         b"1" if claim.queued else b"0",
         millis(claim.place_ttl),
         b"%b\n%d\n%b%b" % (channel, len(note), note, who),
+        b"%d" % (claim.block - 1),
     )
     return b"".join([bulk(part) for part in parts])
 

@@ -52,7 +52,7 @@ def _source(name: str) -> str:
     return "\n".join(lines)
 
 
-CLAIM = Script("claim").call(5, 7)
+CLAIM = Script("claim").call(5, 8)
 RELEASE = Script("release").call(4, 3)
 INSPECT = Script("inspect").call(4, 1)
 EVICT = Script("evict").call(4, 4)

@@ -43,6 +43,7 @@ TRAITS = Traits(
     ),
     min_ttl=0.01,
     max_ttl=365 * 86400.0,
+    blocks=True,
 )
 
 BATCH = 100  # renewals in one script: more would block the server for everyone else

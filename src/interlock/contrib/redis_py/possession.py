@@ -15,8 +15,9 @@ from redis.lock import Lock as RedisPyLock
 
 from interlock._core import timing
 from interlock._core.client import Client
-from interlock._core.holding import Holding, Settings
+from interlock._core.holding import Holding
 from interlock._core.lease import Lease
+from interlock._core.settings import Settings
 from interlock._core.states import FINAL, State
 from interlock.backends.redis.keys import companion
 from interlock.contrib.redis_py import tokens

@@ -49,6 +49,22 @@ class Claims(StoreSuite):
             await store.release(claim.resource, claim.id)
         assert tokens == sorted(set(tokens))
 
+    async def test_the_tokens_of_a_block_are_nobody_elses(self) -> None:
+        self.needs(blocks=True)
+        store, block = self.store(), 10**9
+        for queued in (True, False):
+            first = self.claim(block=block, queued=queued)
+            waiters = [self.claim(block=block) for _ in range(2)] if queued else []
+            before = (await self.held(store, first)).token
+            for waiter in waiters:
+                await store.claim(waiter)
+            await store.release(first.resource, first.id)
+            for claim in (*waiters, self.claim()):
+                token = (await self.held(store, claim)).token
+                assert token >= before + block
+                await store.release(claim.resource, claim.id)
+                before = token if claim in waiters else before
+
     async def test_tokens_follow_the_order_of_the_queue(self) -> None:
         self.needs(fair=True)
         store, claims = self.store(), [self.claim() for _ in range(5)]

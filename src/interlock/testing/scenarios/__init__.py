@@ -8,6 +8,7 @@ from interlock.testing.scenarios import cells, leases
 
 SCENARIOS: dict[str, Scenario] = {
     "lock": Scenario(leases.lock),
+    "cohort": Scenario(leases.cohort, nodes=2, workers=6),
     "unfair": Scenario(leases.unfair, workers=1),
     "plain": Scenario(leases.plain, check=leases.told_once, usual=(AcquireTimeout, LeaseLost)),
     "semaphore": Scenario(leases.semaphore),

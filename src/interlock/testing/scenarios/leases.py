@@ -14,6 +14,14 @@ async def lock(play: Play, node: Node) -> None:
         await play.work(node, lease)
 
 
+async def cohort(play: Play, node: Node) -> None:
+    """Many in one process hold briefly, several times in a row: they pass the lock on among themselves."""
+    limit = play.patience()
+    for _ in range(play.random.randrange(1, 9)):
+        async with play.inside(node, node.client.lock("r", timeout=limit), "r", limit) as lease:
+            await play.work(node, lease, 0.3 if play.chance(0.05) else 0.002)
+
+
 async def unfair(play: Play, node: Node) -> None:
     limit = play.patience()
     async with play.inside(node, node.client.lock("r", timeout=limit, fair=False), "r", limit) as lease:
