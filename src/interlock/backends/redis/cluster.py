@@ -109,11 +109,11 @@ class Cluster:
         )
 
     async def _told(self, dial: Dialling, node: Place, timeout: float) -> SlotMap:
-        address = self._server.at(*node)
+        address, until = self._server.at(*node), time.monotonic() + timeout
         connection = await dial.connect(address, timeout)
         try:
-            slots = await dial.ask(address, connection, timeout, b"CLUSTER", b"SLOTS")
-            nodes = await dial.ask(address, connection, timeout, b"CLUSTER", b"NODES")
+            slots = await dial.ask(address, connection, _left(until), b"CLUSTER", b"SLOTS")
+            nodes = await dial.ask(address, connection, _left(until), b"CLUSTER", b"NODES")
         finally:
             await dial.close(connection)
         return read_map(slots, nodes, node, self.remap)
@@ -170,12 +170,14 @@ class Cluster:
             if left <= 0:
                 break
             address, share = self._server.at(*node), max(0.001, min(SHARE, left / 2))
+            told_until = time.monotonic() + share
             try:
                 connection = await dial.connect(address, share)
             except InterlockError:
                 continue
             try:
-                if b"cluster_state:ok" in await dial.ask(address, connection, share, b"CLUSTER", b"INFO"):
+                facts = await dial.ask(address, connection, _left(told_until), b"CLUSTER", b"INFO")
+                if b"cluster_state:ok" in facts:
                     return connection
             except InterlockError:
                 pass
@@ -199,12 +201,18 @@ class Member:
         return await self._open(OnLoop(), timeout)
 
     async def _open(self, dial: Dialling, timeout: float) -> Any:
+        until = time.monotonic() + timeout
         connection = await dial.connect(self._address, timeout)
         try:
-            words = await dial.ask(self._address, connection, timeout, b"INFO", b"replication")
+            words = await dial.ask(self._address, connection, _left(until), b"INFO", b"replication")
         except BaseException:
             await dial.close(connection)
             raise
         facts = dict(line.partition(b":")[::2] for line in words.splitlines())
         self._cluster.met(self._at, facts.get(b"master_replid", b""))
         return connection
+
+
+def _left(until: float) -> float:
+    """What is left of the time for one node: each question after the first must not have all of it again."""
+    return max(0.001, until - time.monotonic())
