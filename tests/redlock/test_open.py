@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from importlib import import_module
 from typing import Any
 from uuid import uuid4
 
 import pytest
-import redis
-import redis.asyncio
 
 import interlock
 from interlock import aio
 from interlock.errors import InvalidURL, Unsupported
 from tests.redlock.servers import steady
+
+redis: Any = import_module("redis")  # by name: beside tests/redis a type checker takes that for it
+sleepless: Any = import_module("redis.asyncio")
 
 CONNECT = pytest.mark.parametrize("connect", [interlock.connect, aio.connect], ids=["sync", "async"])
 
@@ -76,7 +78,7 @@ def test_clients_of_either_colour_name_a_quorum() -> None:
         assert lease.token > 0
 
         async def main() -> None:
-            others = [redis.asyncio.Redis(host="127.0.0.1", port=port) for port in ports]
+            others = [sleepless.Redis(host="127.0.0.1", port=port) for port in ports]
             async with aio.connect(others) as client:
                 assert await client.lock(name).acquire(blocking=False) is None
             for other in others:
