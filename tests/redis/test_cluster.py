@@ -240,6 +240,11 @@ class TestRefusals:
             right = guarded.url().replace("://", "://:secret@", 1)
             held_and_shown(interlock.connect(right))
             asyncio.run(held_and_shown_async(aio.connect(right)))
+            with redis.cluster.RedisCluster(
+                "127.0.0.1", guarded.masters[0].port, password="secret"
+            ) as theirs:
+                held_and_shown(interlock.connect(theirs))
+                asyncio.run(held_and_shown_async(aio.connect(theirs)))
             stranger = interlock.connect(guarded.url())
             with pytest.raises(StoreUnfit, match="wants a password"):
                 stranger.lock("x").acquire(timeout=0.5)
