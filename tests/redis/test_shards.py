@@ -228,7 +228,7 @@ def test_an_answer_stands_when_the_map_was_only_confirmed_meanwhile(stage: Stage
 def test_a_closed_leaf_of_a_node_that_left_is_no_closed_client(stage: Stage) -> None:
     stage.answers = {A: [b"a"], C: [b"c"]}
     assert stage.ask(LOW) == b"a"
-    stepped(stage.shards._leaves[A].close())  # type: ignore[arg-type]
+    stepped(stage.shards._leaves[A].close())
     stage.has({C: (0, HALF - 1), B: (HALF, LAST)}, 2)
     stage.way.suspect(A)
     assert stage.ask(LOW, again=False) == b"c"
