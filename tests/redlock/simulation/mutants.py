@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from interlock.backends.redlock import claiming, membership, node, renewing
+from interlock.backends.redlock import claiming, membership, mending, node, renewing
 from interlock.backends.redlock.requests import ACCEPTED, TOO_LOW, Prolong, Release, Renew, Request, Vote
 from interlock.record import replaced
 from tests.redlock.simulation.play import SCENARIOS, QuorumPlay
@@ -156,7 +156,13 @@ def _minority_renews() -> list[Patch]:
 
 
 def _no_clock_watch() -> list[Patch]:
-    return [(membership.Membership, "counts", lambda *_: True)]
+    counts = membership.Membership.counts
+
+    def trusting(self: membership.Membership, *heard: Any) -> bool:
+        counts(self, *heard)
+        return True
+
+    return [(membership.Membership, "counts", trusting)]
 
 
 def _whoever_set_it() -> list[Patch]:
@@ -169,6 +175,23 @@ def _whoever_set_it() -> list[Patch]:
         return vote(self, request)
 
     return [(node.Node, "vote", again)]
+
+
+def _endless_rounds() -> list[Patch]:
+    return [(claiming, "ROUND", 3600.0)]
+
+
+def _short_rest() -> list[Patch]:
+    return [(mending, "RESTED", 0)]
+
+
+def _own_ttl_only() -> list[Patch]:
+    judged = membership.Membership.jump_judged
+
+    def selfish(self: membership.Membership, place: int, longest: float) -> None:
+        judged(self, place, 0.0)
+
+    return [(membership.Membership, "jump_judged", selfish)]
 
 
 TOKENS = frozenset({"N1", "N2", "N3"})
@@ -255,6 +278,27 @@ MUTANTS = [
         "a node accepts one number of two attempts",
         _whoever_set_it,
         TOKENS,
-        weather="slow",
+        schedule="two clients think of one number",
+    ),
+    Mutant(
+        "rounds may last",
+        "a client that was stopped believes what a node has forgotten since",
+        _endless_rounds,
+        BOTH,
+        schedule="a stopped client hears what was said before a node forgot",
+    ),
+    Mutant(
+        "no rest",
+        "a node votes again while a round that counts what it forgot is under way",
+        _short_rest,
+        BOTH,
+        schedule="a node forgets while a round that counts it is under way",
+    ),
+    Mutant(
+        "own ttl only",
+        "a clock that jumped counts again while others hold what lapsed there",
+        _own_ttl_only,
+        BOTH,
+        schedule="a clock leaps under a lease longer than others know",
     ),
 ]

@@ -14,9 +14,10 @@ from interlock.backends.redlock.requests import Release, Vote
 from interlock.errors import StoreUnavailable
 from interlock.testing.checkers import Terms, Violation, judge
 from interlock.testing.faults import Faults
+from interlock.testing.panel import BORN
 from interlock.testing.simulated import Simulated
 from interlock.testing.stage import Node
-from tests.redlock.simulation.stage import SIZE, QuorumStage
+from tests.redlock.simulation.stage import NODE_TIMEOUT, SIZE, QuorumStage
 
 Schedule = Callable[[], list[Violation]]
 SCHEDULES: dict[str, Schedule] = {}
@@ -25,8 +26,8 @@ SCHEDULES: dict[str, Schedule] = {}
 class Scene:
     """Five nodes, three processes that have met them, and a director who decides what is late and what is lost."""
 
-    def __init__(self, ttl: float = 1.0) -> None:
-        self.stage = QuorumStage(7, ttl=ttl, new=False)
+    def __init__(self, ttl: float = 1.0, node_timeout: float = NODE_TIMEOUT) -> None:
+        self.stage = QuorumStage(7, ttl=ttl, new=False, node_timeout=node_timeout)
         self.servers = self.stage.servers
         self.world = self.stage.world
         self.director = Simulated(self.world, "director")
@@ -134,16 +135,26 @@ def a_stopped_client_hears_what_was_said_before_a_node_forgot() -> list[Violatio
 @schedule
 def the_forgetful_node_is_slow_to_say_that_its_time_is_over() -> list[Violation]:
     """The others are read while a grant that counts it is still under way: that floor would be too low."""
-    scene = Scene(ttl=1.0)
+    return [
+        violation
+        for round in (0.4, 0.9, 1.4, 1.9)  # seconds until the grant is complete
+        for hush in (0.2, 0.7, 1.0, 1.3, 1.6, 1.9)  # seconds until the node is slow, for almost one
+        for violation in _read_early(round, hush)
+    ]
+
+
+def _read_early(round: float, hush: float) -> list[Violation]:
+    scene = Scene(ttl=1.0, node_timeout=0.2)
     ahead, mender, behind = scene.processes
     scene.stage.walls[ahead.name] = 3600.0
-    scene.stall(ahead, (1, 2), 0.4)
+    scene.stall(ahead, (1, 2), round)
     scene.cut(ahead, 3, 4)
-    scene.play(0.004, scene.taken(ahead, "r"))
+    scene.play(0.004, scene.taken(ahead, "r", ttl=10.0, timeout=3.0))
     scene.servers[0].flush()
-    scene.play(0.2, scene.held(mender, "m"))  # noticed: its quarantine begins
-    scene.stall(mender, (0,), 0.95)  # the next look hears the others at once, and it when its time is over
-    scene.play(8.0)
+    scene.play(hush, scene.held(mender, "m"))  # noticed: its quarantine begins
+    scene.stall(mender, (0,), 0.95)  # a look hears the others at once, and it when its time may be over
+    for _ in range(16):
+        scene.play(1.0, scene.held(mender, "m"))
     assert scene.servers[0].memory.votes
     scene.cut(behind, 1, 2)
     scene.play(1.0, scene.held(behind, "r"))
@@ -230,6 +241,52 @@ def a_node_restarts_with_old_numbers() -> list[Violation]:
     scene.cut(behind, *rest[:2])
     for _ in range(8):
         scene.play(0.5, scene.held(behind, "r"))
+    return scene.found()
+
+
+@schedule
+def two_clients_think_of_one_number() -> list[Violation]:
+    """Their clocks are behind, and they have seen the same; one node meets them both."""
+    scene = Scene()
+    first, _, second = scene.processes
+    for process in (first, second):
+        scene.stage.walls[process.name] = -3600.0
+        scene.stage.members[process.name].highest = int(BORN * 1e6)
+    scene.cut(first, 3, 4)
+    scene.cut(second, 1, 2)
+    scene.play(0.3, scene.held(first, "r"))
+    scene.play(0.3, scene.held(second, "r"))
+    granted = [record for record in scene.stage.history if record.call == "grant" and record.resource == "r"]
+    assert len(granted) == 2
+    return scene.found()
+
+
+@schedule
+def a_majority_forgets() -> list[Violation]:
+    """Two of five are not enough to let anybody in, whatever the others would grant."""
+    scene = Scene(ttl=3.0)
+    holder, _, other = scene.processes
+    holder.runtime.spawn("work", scene.held(holder, "r", keep=60.0))
+    scene.play(0.1)
+    for server in scene.servers[:3]:
+        server.flush()
+    for _ in range(20):
+        scene.play(0.5, scene.held(other, "r", keep=0.05))
+    assert not any(server.memory.votes for server in scene.servers[:3])
+    return scene.found()
+
+
+@schedule
+def a_clock_leaps_under_a_lease_longer_than_others_know() -> list[Violation]:
+    """Who has seen the node before does not count it, for as long as anybody may hold what lapsed there."""
+    scene = Scene(ttl=1.0)
+    holder, _, other = scene.processes
+    scene.cut(holder, 3, 4)
+    scene.play(0.1, scene.taken(holder, "r", ttl=30.0))
+    scene.servers[0].jump(60.0)
+    scene.cut(other, 1, 2)
+    for _ in range(20):
+        scene.play(0.2, scene.held(other, "r", keep=0.05))
     return scene.found()
 
 

@@ -20,19 +20,22 @@ NODE_TIMEOUT = 0.05
 class QuorumStage(Stage):
     """Five servers, some of them durable; processes whose wall clocks are wrong, each by its own."""
 
-    def __init__(self, seed: int, *, ttl: float = 1.0, new: bool | None = None) -> None:
+    def __init__(
+        self, seed: int, *, ttl: float = 1.0, new: bool | None = None, node_timeout: float = NODE_TIMEOUT
+    ) -> None:
         super().__init__(seed, ttl=ttl)
+        self.node_timeout = node_timeout
         self.servers = [
             SimulatedNode(
                 self.world,
                 f"node-{number}",
-                drift=0.8
-                * self.drift(),  # with a client's own it stays within what the clock watch allows for
+                drift=0.8 * self.drift(),  # with a client's own within what the clock watch allows for
                 durable=self.random.random() < 0.4,
             )
             for number in range(SIZE)
         ]
-        if not (self.random.random() < 0.2 if new is None else new):
+        self.new = self.random.random() < 0.2 if new is None else new
+        if not self.new:
             self._admit_all()
         self.ways: dict[str, list[Link]] = {}  # by process: its links to the nodes
         self.members: dict[str, Membership] = {}  # by process: what it knows of the nodes
@@ -48,9 +51,8 @@ class QuorumStage(Stage):
         self.ways[name] = [Link(self.faults, self.random) for _ in self.servers]
         self.walls[name] = (self.random.random() - 0.5) * 10
         panel = SimulatedPanel(self.servers, self.ways[name], runtime, self.network)
-        quorum = Quorum(
-            panel, Membership(list(panel.places)), runtime.now, lambda: self._wall(name), NODE_TIMEOUT
-        )
+        members = self.members[name] = Membership(list(panel.places))
+        quorum = Quorum(panel, members, runtime.now, lambda: self._wall(name), self.node_timeout)
         return RedlockStore(quorum, runtime, runtime.random, None)
 
     def _wall(self, process: str) -> int:
@@ -62,5 +64,6 @@ class QuorumStage(Stage):
                 for id, stands in claims.items():
                     if stands.lapses > server.clock():
                         yield server.place, name, f"claim {id} stands"
-            if not server.memory.votes:
+            # New nodes whose start was cut off halfway wait for an operator: they might as well have forgotten.
+            if not server.memory.votes and not self.new:
                 yield server.place, "", "it has no vote though all has healed, and it was asked"

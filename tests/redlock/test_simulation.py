@@ -1,0 +1,78 @@
+"""The shipped algorithm of the quorum on five simulated nodes: scenarios, weathers and seeds, schedules, and mutants.
+
+With INTERLOCK_FULL=1 in the environment more than two thousand seeds are run, which takes minutes.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from tests.redlock.simulation.mutants import MUTANTS, Mutant
+from tests.redlock.simulation.play import SCENARIOS, Plot, campaign, simulate
+from tests.redlock.simulation.schedules import SCHEDULES
+from tests.redlock.simulation.weather import WEATHERS
+
+FULL = bool(os.environ.get("INTERLOCK_FULL"))
+EACH = 15 if FULL else 2  # seeds for each pair of 8 scenarios and 17 weathers
+
+
+@pytest.fixture(autouse=True)
+def _unlogged() -> Iterator[None]:
+    """Jumped clocks are told to operators, by the thousand here."""
+    logging.disable(logging.WARNING)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900 if FULL else 120)
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_nothing_that_must_never_happen_does(scenario: str) -> None:
+    plots = [
+        Plot(scenario, weather, 1000 * place + number)
+        for place, weather in enumerate(WEATHERS)
+        for number in range(EACH)
+    ]
+    verdicts = campaign(plots)
+    guilty = [str(verdict) for verdict in verdicts if verdict.violations]
+    assert not guilty, "\n" + "\n".join(guilty)
+    assert sum(verdict.grants for verdict in verdicts) > 10 * len(verdicts)
+    assert sum(verdict.faults for verdict in verdicts) > 5 * len(verdicts)
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_nothing_that_must_never_happen_does_when(name: str) -> None:
+    assert [str(violation) for violation in SCHEDULES[name]()] == []
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_a_deliberate_bug_is_noticed(mutant: Mutant) -> None:
+    assert mutant.noticed(), f"{mutant.victim}, and nobody noticed"
+
+
+# Seeds that once found a bug stay here, each with what it found.
+FOUND = [
+    Plot("downgrade", "calm", 4),  # new nodes met several clients at once, and refused them
+    Plot("lock", "lossy", 25),  # nodes were admitted one after the other on the time of a caller who had none
+    Plot("election", "wall", 1),  # a claim between its rounds was shown as the leader, with token 0
+    Plot("election", "wall", 5),  # ... with a token that was never granted
+]
+
+
+@pytest.mark.parametrize("plot", FOUND, ids=lambda plot: f"{plot.scenario}-{plot.weather}-{plot.seed}")
+def test_what_a_seed_has_found_stays_fixed(plot: Plot) -> None:
+    verdict = simulate(plot)
+    assert not verdict.violations, str(verdict)
+
+
+def test_the_same_seed_gives_the_same_run() -> None:
+    plays = [Plot("long", "tempest", 7).play() for _ in range(2)]
+    for play in plays:
+        play.run()
+    first, second = ([record.pack() for record in play.stage.history] for play in plays)
+    assert first == second
+    assert plays[0].stage.world.steps == plays[1].stage.world.steps
