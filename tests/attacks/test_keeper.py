@@ -148,3 +148,15 @@ def test_one_renewal_that_nobody_answered_leaves_the_others_renewed() -> None:
 
 async def answered(answers: list[RenewAnswer]) -> list[RenewAnswer]:
     return answers
+
+
+def test_a_keeper_that_is_woken_early_renews_nothing_early() -> None:
+    stage = Stage()
+    lease = stage.client.lock("x", ttl=8.0).acquire()  # due after 2.7 s
+    assert lease
+    time.sleep(2.0)
+    stage.core.keeper._ring()
+    time.sleep(0.2)
+    assert "renew" not in stage.store.asked
+    eventually(lambda: "renew" in stage.store.asked)
+    stage.client.close()

@@ -203,6 +203,8 @@ class Keeper:
         if self._doubted > self._verified:
             return self._all_doubtful(now)
         with self._guard:
+            if self._heap and self._heap[0][0] > now:
+                return due  # woken to look at the clock: what would be early is not begun for that
             late = now - self._heap[0][0] if self._heap and self._heap[0][2] in self._live else 0.0
             while self._heap and self._heap[0][0] <= now + self._slack(self._heap[0][2], now):
                 kept = heapq.heappop(self._heap)[2]

@@ -23,6 +23,7 @@ MOST = 16  # connections at once: more threads than these take turns
 IDLE = 1.0  # seconds after which a connection that others do without is closed
 FRESH = 0.5  # seconds of idleness after which a connection is looked at before it is used
 CHUNK = 16384
+USUAL = 256  # bytes of most replies: a large buffer costs more to get than it saves
 KERNEL = sys.platform.startswith("linux") and struct.calcsize("l") == 8  # SO_RCVTIMEO as we write it
 
 
@@ -53,7 +54,7 @@ class Wire:
             self._patience(timeout)
         try:
             sock.sendall(request)
-            data = sock.recv(CHUNK)
+            data = sock.recv(USUAL)
             if replies == 1 and data[:1] == b":" and data[-2:] == b"\r\n":  # a number: what most replies are
                 self.used = now
                 return int(data[1:-2])
