@@ -311,6 +311,55 @@ def test_a_node_that_comes_back_is_used_again(colour: str) -> None:
         run(colour, servers.url(), main)
 
 
+@COLOURS
+def test_a_node_that_was_away_is_told_what_was_released(colour: str) -> None:
+    with quorum(3, "--appendonly", "yes", "--appendfsync", "always") as servers:
+
+        async def main(store: RedlockStore) -> None:
+            held = claim()
+            assert isinstance(await store.claim(held), Granted)
+
+            async def everywhere() -> bool:
+                return states([*await store.view("x")]) == ["granted"] * 3
+
+            await until(store, everywhere)
+            servers[0].kill()
+            await store.inspect("x")  # hears that it is away
+            assert await store.release("x", held.id)
+            servers[0].start()
+
+            async def nowhere() -> bool:
+                return states([*await store.view("x")]) == ["free"] * 3
+
+            await until(store, nowhere)
+
+        run(colour, servers.url(), main)
+
+
+@COLOURS
+def test_a_release_is_done_where_its_script_was_flushed_and_nobody_waits(colour: str) -> None:
+    with quorum(3) as servers:
+
+        async def main(store: RedlockStore) -> None:
+            held = claim()
+            assert isinstance(await store.claim(held), Granted)
+
+            async def everywhere() -> bool:
+                return states([*await store.view("x")]) == ["granted"] * 3
+
+            await until(store, everywhere)
+            say(servers[0], "SCRIPT", "FLUSH")
+            with servers[0].frozen():
+                assert await store.release("x", held.id)
+
+            async def nowhere() -> bool:
+                return states([*await store.view("x")]) == ["free"] * 3
+
+            await until(store, nowhere)
+
+        run(colour, servers.url(), main)
+
+
 # ---- nodes that lost their memory ------------------------------------------------------
 
 
@@ -403,6 +452,28 @@ def test_a_restart_that_lost_nothing_keeps_its_vote(colour: str) -> None:
             await until(store, renewed)
             assert states([*await store.status()]) == ["voting"] * 3
             assert (await store.inspect("x")).standings[0].token == granted.token
+
+        run(colour, servers.url(), main)
+
+
+@COLOURS
+def test_a_restart_that_may_have_lost_something_has_no_vote(colour: str) -> None:
+    with quorum(3, "--appendonly", "yes", "--appendfsync", "everysec") as servers:
+
+        async def main(store: RedlockStore) -> None:
+            await pair(store)
+
+            async def on_disk() -> bool:
+                return b"aof_pending_bio_fsync:0" in say(servers[0], "INFO", "persistence")
+
+            await until(store, on_disk)
+            servers[0].restart()
+
+            async def noticed() -> bool:
+                await store.renew([Renewal("y", "nobody", LONG)])
+                return states([*await store.status()]) == ["quarantined", "voting", "voting"]
+
+            await until(store, noticed)
 
         run(colour, servers.url(), main)
 
