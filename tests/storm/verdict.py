@@ -70,7 +70,7 @@ def removed(records: Iterable[Record]) -> list[Violation]:
     return [
         Violation("N4", record.time, f"{record.resource} {record.attempt}: the store no longer knew it")
         for record in records
-        if record.call == "end" and record.kind == "info" and record.error == "refused"
+        if record.call == "end" and record.error == "refused" and record.time < record.deadline
     ]
 
 
