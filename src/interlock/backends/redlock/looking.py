@@ -80,16 +80,22 @@ def merged(views: Sequence[Sequence[Standing]], majority: int) -> list[Standing]
 
 
 async def view(quorum: Quorum, resource: str, timeout: float) -> list[NodeView]:
-    """One resource as each node has it."""
-    seen, said = await _seen(quorum, resource, timeout)
-    found: list[NodeView] = []
-    for node, place in enumerate(quorum.members.places):
-        if node in seen:
-            standings = seen[node][1]
-            found.append(NodeView(place, "granted" if standings else "free", standings))
+    """One resource as each node has it. Changes nothing: whoever looks must not admit or quarantine a node by it."""
+    members = quorum.members
+    found = [NodeView(place, "no answer", ()) for place in members.places]
+
+    def hear(node: int, reply: Reply, sent: float, received: float) -> bool:
+        place = members.places[node]
+        if isinstance(reply, InterlockError):
+            found[node] = NodeView(place, str(reply), ())
+        elif reply[1] == NO_VOTE:
+            found[node] = NodeView(place, "quarantined", ())
         else:
-            told = said.get(node, "no answer")
-            found.append(NodeView(place, "quarantined" if told == QUARANTINED else str(told), ()))
+            found[node] = NodeView(place, "granted" if reply[3] else "free", reply[3])
+        return False
+
+    limits = Limits(min(timeout, quorum.longest), timeout, 0)
+    await quorum.panel.ask(Inspect(resource), members.everyone, members.everyone, hear, limits)
     return found
 
 
