@@ -82,6 +82,12 @@ def _evict(options: Namespace, outlet: Outlet) -> int:
     return evict(options, outlet)
 
 
+def _quorum(options: Namespace, outlet: Outlet) -> int:
+    from interlock.cli.quorum import quorum
+
+    return quorum(options, outlet)
+
+
 def _version(options: Namespace, outlet: Outlet) -> int:
     from interlock import __version__
 
@@ -99,5 +105,6 @@ _COMMANDS = {
     "inspect": _inspect,
     "watch": _watch,
     "evict": _evict,
+    "quorum": _quorum,
     "version": _version,
 }

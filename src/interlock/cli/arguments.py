@@ -46,6 +46,22 @@ Take a resource from all who hold it; the next in the queue comes in at once. A 
 (an `interlock run` at once) and may go on until then: only what checks its token is safe from it.
 Exits with 1 if there was nobody to evict."""
 
+QUORUM = """\
+The nodes of a redlock:// one by one. A node that restarted empty, was flushed or is new has no vote until all that it
+may have granted has lapsed; clients then admit it by themselves."""
+
+STATUS = """\
+One line a node: whether it votes, its run id, how far its clock is ahead of this machine's, the highest number
+it accepted; with NAME also what it says of that resource. Changes nothing. Exits with 69 if no lock can be had."""
+
+ADMIT = """\
+Give NODE its vote before its quarantine is over. While something is held that it was part of, that can let a second holder
+in; tokens rise all the same."""
+
+INIT = """\
+Let all nodes begin now. Blank ones start for the asking (the first lock starts them, too). Where some were used and
+a majority lost its memory, nobody but you can tell when nothing is held any more: then say --yes."""
+
 
 class Formatter(argparse.RawDescriptionHelpFormatter):
     """argparse's own, told the width: to ask for it, it would import shutil, 4 ms of everybody's --help."""
@@ -115,8 +131,27 @@ def _parsers() -> tuple[argparse.ArgumentParser, argparse.ArgumentParser]:
     evict.add_argument("name", metavar="NAME")
     evict.add_argument("--reason", required=True, metavar="TEXT", help="what its holder is told")
     evict.add_argument("--id", metavar="ID", help="this one claim, holder or waiter, as inspect shows it")
+    _add_quorum(add("quorum", "see and mend the nodes of a quorum (redlock://)", QUORUM))
     add("version", "say which version this is")
     return parser, run
+
+
+def _add_quorum(quorum: argparse.ArgumentParser) -> None:
+    deeds = quorum.add_subparsers(dest="deed", metavar="status|admit|init", required=True)
+
+    def add(name: str, help: str, description: str) -> argparse.ArgumentParser:
+        deed = deeds.add_parser(name, help=help, description=description, formatter_class=Formatter)
+        _add_everywhere(deed, url=argparse.SUPPRESS, json=argparse.SUPPRESS)
+        return deed
+
+    status = add("status", "show which nodes vote, and whether locks can be had", STATUS)
+    status.add_argument("name", nargs="?", metavar="NAME")
+    admit = add("admit", "give a node its vote before its quarantine is over", ADMIT)
+    admit.add_argument("node", metavar="NODE", help="as status shows it: 127.0.0.1:6379")
+    init = add("init", "let all nodes begin anew", INIT)
+    init.add_argument("--missing", action="store_true", help="though some cannot be reached")
+    for deed in (admit, init):
+        deed.add_argument("--yes", action="store_true", help="nothing is held any more: do it")
 
 
 def _add_everywhere(parser: argparse.ArgumentParser, url: str | None, json: str | bool) -> None:
