@@ -12,7 +12,7 @@ import pytest
 import interlock
 from interlock import aio
 from interlock.errors import InvalidURL, Unsupported
-from tests.redlock.servers import steady
+from tests.redlock.servers import quorum, say, steady
 
 redis: Any = import_module("redis")  # by name: beside tests/redis a type checker takes that for it
 sleepless: Any = import_module("redis.asyncio")
@@ -107,3 +107,13 @@ def test_a_password_stays_inside() -> None:
     assert "secret" not in str(refusal.value)
     assert "needs 2 of 3 nodes" in str(refusal.value)
     client.close()
+
+
+def test_a_node_that_forbids_what_a_quorum_needs_says_what_to_allow() -> None:
+    with quorum(3) as servers:
+        for server in servers.all:
+            say(server, "ACL", "SETUSER", "default", "-info")
+        client = interlock.connect(servers.url())
+        with pytest.raises(interlock.StoreUnfit, match="info hlen hscan"):
+            client.lock("x").acquire(timeout=1.0)
+        client.close()

@@ -81,7 +81,8 @@ def introduced(place: str, replies: list[Any]) -> tuple[bytes, bytes, bytes]:
     """The words a connection adds to its requests: none, the run id, the run id and whether the node is durable."""
     info, settings = replies[0], replies[1 : 1 + len(_SETTINGS)]
     if isinstance(info, Failure):
-        raise refusal(place, info)
+        error = refusal(place, info)
+        raise type(error)(f"{error}; the nodes of a quorum need these, too: info hlen hscan script|load")
     run = info.partition(b"run_id:")[2].partition(b"\r")[0]
     # CONFIG may be forbidden: then the node counts as one that forgets.
     durable = [b"" if isinstance(reply, Failure) else reply[1] for reply in settings] == [
