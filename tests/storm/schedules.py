@@ -192,7 +192,7 @@ def crowd_killed(cast: Cast) -> None:
     assert a.acquire(X) is not None
     dead, alive = cast.hire(), cast.hire()
     for hand in (dead, alive):
-        hand.tell("loop", resources=[X], limits=[60.0], seed="crowd", hands=50)
+        hand.tell("loop", resources=[X], limits=[60.0], seed="crowd", hands=50, long=0.0)
     import interlock
 
     with interlock.connect(cast.scene.field.places()[0]) as client:

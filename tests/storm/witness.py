@@ -19,11 +19,16 @@ BEGAN: ContextVar[float] = ContextVar("BEGAN", default=0.0)
 """When the call under way began: a token may be drawn at any time after that."""
 
 _journals: dict[CoreClient, Journal] = {}
-_ended: set[str] = set()  # claims whose end is written
+_ended: set[str] = set()  # leases whose end is written
+
+
+def name(lease: Any) -> str:
+    """What the history calls a lease: those of one client may have a claim in turn, each with a token of its own."""
+    return f"{lease._claim.id}/{lease.token}"
 
 
 def _note(lease: Any, call: str, kind: Any, **rest: Any) -> None:
-    said = {"attempt": lease._claim.id, "resource": lease.resource, "token": lease.token}
+    said = {"attempt": name(lease), "resource": lease.resource, "token": lease.token}
     _journals[lease._holding.client].add(call, kind, **said, **{"deadline": lease.deadline, **rest})
 
 
@@ -35,6 +40,12 @@ class _Witnessed:
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         _note(self, "grant", "ok", began=BEGAN.get())
+
+    def _inherit(self: Any, lender: Any) -> None:
+        super()._inherit(lender)  # type: ignore[misc]
+        _note(
+            self, "grant", "ok", began=BEGAN.get()
+        )  # again: it lives only as long as the lender's would have
 
     def _extend(self: Any, asked: float, ttl: float) -> None:
         at, before = clock.now(), self._deadline  # the time first: we may be stopped before it is written
@@ -56,9 +67,9 @@ class _Witnessed:
 
 def _end(lease: Any, at: float, before: State, cause: str = "") -> None:
     """Write down the end, once: a way out may lead over another."""
-    after, id = lease._state, lease._claim.id
-    if before not in FINAL and after in FINAL and id not in _ended:
-        _ended.add(id)
+    after = lease._state
+    if before not in FINAL and after in FINAL and name(lease) not in _ended:
+        _ended.add(name(lease))
         lost = after is State.LOST
         _note(lease, "end", "info" if lost else "ok", at=at, error=cause if lost else "")
 

@@ -24,7 +24,7 @@ from interlock.testing.conformance import got
 from tests.storm.guard import Guarded
 from tests.storm.journal import Journal, Pulse
 from tests.storm.naive import NAIVE
-from tests.storm.witness import BEGAN, LOST, Interlock
+from tests.storm.witness import BEGAN, LOST, Interlock, name
 
 RELEASE = 12.0  # seconds a release may take: two requests, each with the longest time of one
 
@@ -98,22 +98,24 @@ class Worker:
 
     # ---- a storm's rounds -------------------------------------------------------------
 
-    async def rounds(self, resources: list[str], seed: str, limits: list[float]) -> None:
+    async def rounds(self, resources: list[str], seed: str, limits: list[float], long: float) -> None:
         chance = random.Random(seed)
         while not self._stopping.is_set():
             lease = await self.acquire(chance.choice(resources), chance.choice(limits))
             if lease is None:
                 await self._pause(0.02 * chance.random())
                 continue
-            await self._count(lease, chance)
+            await self._count(lease, chance, long)
             await self.release(lease)
             await self._pause(0.01 * chance.random())
 
-    async def _count(self, lease: Any, chance: random.Random) -> None:
-        """Read, think, write. It does not look at the clock before each write: only the token helps then."""
+    async def _count(self, lease: Any, chance: random.Random, long: float) -> None:
+        """Read, think, write; `long` is how often it thinks for longer than a ttl.
+
+        It does not look at the clock before each write: only the token helps then.
+        """
         value = self.read(lease)
-        long = chance.random() < 0.01
-        await self._pause(1.4 * self._ttl if long else 0.012 * chance.random())
+        await self._pause(1.4 * self._ttl if chance.random() < long else 0.012 * chance.random())
         if value is not None and (self.valid(lease) or chance.random() < 0.5):
             self.write(lease, value + 1)
 
@@ -158,7 +160,7 @@ class Worker:
         if what == "loop":
             for number in range(order["hands"]):
                 seed = f"{order['seed']}/{self._name}/{number}"
-                self._beside(self.rounds(order["resources"], seed, order["limits"]))
+                self._beside(self.rounds(order["resources"], seed, order["limits"], order.get("long", 0.01)))
             return {"ok": True}
         if what == "stop":
             return {"over": await self._stop()}
@@ -192,8 +194,7 @@ class Worker:
 
 
 def _id(lease: Any) -> str:
-    id: str = lease.id if hasattr(lease, "id") else lease._claim.id
-    return id
+    return str(lease.id) if hasattr(lease, "id") else name(lease)
 
 
 def main() -> None:
