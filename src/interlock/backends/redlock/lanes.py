@@ -23,7 +23,7 @@ MOST = 16  # lanes at once: more threads than these take turns
 IDLE = 1.0  # seconds after which a lane that others do without is closed
 FRESH = 0.5  # seconds of idleness after which connections are looked at before they are used
 CONNECTING = 0.2  # seconds a connection may take at least, whatever a request may
-OWED = 64  # replies a silent node may owe before its connection is given up
+OWED = 64  # replies a silent node may owe before it is sent nothing new
 
 
 class Lane:
@@ -52,7 +52,7 @@ class Lane:
         sent, waiting, heard = now(), set(awaited), 0
         for node in to:
             line = lines[node]
-            if line is None:
+            if line is None or (len(line.due) > OWED and not packed.lasting):
                 waiting.discard(node)
                 continue
             try:
@@ -114,11 +114,15 @@ class Lane:
         return True
 
     def _overdue(self) -> list[int]:
-        """The nodes that owe so many replies that their connection was given up."""
+        """The nodes that owe too many replies: they are sent no more than releases, and in the end nothing.
+
+        Not dropped at once: a node that goes on reads what it was sent in order, and must find the release of every claim.
+        """
         late = [line for line in self._lines if line is not None and len(line.due) > OWED]
+        self._late = bool(late)
         for line in late:
-            self._drop(line)
-        self._late = False
+            if len(line.due) > 4 * OWED:
+                self._drop(line)
         return [line.node for line in late]
 
     def _drop(self, line: Line) -> None:
