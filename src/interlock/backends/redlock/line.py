@@ -13,7 +13,7 @@ from interlock.backends.redis.refusal import garbled, silent, unreachable
 from interlock.backends.redis.resp import Failure, Garbled, reader
 from interlock.backends.redlock.packing import INTRODUCTION, INTRODUCTIONS, Packed, introduced
 
-CHUNK = 65536
+CHUNK = 2048  # replies are small, and a large buffer costs more to get
 EMPTY = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
