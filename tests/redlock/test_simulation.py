@@ -11,7 +11,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.redlock.simulation.mutants import MUTANTS, Mutant
+from tests.redlock.simulation.mutant import Mutant
+from tests.redlock.simulation.mutants import MUTANTS
 from tests.redlock.simulation.play import SCENARIOS, Plot, campaign, simulate
 from tests.redlock.simulation.schedules import SCHEDULES
 from tests.redlock.simulation.weather import WEATHERS
