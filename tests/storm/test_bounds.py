@@ -1,17 +1,19 @@
-"""A call ends in its time although most servers are frozen: nobody can be asked, and that is an answer."""
+"""Bounds that storms found overstepped, step by step: of time on a frozen quorum, of tokens in a cohort."""
 
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 import interlock
 from interlock import aio
-from interlock.errors import StoreUnavailable
-from tests.storm.field import frozen
+from interlock.errors import LeaseLost, StoreUnavailable
+from tests.storm.field import each, frozen
 from tests.storm.storm import scene
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(60)]
@@ -45,3 +47,37 @@ def test_an_acquire_on_a_quorum_without_a_majority_ends_in_its_time(face: str) -
             with pytest.raises(StoreUnavailable):
                 acquired(face, made.field.places()[0])
             assert time.monotonic() - began < LIMIT + 0.25 + 0.1
+
+
+@pytest.mark.xfail(
+    strict=False,
+    reason="a lease is passed on within its client although the store may have forgotten it: see N3 in verdicts",
+)
+def test_who_began_after_a_grant_has_a_higher_token_also_when_it_inherits_a_forgotten_lease(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        "interlock._core.cohort.TURN", 2.0
+    )  # a turn is short: here, long enough for four steps
+    monkeypatch.setattr("interlock._core.attempt.TURN", 2.0)
+    with scene("forgetful") as made:
+        url, heir = made.field.places()[0], list[int]()
+
+        def inherit(client: interlock.Client) -> None:
+            if lease := client.lock("x").acquire(timeout=1.0):
+                heir.append(lease.token)
+                with suppress(LeaseLost):
+                    lease.release()
+
+        with interlock.connect(url, ttl=10) as one, interlock.connect(url, ttl=10) as other:
+            lease = one.lock("x").acquire()
+            assert lease
+            each([made.field.server], "FLUSHALL")
+            with other.lock("x", timeout=2) as granted:
+                thread = threading.Thread(target=inherit, args=(one,))
+                thread.start()
+                thread.join(0.1)  # it stands behind the one that holds, if that is how it is done
+                with suppress(LeaseLost):
+                    lease.release()
+                thread.join()
+                assert not heir or heir[0] > granted.token

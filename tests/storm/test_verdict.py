@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from interlock.testing.history import Kind, Record
-from tests.storm.verdict import verdict
+from tests.storm.verdict import N3_PASSED_ON, verdict
 
 
 def record(time: float, process: str, call: str, kind: Kind = "ok", **rest: Any) -> Record:
@@ -38,6 +38,14 @@ LATER = [grant(4.0, "c", 3, 4.9), end(4.1, "c", 3)]
 ROBBED = [grant(2.0, "a", 1, 2.9), end(2.5, "a", 1, "refused", 2.9)]
 TOLD_LATE = [grant(2.0, "a", 1, 2.9), end(3.0, "a", 1, "refused", 2.9)]
 
+BETTER = [grant(2.5, "b", 20, 3.4), end(2.6, "b", 20)]
+HEIR = [
+    record(
+        2.8, "a", "grant", attempt="a-2", resource="r", began=2.7, token=2, deadline=3.4, error="passed on"
+    ),
+    end(2.9, "a", 2),
+]
+
 CASES: dict[str, tuple[set[str], list[Record]]] = {
     "two holders in peace": ({"E"}, [*OVERLAP, *LATER]),
     "two holders after a flush": (set(), [*fault(2.2, 2.3, "L: flushall"), *OVERLAP, *LATER]),
@@ -50,6 +58,11 @@ CASES: dict[str, tuple[set[str], list[Record]]] = {
     "a lease that was taken away": ({"N4"}, [*ROBBED, *LATER]),
     "a lease that ended with its majority": (set(), [*fault(2.2, 2.3, "E: empty restart"), *ROBBED, *LATER]),
     "a lease that had lapsed when the store said no": (set(), [*TOLD_LATE, *LATER]),
+    "passed on though forgotten": (
+        {N3_PASSED_ON},
+        [*fault(2.2, 2.3, "L: flushall"), *BETTER, *HEIR, grant(4.0, "c", 30, 4.9), end(4.1, "c", 30)],
+    ),
+    "passed on in peace": ({"N3"}, [*BETTER, *HEIR, grant(4.0, "c", 30, 4.9), end(4.1, "c", 30)]),
     "nobody got on after a fault": (
         {"N7"},
         [*LATER, *fault(5.0, 5.1, "E: crash"), *fault(20, 20.1, "E: crash")],

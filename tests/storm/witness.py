@@ -18,6 +18,8 @@ from tests.storm.journal import Journal
 BEGAN: ContextVar[float] = ContextVar("BEGAN", default=0.0)
 """When the call under way began: a token may be drawn at any time after that."""
 
+PASSED_ON = "passed on"
+
 _journals: dict[CoreClient, Journal] = {}
 _ended: set[str] = set()  # leases whose end is written
 
@@ -74,11 +76,11 @@ def _end(lease: Any, at: float, before: State, cause: str = "") -> None:
         _note(lease, "end", "info" if lost else "ok", at=at, error=cause if lost else "")
 
 
-class SyncLease(_Witnessed, interlock.Lease):
+class SyncLease(_Witnessed, interlock.Lease):  # type: ignore[misc]
     __slots__ = ()
 
 
-class AsyncLease(_Witnessed, aio.Lease):
+class AsyncLease(_Witnessed, aio.Lease):  # type: ignore[misc]
     __slots__ = ()
 
 
