@@ -102,6 +102,8 @@ class TestStatus:
             assert told.returncode == 0, told.stderr
             assert [line[1] for line in cells(told)[:5]] == ["blank"] * 5
             assert told.stdout.endswith("all 5 are blank: locks can be had, the first one starts them\n")
+            unknown = "x: nobody knows who holds it: 0 of 5 say, 3 are needed"
+            assert (unknown in told.stdout.splitlines()) == bool(words)
         prefix = program.url.partition("prefix=")[2]
         assert [say(server, "EXISTS", f"{prefix}\x1fquorum") for server in five.all] == [0] * 5
 
