@@ -40,6 +40,11 @@ def test_a_jump_within_one_slow_reply_is_seen_once_a_quick_one_comes() -> None:
     assert [bool(verdict) for verdict in verdicts] == [False, False, True]
 
 
+def test_drift_while_a_reply_was_late_is_no_jump() -> None:
+    rate = 1 + DRIFT * 0.9
+    assert not any(watched((1000.0, 5.0, 9.0), (1000.0 + 4.01 * rate, 9.01, 9.011)))
+
+
 @pytest.mark.parametrize("rate", [1 + DRIFT * 0.9, 1 - DRIFT * 0.9])
 def test_drift_within_its_bound_is_no_jump(rate: float) -> None:
     readings = [(1000.0 + t * rate, 5.0 + t, 5.0 + t + 0.0005) for t in (n * 0.37 for n in range(400))]

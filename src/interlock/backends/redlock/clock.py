@@ -29,12 +29,12 @@ class ClockWatch:
         stood = clock / 1e6
         low, high = stood - received, stood - sent
         if not self._at:
-            self._low, self._high, self._at = low, high, received
+            self._low, self._high, self._at = low, high, sent
             return 0.0
         between = received - self._at
         room = DRIFT * between if between > 0.0 else 0.0
         least, most = self._low - room, self._high + room
-        self._at = received
+        self._at = sent  # when it may have been read, at the earliest: a late reply tells of drift since then
         if low > most + SLACK or high < least - SLACK:
             self._low, self._high = low, high
             return low - most if low > most else high - least
