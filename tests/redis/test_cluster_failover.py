@@ -128,6 +128,34 @@ class TestAMasterIsKilled:
 
         asyncio.run(main())
 
+    def test_who_listened_there_hears_elsewhere(self, cluster: RedisCluster) -> None:
+        holder, client = (interlock.connect(cluster.url(), ttl=20) for _ in range(2))
+        names = [cluster.name_on(shard) for shard in range(SHARDS)]
+        leases: list[Any] = [holder.lock(name).acquire() for name in names]
+        waiters = [Waiter(client, name, timeout=60) for name in names]
+
+        def listened() -> list[int]:
+            found = [cluster.ask(master, "PUBSUB CHANNELS", "interlock:*") for master in cluster.masters]
+            return [shard for shard in range(SHARDS) if found[shard]]
+
+        (there,) = until(listened)
+        until(lambda: cluster.followed(cluster.masters[there]))
+        cluster.masters[there].kill()
+        alive = [shard for shard in range(SHARDS) if shard != there]
+        until(lambda: any(cluster.ask(cluster.masters[n], "PUBSUB CHANNELS", "interlock:*") for n in alive))
+        for shard in alive:
+            began = time.monotonic()
+            leases[shard].release()
+            waiters[shard].join(FAILOVER)
+            assert waiters[shard].lease
+            assert time.monotonic() - began < 2, "nobody told it: it looked for itself"
+        cluster.await_promoted(cluster.replicas[there])
+        leases[there].release()
+        waiters[there].join(FAILOVER)
+        assert waiters[there].lease
+        holder.close()
+        client.close()
+
     def test_a_shard_that_has_no_replica_any_more_confirms_nothing(self, cluster: RedisCluster) -> None:
         client = interlock.connect(cluster.url(replicas="majority"))
         with client.lock(cluster.name_on(0)):
@@ -185,9 +213,12 @@ class TestAMasterIsFrozen:
         lease = client.lock(name).acquire()
         assert lease
         until(lambda: cluster.followed(cluster.masters[0]))
-        cluster.masters[0].kill()
-        with pytest.raises(StoreUnavailable, match="asked again in the background"):
-            lease.release()
+        with cluster.replicas[0].frozen():  # nobody takes over in the time that a release has
+            cluster.masters[0].kill()
+            began = time.monotonic()
+            with pytest.raises(StoreUnavailable, match="asked again in the background"):
+                lease.release()
+            assert time.monotonic() - began < 3, "its caller has no use for the wait"
         cluster.await_promoted(cluster.replicas[0])
         other = interlock.connect(cluster.url())
         until(lambda: _acquired(other, name), FAILOVER)

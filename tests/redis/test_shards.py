@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from interlock.backends.redis.cluster import Cluster, Member
+from interlock.backends.redis.cluster import Cluster, Member, Unreached
 from interlock.backends.redis.dialling import stepped
 from interlock.backends.redis.keys import slot
 from interlock.backends.redis.resp import Failure, command
@@ -91,7 +91,7 @@ class Leaf:
             answer = answers.pop(0) if len(answers) > 1 else answers[0]
             answer = answer() if callable(answer) else answer
             if isinstance(answer, StoreUnavailable):
-                stage.clock.time += timeout
+                stage.clock.time += 0.001 if isinstance(answer, Unreached) else timeout
                 raise answer
             got.append(answer)
         stage.clock.time += 0.001
@@ -177,6 +177,14 @@ def test_a_silent_node_is_asked_again_only_where_that_is_harmless(stage: Stage) 
     assert stage.places == [A]
     stage.answers = {A: [SILENT, b"a"]}
     assert stage.ask(LOW) == b"a"
+
+
+def test_what_was_never_sent_is_sent_again(stage: Stage) -> None:
+    stage.answers = {A: [Unreached("refused"), Unreached("refused"), b"a"]}
+    assert stage.ask(LOW, again=False) == b"a"
+    stage.answers = {A: [Unreached("refused")]}
+    with pytest.raises(StoreUnavailable, match="refused"):
+        stage.ask(LOW, 2.0, again=False)
 
 
 def test_a_silent_node_is_left_for_the_one_that_took_over(stage: Stage) -> None:

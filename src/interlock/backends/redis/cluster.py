@@ -24,6 +24,10 @@ BEHIND = 30.0  # seconds for which an older epoch is taken for a straggler's, no
 PORT = 6379
 
 
+class Unreached(StoreUnavailable):
+    """There was no connection: nothing was sent, and any request may be repeated."""
+
+
 class Cluster:
     """The nodes, by what they last told. As a route it leads to any of them: all hear what is published."""
 
@@ -201,6 +205,15 @@ class Member:
         return await self._open(OnLoop(), timeout)
 
     async def _open(self, dial: Dialling, timeout: float) -> Any:
+        try:
+            words, connection = await self._entered(dial, timeout)
+        except StoreUnavailable as error:
+            raise Unreached(str(error)) from None
+        facts = dict(line.partition(b":")[::2] for line in words.splitlines())
+        self._cluster.met(self._at, facts.get(b"master_replid", b""))
+        return connection
+
+    async def _entered(self, dial: Dialling, timeout: float) -> tuple[bytes, Any]:
         until = time.monotonic() + timeout
         connection = await dial.connect(self._address, timeout)
         try:
@@ -208,9 +221,7 @@ class Member:
         except BaseException:
             await dial.close(connection)
             raise
-        facts = dict(line.partition(b":")[::2] for line in words.splitlines())
-        self._cluster.met(self._at, facts.get(b"master_replid", b""))
-        return connection
+        return words, connection
 
 
 def _left(until: float) -> float:

@@ -1,8 +1,8 @@
 """The leaf of a Cluster: each request goes to the node that has its slot, wherever that is by now.
 
 A node that refuses because the slot is elsewhere, is being moved, or because the Cluster is down, has done nothing:
-that is asked again, there, until the time is up. A node that does not answer is asked again only where that
-is harmless, and only after others were asked who has the slot now.
+that is asked again, there, until the time is up; so is what was never sent. A node that does not answer is asked again
+only where that is harmless, and only after others were asked who has the slot now.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from interlock.backends.redis.address import Route
-from interlock.backends.redis.cluster import Cluster
+from interlock.backends.redis.cluster import Cluster, Unreached
 from interlock.backends.redis.dialling import Dialling
 from interlock.backends.redis.leaf import Leaf, Pausing
 from interlock.backends.redis.resp import Failure, command
@@ -24,7 +24,9 @@ ROUNDS = (
     1.0  # seconds for which requests that are sent together are repeated: the others must not wait for them
 )
 PAUSE, LONGEST_PAUSE = 0.01, 0.1  # seconds between attempts: growing
-MOVING = 0.5  # seconds that a request which must not be sent twice waits for a slot that is being moved
+BRIEFLY = (
+    0.5  # seconds for which a release is repeated: the keeper goes on with it, and its caller need not wait
+)
 DOWN = ("CLUSTERDOWN", "READONLY", "MASTERDOWN")
 ASKING = command(b"ASKING")
 
@@ -67,9 +69,9 @@ class Shards:
     async def _ask_around(self, request: bytes, slot: int, until: float, replies: int, again: bool) -> Any:
         """The same, wherever that leads; what a node has refused last is better told than that nobody answers now."""
         now, aside, pause, told = self._pausing.now, None, 0.0, None
-        moving_until = until if again else min(until, now() + MOVING)
+        end = until if again else min(until, now() + BRIEFLY)
         while True:
-            place, failure, end = None, None, until
+            place, failure = None, None
             try:
                 place = aside or await self._place(slot, max(0.001, until - now()))
                 left = max(0.001, until - now())
@@ -83,7 +85,6 @@ class Shards:
                     return reply
                 if code:
                     told = None if code == "MOVED" else reply
-                    end = moving_until if code == "TRYAGAIN" else until
                 else:
                     failure = self._trouble(_moved_on(self.way.place), place, again)
                 aside = self._redirected(code, first, place)
@@ -114,7 +115,7 @@ class Shards:
         assert isinstance(error, StoreUnavailable)
         if place is not None:
             self.way.suspect(place)
-            if not again:
+            if not again and not isinstance(error, Unreached):
                 raise error
         return error
 
