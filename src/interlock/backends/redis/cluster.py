@@ -213,7 +213,7 @@ class Member:
         self._cluster.met(self._at, facts.get(b"master_replid", b""))
         return connection
 
-    async def _entered(self, dial: Dialling, timeout: float) -> tuple[bytes, Any]:
+    async def _entered(self, dial: Dialling, timeout: float) -> tuple[Any, Any]:
         until = time.monotonic() + timeout
         connection = await dial.connect(self._address, timeout)
         try:
