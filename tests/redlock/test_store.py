@@ -14,6 +14,7 @@ from interlock.backends.redlock.lanes import FRESH
 from interlock.backends.redlock.store import RedlockStore
 from interlock.errors import InterlockError, StoreUnavailable
 from interlock.model import Busy, Claim, Gone, Granted, NoAnswer, Renewal, Renewed
+from tests.redis.server import running
 from tests.redlock.colours import COLOURS, opened, run, until
 from tests.redlock.servers import Servers, quorum, say, steady
 
@@ -454,6 +455,32 @@ def test_a_restart_that_lost_nothing_keeps_its_vote(colour: str) -> None:
             assert (await store.inspect("x")).standings[0].token == granted.token
 
         run(colour, servers.url(), main)
+
+
+def test_a_replica_that_took_a_nodes_place_has_no_vote() -> None:
+    durable = ("--appendonly", "yes", "--appendfsync", "always", "--repl-diskless-sync-delay", "0")
+    with quorum(3, *durable) as servers, running(*durable) as replica:
+
+        async def main(store: RedlockStore) -> None:
+            await pair(store)
+            say(replica, "REPLICAOF", "127.0.0.1", str(servers[0].port))
+
+            async def follows() -> bool:
+                return b"master_link_status:up" in say(replica, "INFO", "replication")
+
+            await until(store, follows)
+            servers[0].kill()
+            say(replica, "REPLICAOF", "NO", "ONE")
+            say(replica, "CONFIG", "SET", "port", str(servers[0].port))
+
+            async def met() -> bool:
+                await store.inspect("x")
+                return (await store.status())[0].reachable
+
+            await until(store, met)
+            assert (await store.status())[0].state in ("restarted", "quarantined")
+
+        run("sync", servers.url(), main)
 
 
 @COLOURS

@@ -67,25 +67,28 @@ _LOADED = (
     _RELEASE,
     RENEW,
 )  # a release that must be sent twice may come too late for who waits for nobody
-INTRODUCTION = command(b"INFO", b"server") + b"".join(
+INTRODUCTION = b"".join(
     [
+        command(b"INFO", b"server"),
+        command(b"INFO", b"replication"),
         *(command(b"CONFIG", b"GET", name) for name in _SETTINGS),
         *(command(b"SCRIPT", b"LOAD", script.source) for script in _LOADED),
     ]
 )
 """What is said on every new connection: it never outlives its server's process, so once is enough."""
-INTRODUCTIONS = 1 + len(_SETTINGS) + len(_LOADED)
+INTRODUCTIONS = 2 + len(_SETTINGS) + len(_LOADED)
 
 
 def introduced(place: str, replies: list[Any]) -> tuple[bytes, bytes, bytes]:
     """The words a connection adds to its requests: none, the run id, the run id and whether the node is durable."""
-    info, settings = replies[0], replies[1 : 1 + len(_SETTINGS)]
+    info, past, settings = replies[0], replies[1], replies[2 : 2 + len(_SETTINGS)]
     if isinstance(info, Failure):
         error = refusal(place, info)
         raise type(error)(f"{error}; the nodes of a quorum need these, too: info hlen hscan script|load")
     run = info.partition(b"run_id:")[2].partition(b"\r")[0]
-    # CONFIG may be forbidden: then the node counts as one that forgets.
-    durable = [b"" if isinstance(reply, Failure) else reply[1] for reply in settings] == [
+    # A promoted replica may have missed what its master had on disk. CONFIG may be forbidden. Both count as forgetful.
+    original = not isinstance(past, Failure) and b"role:master" in past and b"second_repl_offset:-1\r" in past
+    durable = original and [b"" if isinstance(reply, Failure) else reply[1] for reply in settings] == [
         b"yes",
         b"always",
         b"no",

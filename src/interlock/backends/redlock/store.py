@@ -40,6 +40,7 @@ TRAITS = Traits(
         "a node evicts single keys (a maxmemory-policy other than noeviction)",
         "all nodes lose their memory at once, and a new client takes them for new",
         "an operator admits a node before its quarantine is over",
+        "a node is restored from a backup, or clients name different nodes",
     ),
     min_ttl=0.05,
     max_ttl=365 * 86400.0,
