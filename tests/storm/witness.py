@@ -76,11 +76,11 @@ def _end(lease: Any, at: float, before: State, cause: str = "") -> None:
         _note(lease, "end", "info" if lost else "ok", at=at, error=cause if lost else "")
 
 
-class SyncLease(_Witnessed, interlock.Lease):  # type: ignore[misc]
+class SyncLease(_Witnessed, interlock.Lease):
     __slots__ = ()
 
 
-class AsyncLease(_Witnessed, aio.Lease):  # type: ignore[misc]
+class AsyncLease(_Witnessed, aio.Lease):
     __slots__ = ()
 
 

@@ -68,10 +68,8 @@ def task_owner() -> Owner:
         task = None
     if task is None:  # a callback of the loop: bound to the thread that runs it
         return identity.thread_owner()
-    try:
-        owner: TaskOwner = task._interlock_owner  # type: ignore[attr-defined]
-    except AttributeError:
-        owner = _new_owner(task)
+    found: Any = getattr(task, "_interlock_owner", None)
+    owner: TaskOwner = _new_owner(task) if found is None else found
     return owner
 
 
