@@ -101,7 +101,8 @@ def pauses_after_faults(
             grants[record.resource].append(record.time)
     found: list[tuple[Record, str, float]] = []
     for record in records:
-        if record.call == "fault" and record.kind == "ok":
+        # A change of master is dated by a guess, which may lie beyond the end: the fault that made it counts.
+        if record.call == "fault" and record.kind == "ok" and record.attempt.startswith("fault"):
             for name, times in grants.items():
                 at = bisect_right(times, record.time)
                 found.append((record, name, times[at] - record.time if at < len(times) else float("inf")))
