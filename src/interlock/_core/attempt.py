@@ -47,6 +47,8 @@ class Attempt(Acquiring):
                 lease._inherit(self.lender)
             self.lease = lease
             holding.enrol(lease)
+            if self.lender is not None:
+                client.cohort.arrived(self)
             if client.curious:
                 client.emit(events.Acquired(holding.resource, granted.token, self.asked - self.began))
         except BaseException:
@@ -59,11 +61,8 @@ class Attempt(Acquiring):
         try:
             behind = cohort.join(self)
             granted = await (self.granted() if behind is None else self._stand(cohort, behind))
-        except BaseException:  # also when it had just become ours, and nobody had told us
-            if (lender := cohort.decide(self)) is not None:
-                self._take_over(lender)
-                await self._take_back_quietly()
-            cohort.leave(self._client, self)
+        except BaseException:
+            await self._leave(cohort)
             raise
         if granted is None:
             cohort.leave(self._client, self)
@@ -74,7 +73,9 @@ class Attempt(Acquiring):
         client = self._client
         called = await client.runtime.wait(behind, min(self.left(), TURN))
         if (lender := cohort.decide(self)) is not None:
-            return self._take_over(lender)
+            if lender._deadline - client.runtime.now() > self.claim.ttl / 4:
+                return self._take_over(lender)
+            await self._decline(cohort, lender)  # our loop was stuck: it would be lost before it is used
         client.open()
         if not called and self.left() <= 0:
             self.ahead = 1
@@ -84,18 +85,40 @@ class Attempt(Acquiring):
 
     def _take_over(self, lender: Lease) -> Granted:
         """From here on the claim is ours to keep or to take back."""
+        self.asked = self._runtime.now()
         self.claim = lender._claim
         self._stands = True
         return Granted(lender._token + 1, lender._claim.ttl)
 
+    async def _decline(self, cohort: Cohort, lender: Lease) -> None:
+        """What was passed on to us goes back to the store."""
+        mine = self.claim
+        self._take_over(lender)
+        await self._take_back_quietly()
+        self.claim = mine
+        cohort.arrived(self)
+
+    async def _leave(self, cohort: Cohort) -> None:
+        """We want it no longer; also when it had just become ours, and nobody had told us."""
+        try:
+            if (lender := cohort.decide(self)) is not None:
+                await self._decline(cohort, lender)
+        finally:  # interrupted again, too: nobody must stand behind one who is gone
+            cohort.leave(self._client, self)
+
     async def undo(self) -> None:
         """Nobody got hold of the result: let it go again."""
-        if self.lease is not None:  # also if it was let go: the one who did may have been interrupted there
-            self.lease._let_go()
-            self._holding.discharge(self.lease)
-        await self._take_back_quietly()
-        if self.claim.block > 1:
-            self._client.cohort.leave(self._client, self)
+        lease, cohort = self.lease, self._client.cohort
+        try:
+            if lease is not None:  # also if it was let go: the one who did may have been interrupted there
+                lease._let_go()
+                self._holding.discharge(lease)
+                cohort.withhold(lease)
+            if lease is None or lease._heir is None:  # what another thread released may be another's now
+                await self._take_back_quietly()
+        finally:
+            if self.claim.block > 1:
+                await self._leave(cohort)
 
     async def timed_out(self) -> AcquireTimeout:
         """The error for who must not go on without the lease, naming the holders if the store can."""

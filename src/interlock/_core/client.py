@@ -13,7 +13,7 @@ from interlock._core.acquire import Place
 from interlock._core.cohort import Cohort
 from interlock._core.keeper import Keeper
 from interlock.errors import ClientClosed, NotHeld, StoreUnavailable
-from interlock.model import Gone, NoAnswer, Renewal, Renewed
+from interlock.model import Claim, Gone, NoAnswer, Renewal, Renewed
 from interlock.ports import Owner, Runtime, Store
 
 if TYPE_CHECKING:
@@ -101,11 +101,12 @@ class Client:
     async def _dismiss(self, timeout: float = 1.0) -> None:
         """Take back the claims of those who wait: that wakes them, and they hear that the client was closed."""
         until = self.runtime.now() + timeout
-        for kept in self.keeper.kept():
-            left = until - self.runtime.now()
-            if isinstance(kept, Place) and left > 0:
+        standing: list[Claim | Place] = [*self.cohort.underway(self)]
+        standing += [kept for kept in self.keeper.kept() if isinstance(kept, Place)]
+        for claim in standing:
+            if (left := until - self.runtime.now()) > 0:
                 with suppress(Exception):  # what cannot be taken back lapses by itself
-                    await self.store.release(kept.resource, kept.id, 0.0, timing.patience(left))
+                    await self.store.release(claim.resource, claim.id, 0.0, timing.patience(left))
 
     async def close(self) -> None:
         """Give back what is held, end the keeper, give up connections. Closing twice is harmless."""

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from interlock._core.attempt import Attempt
     from interlock._core.client import Client
     from interlock._core.lease import Lease
+    from interlock.model import Claim
 
 BLOCK = 16  # tokens of one grant: as many may hold, one after the other, before the store is asked again
 TURN = 0.1  # seconds for which one grant is passed on, and for which a newcomer stands behind the head
@@ -34,6 +35,7 @@ class Cohort:
 
     def __init__(self) -> None:
         self._heads: dict[str, Attempt] = {}
+        self._passing: dict[Attempt, None] = {}  # heirs that have a claim, and no lease yet
 
     # ---- waiting ------------------------------------------------------------
 
@@ -44,18 +46,22 @@ class Cohort:
             head = self._heads.setdefault(resource, attempt)
             if head is attempt:
                 return None
-            if head.lease is not None and not _passable(head.lease, attempt.began):
-                # Too late to get it from there: the newcomer stands for those to come.
-                attempt.followers, head.followers = head.followers, None
-                self._heads[resource] = attempt
-                return None
-            if head.claim.ttl != attempt.claim.ttl:
-                return None  # the lease would not be what was asked for
-            attempt.turn = turn = client.runtime.signal()
-            if head.followers is None:
-                head.followers = deque()
-            head.followers.append(attempt)
-            return turn
+            first: Attempt | None = None
+            if _over(head, attempt.began):  # nobody gets it from there: whoever came first asks the store
+                first = _next(head) or attempt
+                self._lead(first, head)
+                head = first
+            turn: Signal | None = None
+            if (
+                head is not attempt and head.claim.ttl == attempt.claim.ttl
+            ):  # or it would not get what it asked for
+                attempt.turn = turn = client.runtime.signal()
+                if head.followers is None:
+                    head.followers = deque()
+                head.followers.append(attempt)
+        if first is not None:
+            call(first)
+        return turn
 
     def decide(self, attempt: Attempt) -> Lease | None:
         """The wait behind the head is over: the lease that is inherited; None if the store must be asked."""
@@ -94,9 +100,31 @@ class Cohort:
             if ours:
                 self._lead(heir, head)
             heir.lender = lease
+            self._passing[heir] = None
             lease._heir = heir  # from here on it is the heir's, whatever interrupts us
         call(heir)
         return True
+
+    def withhold(self, lease: Lease) -> None:
+        """From here on nobody inherits this one, unless somebody has already."""
+        with lease._holding.client.guard:
+            lease._passes = 0
+
+    def arrived(self, heir: Attempt) -> None:
+        """What was passed on is held now, or was given back."""
+        self._passing.pop(heir, None)
+        heir.lender = None
+
+    def underway(self, client: Client) -> list[Claim]:
+        """Claims that were passed on and that nobody holds yet: who ends the client gives them back."""
+        with client.guard:
+            return [
+                heir.lender._claim
+                for heir in list(self._passing)
+                if heir.lender is not None
+                and heir.lender._heir is heir
+                and (heir.lease is None or heir.lease not in client.leases)
+            ]
 
     def leave(self, client: Client, who: Attempt | Lease) -> None:
         """This one holds no longer, or gave up: if it was the head, the next one is, and asks the store."""
@@ -125,6 +153,7 @@ class Cohort:
 
     def after_fork(self) -> None:
         self._heads.clear()
+        self._passing.clear()
 
 
 def call(heir: Attempt) -> None:
@@ -134,14 +163,27 @@ def call(heir: Attempt) -> None:
 
 
 def _next(head: Attempt) -> Attempt | None:
-    """The first behind the head that still waits."""
+    """The first behind the head that still waits, and has not been left behind on a loop that was closed."""
     while head.followers:
         follower = head.followers.popleft()
-        if follower.turn is not None:
+        if follower.turn is not None and follower.owner.alive():
             return follower
     return None
 
 
+def _over(head: Attempt, now: float) -> bool:
+    """Whether nothing can be had from the head any more: its turn is over, or nobody is there to ask for it."""
+    return not (head.owner.alive() if head.lease is None else _passable(head.lease, now))
+
+
 def _passable(lease: Lease, now: float) -> bool:
-    """Whether the next may have it: a token is left, the turn lasts, and what is inherited is no short time."""
-    return lease._passes > 0 and now - lease._turn < TURN and lease._deadline - now > lease._claim.ttl / 2
+    """Whether the next may have it: a token is left, the turn lasts, and what is inherited is no short time.
+
+    And the store was not asked about it since: the answer would be told to the lender, who has nothing any more.
+    """
+    return (
+        lease._passes > 0
+        and lease._last_try <= lease._turn
+        and now - lease._turn < TURN
+        and lease._deadline - now > lease._claim.ttl / 2
+    )

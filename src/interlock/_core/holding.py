@@ -200,12 +200,15 @@ class Holding:
     async def _give_back_anyway(self, lease: Lease) -> None:
         lease._let_go()
         self.discharge(lease)
+        self.client.cohort.withhold(lease)
         if lease._heir is not None:
             call(lease._heir)
         elif lease._cause != "forked":
             linger = self.lingering(lease)
-            await self.client.runtime.finish(lambda: removed(self.client, lease._claim, linger))
-            self.client.cohort.leave(self.client, lease)
+            try:
+                await self.client.runtime.finish(lambda: removed(self.client, lease._claim, linger))
+            finally:
+                self.client.cohort.leave(self.client, lease)
 
     async def _give_back_lost(self, lease: Lease) -> None:
         """Raise the loss. What may still stand is taken back, but whoever lost it must hear so at once."""
@@ -256,8 +259,8 @@ class Holding:
 
     async def renew_now(self, lease: Lease) -> None:
         """Ask for a whole ttl from now; raise unless the lease is held afterwards."""
+        lease._last_try = asked = self.client.runtime.now()  # first: nobody inherits it from here on
         lease.check()
-        asked = self.client.runtime.now()
         ask = Renewal(self.resource, lease._claim.id, lease.ttl)
         answer = await self.client.renew_one(ask, IO_TIMEOUT)
         lease._answered(asked, answer)

@@ -69,9 +69,11 @@ class Lease:
 
     def _inherit(self, lender: Lease) -> None:
         """The claim was another's just now: it lives as long as it did there."""
-        self._granted_at = self._runtime.now()
+        self._granted_at = now = self._runtime.now()
         self._deadline, self._last_try, self._short = lender._deadline, lender._last_try, lender._short
         self._passes, self._turn = lender._passes - 1, lender._turn
+        if self._holding.client.keeper._doubted > self._turn:  # perhaps when nobody had it: verified at once
+            self._last_try = now - timing.renew_every(self._claim.ttl)
 
     # ---- what the holder asks ----------------------------------------------
 
@@ -198,8 +200,7 @@ class Lease:
             pause = min(1.0, pause / 4)
         elif not self._holding.renew and not self._short:
             return self._deadline
-        when = self._last_try + pause
-        return min(self._deadline, when)
+        return min(self._deadline, self._last_try + pause)
 
     @property
     def _over(self) -> bool:
@@ -209,8 +210,7 @@ class Lease:
         """What to ask the store, or None when this lease is not to be renewed any more."""
         self._last_try = now
         renewed = self._holding.renew or self._short
-        doubtful = self._state is State.DOUBTFUL
-        if not (renewed or doubtful) or self._state in FINAL or not self._owner.alive():
+        if not (renewed or self._state is State.DOUBTFUL) or self._state in FINAL or not self._owner.alive():
             return None
         # One that is not renewed is only verified: asking for what it has left does not make it longer.
         ttl = self._claim.ttl if renewed else max(0.001, self._deadline - now)

@@ -18,6 +18,7 @@ from interlock._core.client import CLOSING, Client
 from interlock._core.drive import drive
 from interlock._core.states import State
 from interlock._runtime import clock, identity
+from interlock.model import Claim
 from interlock.ports import IO_TIMEOUT
 
 _clients: weakref.WeakSet[Client] = weakref.WeakSet()
@@ -47,14 +48,17 @@ def give_back_everything(timeout: float = CLOSING) -> None:
 
 def _give_back(client: Client, until: float) -> None:
     store = client.store.blocking()
+    # Before the leases: an heir may get its own meanwhile.
+    standing: list[Claim | Place] = [*client.cohort.underway(client)]
     for lease in list(client.leases):
         if lease._let_go() in (State.HELD, State.DOUBTFUL):
             lease._holding.discharge(lease)
             linger = lease._holding.lingering(lease)
             drive(store.release(lease.resource, lease._claim.id, linger, _left(until)))
-    for kept in client.keeper.kept():
-        if isinstance(kept, Place):  # somebody waits: nobody should wait behind a process that is gone
-            drive(store.release(kept.resource, kept.id, 0.0, _left(until)))
+    # Somebody waits: nobody should wait behind a process that is gone.
+    standing += [kept for kept in client.keeper.kept() if isinstance(kept, Place)]
+    for claim in standing:
+        drive(store.release(claim.resource, claim.id, 0.0, _left(until)))
 
 
 def call_at_rest(callback: Callable[[], object] | None) -> None:
