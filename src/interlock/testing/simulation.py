@@ -71,7 +71,7 @@ def simulate(plot: Plot, *, trace: bool = False) -> Verdict:
     if trace:
         for record in sorted(history, key=lambda record: record.time):
             _say(str(record))
-    grants = sum(record.call == "grant" for record in history)
+    grants = len({(record.attempt, record.token) for record in history if record.call == "grant"})
     faults = sum(record.call == "fault" for record in history)
     return Verdict(plot, violations, grants, faults, play.stage.world.time)
 

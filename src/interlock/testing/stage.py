@@ -18,6 +18,7 @@ from interlock.testing.faults import Faults, Faulty, Link
 from interlock.testing.history import History, Kind
 from interlock.testing.server import Server
 from interlock.testing.simulated import Simulated
+from interlock.testing.tenure import PASSED_ON
 from interlock.testing.world import Killed, World
 
 
@@ -48,6 +49,13 @@ class WitnessedLease(aio.Lease):
     def lost(self) -> Any:
         """A signal that is set once the lease is lost."""
         return self._lost_signal()
+
+    def _inherit(self, lender: Lease) -> None:
+        super()._inherit(lender)
+        assert lender._heir is not None
+        began = self.node.runtime.true_time(lender._heir.began)
+        # Again: it lives only as long as the lender's would have.
+        self.node.note("grant", "ok", self, began=began, error=PASSED_ON)
 
     def _extend(self, asked: float, ttl: float) -> None:
         before = self._deadline

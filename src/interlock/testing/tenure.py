@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from interlock.testing.history import Record
 
 NEVER = float("inf")
+PASSED_ON = "passed on"  # what the record of a grant says of a lease that was another's just before
 
 
 @dataclass(slots=True)
@@ -27,6 +28,7 @@ class Tenure:
     ended: float = NEVER  # when its holder let go or was told of the loss
     lost: bool = False
     killed: float = NEVER  # when its process was
+    inherited: bool = False  # from another of its client; the store was not asked
     revived: float = 0.0  # when it was renewed although its deadline had passed; 0.0: never
 
     @property
@@ -78,15 +80,19 @@ def lives(records: Iterable[Record]) -> dict[str, Life]:
 
 
 def tenures(records: Iterable[Record]) -> list[Tenure]:
-    """Every lease that was granted. Records are in the order of time."""
+    """Every lease that was granted. Records are in the order of time.
+
+    Those of one client may have a claim in turn, each with a token of its own; said twice, the last word counts.
+    """
     records = list(records)
-    found: dict[tuple[str, str], Tenure] = {}
+    found: dict[tuple[str, str, int], Tenure] = {}
+    latest: dict[tuple[str, str], Tenure] = {}
     for record in records:
         key = record.process, record.attempt
         if record.call == "grant":
-            found[key] = _granted(record)
-        elif key in found:
-            _note(found[key], record)
+            latest[key] = found[*key, record.token] = _granted(record)
+        elif key in latest:
+            _note(latest[key], record)
     ends = lives(records)
     for tenure in found.values():
         if tenure.process in ends:
@@ -105,6 +111,7 @@ def _granted(record: Record) -> Tenure:
         deadline=record.deadline,
         capacity=record.capacity,
         permits=[(record.time, record.permits)],
+        inherited=record.error == PASSED_ON,
     )
 
 
