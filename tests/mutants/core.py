@@ -363,8 +363,8 @@ COHORT: list[Mutant] = [
         "everybody waits for a whole ttl",
         (
             ATTEMPT,
-            "                self._take_over(lender)\n                await self._take_back_quietly()\n",
-            "                pass\n",
+            "                await self._decline(cohort, lender)\n        finally",
+            "                pass\n        finally",
         ),
         tests=inherited("cancelled_when_its_turn_comes"),
     ),
