@@ -23,26 +23,69 @@ from tests.attacks.stage import AsyncStage, Stage, eventually, space
 def waiting(stage: Stage | AsyncStage, resource: str = "x") -> int:
     """How many stand behind the head."""
     head = stage.core.cohort._heads.get(resource)
-    return 0 if head is None else len(head.followers or ())
+    return 0 if head is None else len(head.line or ())
 
 
-def stands(stage: Stage, count: int) -> bool:
+def stands(stage: Stage | AsyncStage, count: int) -> bool:
     return waiting(stage) == count
 
 
-def crowd(stage: Stage, count: int, ttl: float = 30.0) -> tuple[list[threading.Thread], list[Lease]]:
-    """Threads that take the lock one after the other, and the leases they had; all wait when this returns."""
-    leases: list[Lease] = []
+class Turn:
+    """A lease whose heirs wait for it, in threads.
 
-    def take() -> None:
-        with stage.client.lock("x", ttl=ttl) as lease:
-            leases.append(lease)
+    One holds, one asks the store, and the others stand behind that one; when it is let in, the next of them asks for those
+    behind it. That next one's lease is `first`.
+    """
 
-    threads = [threading.Thread(target=take, daemon=True) for _ in range(count)]
-    for number, thread in enumerate(threads, 1):
-        thread.start()
-        eventually(partial(stands, stage, number))
-    return threads, leases
+    def __init__(self, stage: Stage, heirs: int, ttl: float = 30.0) -> None:
+        self.leases: list[Lease] = []  # that the heirs had, in order
+        self.errors: list[BaseException] = []
+        self.go = threading.Event()  # an heir that holds waits for it
+        self.go.set()
+        self._stage, self._ttl = stage, ttl
+        holder = stage.client.lock("x", ttl=ttl).acquire()
+        assert holder
+        asks = threading.Thread(target=self._take, args=([],), daemon=True)
+        asks.start()
+        eventually(lambda: "wait" in stage.store.asked)
+        firsts: list[Any] = []
+        first = threading.Thread(target=self._attempt, args=(firsts,), daemon=True)
+        first.start()
+        eventually(partial(stands, stage, 1))
+        self.threads = [
+            threading.Thread(target=self._take, args=(self.leases,), daemon=True) for _ in range(heirs)
+        ]
+        for number, thread in enumerate(self.threads, 2):
+            thread.start()
+            eventually(partial(stands, stage, number))
+        holder.release()
+        eventually(lambda: firsts)
+        self.attempt, self.first = firsts
+        joined([asks, first])
+
+    def _attempt(self, firsts: list[Any]) -> None:
+        attempt = self._stage.client.lock("x", ttl=self._ttl)._core.attempt()
+        lease = drive(attempt.run())
+        assert lease
+        lease._owner = _Stays()
+        firsts.extend((attempt, lease))
+
+    def _take(self, leases: list[Lease]) -> None:
+        try:
+            with self._stage.client.lock("x", ttl=self._ttl) as lease:
+                leases.append(lease)
+                assert self.go.wait(5)
+        except BaseException as error:
+            self.errors.append(error)
+
+
+class _Stays:
+    """An owner that lives on: the thread that took the first lease is over."""
+
+    name = "stays"
+
+    def alive(self) -> bool:
+        return True
 
 
 def joined(threads: list[threading.Thread]) -> None:
@@ -53,47 +96,73 @@ def joined(threads: list[threading.Thread]) -> None:
 
 def test_those_who_wait_in_one_client_pass_the_claim_on_with_rising_tokens() -> None:
     stage = Stage()
-    with stage.client.lock("x") as first:
-        threads, leases = crowd(stage, 5)
-        assert stage.store.asked == ["claim"], "who stands behind the head asks nobody"
-    joined(threads)
-    tokens = [first.token, *(lease.token for lease in leases)]
-    assert tokens == list(range(first.token, first.token + 6))
-    assert len({lease._claim.id for lease in leases} | {first._claim.id}) == 1
-    assert stage.store.asked == ["claim", "release"]
+    turn = Turn(stage, 5)
+    before = len(stage.store.asked)
+    turn.first.release()
+    joined(turn.threads)
+    tokens = [turn.first.token, *(lease.token for lease in turn.leases)]
+    assert tokens == list(range(turn.first.token, turn.first.token + 6))
+    assert len({lease._claim.id for lease in turn.leases} | {turn.first._claim.id}) == 1
+    assert stage.store.asked[before:] == ["release"]
     stage.client.close()
 
 
 def test_a_turn_is_over_after_so_many_tokens_and_the_next_are_above_them() -> None:
     stage = Stage()
-    with stage.client.lock("x") as first:
-        threads, leases = crowd(stage, BLOCK + 3)
-    joined(threads)
-    tokens = [first.token, *(lease.token for lease in leases)]
+    turn = Turn(stage, BLOCK + 3)
+    turn.first.release()
+    joined(turn.threads)
+    tokens = [turn.first.token, *(lease.token for lease in turn.leases)]
     assert sorted(set(tokens)) == tokens
     assert tokens[BLOCK] >= tokens[0] + BLOCK, "the block was the first claim's alone"
-    assert stage.store.asked.count("claim") == 2
-    assert stage.store.asked.count("release") == 2
+    assert len({lease._claim.id for lease in turn.leases}) == 2
+    stage.client.close()
+
+
+def test_who_came_after_the_store_was_asked_does_not_inherit() -> None:
+    stage = Stage()
+    asking, go, leases = threading.Event(), threading.Event(), list[Lease]()
+
+    def slowly(*args: object, **options: object) -> None:
+        asking.set()
+        assert go.wait(5)
+
+    def take() -> None:
+        with stage.client.lock("x") as lease:
+            leases.append(lease)
+            time.sleep(0.01)
+
+    stage.store.before["claim"] = slowly
+    head, late = threading.Thread(target=take, daemon=True), threading.Thread(target=take, daemon=True)
+    head.start()
+    assert asking.wait(5)
+    late.start()
+    eventually(partial(stands, stage, 1))
+    go.set()
+    joined([head, late])
+    assert leases[0]._claim.id != leases[1]._claim.id
+    assert leases[0].token < leases[1].token
     stage.client.close()
 
 
 def test_an_heir_inherits_what_is_left_not_a_whole_ttl() -> None:
     stage = Stage()
-    with stage.client.lock("x", ttl=20.0) as first:
-        threads, leases = crowd(stage, 1, ttl=20.0)
-        deadline = first.deadline
-    joined(threads)
-    assert leases[0].deadline == deadline
+    turn = Turn(stage, 1, ttl=20.0)
+    deadline = turn.first.deadline
+    turn.first.release()
+    joined(turn.threads)
+    assert turn.leases[0].deadline == deadline
     stage.client.close()
 
 
 def test_what_is_held_for_long_is_queued_for_in_the_store() -> None:
     stage = Stage()
-    with stage.client.lock("x"):
-        threads, leases = crowd(stage, 1)
-        eventually(lambda: stage.store.asked.count("claim") == 2, within=TURN + 2.0)
-    joined(threads)
-    assert leases
+    turn = Turn(stage, 1)
+    before = stage.store.asked.count("claim")
+    eventually(lambda: stage.store.asked.count("claim") == before + 1, within=TURN + 2.0)
+    turn.first.release()
+    joined(turn.threads)
+    assert turn.leases
     stage.client.close()
 
 
@@ -108,75 +177,96 @@ def test_who_wants_another_ttl_asks_the_store_for_itself() -> None:
 
 def test_a_lease_that_was_lost_is_not_passed_on() -> None:
     stage = Stage()
-    lock = stage.client.lock("x")
-    first = lock.acquire()
-    assert first
-    threads, leases = crowd(stage, 1)
+    turn = Turn(stage, 1)
     asyncio.run(stage.store.inner.evict("x", None, "maintenance"))
     with pytest.raises(LeaseLost):
-        first.renew()
-    assert not stage.core.cohort._heads or stage.core.cohort._heads["x"].lease is not first
-    joined(threads)
-    assert leases[0]._claim.id != first._claim.id
+        turn.first.renew()
+    assert turn.first._heirs is None, "they must ask the store, and not sleep out their turn"
+    joined(turn.threads)
+    assert turn.leases[0]._claim.id != turn.first._claim.id
     with pytest.raises(LeaseLost):
-        first.release()
+        turn.first.release()
     stage.client.close()
 
 
 def test_a_release_after_it_was_passed_on_does_not_touch_the_heir() -> None:
     stage = Stage()
-    first = stage.client.lock("x").acquire()
-    assert first
-    holds, go = threading.Event(), threading.Event()
-
-    def take() -> None:
-        with stage.client.lock("x") as lease:
-            holds.set()
-            assert go.wait(5)
-            lease.check()
-
-    heir = threading.Thread(target=take, daemon=True)
-    heir.start()
-    eventually(lambda: waiting(stage) == 1)
-    first.release()
-    assert holds.wait(5)
+    turn = Turn(stage, 1)
+    turn.go.clear()
+    turn.first.release()
+    eventually(lambda: turn.leases)
     with pytest.raises(RuntimeError, match="released before"):
-        first.release()
+        turn.first.release()
     assert asyncio.run(stage.store.inner.inspect("x")).holders
-    go.set()
-    joined([heir])
+    turn.go.set()
+    joined(turn.threads)
+    assert not turn.errors
     stage.client.close()
 
 
-def test_closing_wakes_those_behind_the_head() -> None:
+def test_closing_wakes_those_who_stand_behind_others() -> None:
     stage = Stage()
-    assert stage.client.lock("x").acquire()
-    errors: list[BaseException] = []
-
-    def take() -> None:
-        try:
-            stage.client.lock("x").acquire()
-        except BaseException as error:
-            errors.append(error)
-
-    waiter = threading.Thread(target=take, daemon=True)
-    waiter.start()
-    eventually(lambda: waiting(stage) == 1)
+    turn = Turn(stage, 1)
     began = time.monotonic()
     stage.client.close()
-    joined([waiter])
+    joined(turn.threads)
     assert time.monotonic() - began < 2.0
-    assert isinstance(errors[0], ClientClosed)
+    assert isinstance(turn.errors[0], ClientClosed)
+
+
+async def held(stage: AsyncStage, ttl: float = 30.0) -> aio.Lease:
+    lease = await stage.client.lock("x", ttl=ttl).acquire()
+    assert lease
+    return lease
+
+
+async def behind(stage: AsyncStage, count: int, *, ttl: float = 30.0) -> asyncio.Task[aio.Lease | None]:
+    """One more who stands behind the head, as the last of `count`."""
+    task = asyncio.create_task(stage.client.lock("x", ttl=ttl).acquire())
+    while waiting(stage) != count:
+        await asyncio.sleep(0)
+    return task
+
+
+Prepared = tuple[aio.Lease, "asyncio.Task[aio.Lease | None]", "asyncio.Task[aio.Lease | None]"]
+
+
+async def prepared(stage: AsyncStage, ttl: float = 30.0) -> Prepared:
+    """One who holds, one who asks the store, and one behind that one: see `Turn`."""
+    holder = await held(stage, ttl)
+    asks = asyncio.create_task(stage.client.lock("x", ttl=ttl).acquire())
+    while "wait" not in stage.store.asked:
+        await asyncio.sleep(0)
+    return holder, asks, await behind(stage, 1, ttl=ttl)
+
+
+async def begun(prepared: Prepared) -> aio.Lease:
+    """The lease of the last of them: those behind it are its heirs."""
+    holder, asks, last = prepared
+    await holder.release()
+    between = await asyncio.wait_for(asks, 2.0)
+    assert between
+    await between.release()
+    lease = await asyncio.wait_for(last, 2.0)
+    assert lease
+    return lease
+
+
+Heirs = list["asyncio.Task[aio.Lease | None]"]
+
+
+async def turn(stage: AsyncStage, count: int, ttl: float = 30.0) -> tuple[aio.Lease, Heirs]:
+    before = await prepared(stage, ttl)
+    heirs = [await behind(stage, number + 2, ttl=ttl) for number in range(count)]
+    lease = await begun(before)
+    assert len(lease._heirs or ()) == count
+    return lease, heirs
 
 
 def test_an_heir_that_is_cancelled_when_its_turn_comes_gives_the_claim_back() -> None:
     async def main() -> None:
         stage = AsyncStage()
-        lease = await stage.client.lock("x").acquire()
-        assert lease
-        heir = asyncio.create_task(stage.client.lock("x").__aenter__())
-        while not waiting(stage):
-            await asyncio.sleep(0)
+        lease, (heir,) = await turn(stage, 1)
         await lease.release()  # the heir has it now, and does not know yet
         heir.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -191,22 +281,17 @@ def test_an_heir_that_is_cancelled_when_its_turn_comes_gives_the_claim_back() ->
 def test_one_of_the_cohort_that_gives_up_is_passed_over() -> None:
     async def main() -> None:
         stage = AsyncStage()
-        lease = await stage.client.lock("x").acquire()
-        assert lease
-        tasks: list[asyncio.Task[aio.Lease | None]] = []
-        for number in range(3):
-            tasks.append(asyncio.create_task(stage.client.lock("x").acquire()))
-            while waiting(stage) != number + 1:
-                await asyncio.sleep(0)
-        tasks[0].cancel()
+        lease, heirs = await turn(stage, 3)
+        heirs[0].cancel()
         await asyncio.sleep(0)
         await lease.release()
-        second = await asyncio.wait_for(tasks[1], 2.0)
+        second = await asyncio.wait_for(heirs[1], 2.0)
         assert second
         assert second.token == lease.token + 1
         await second.release()
-        third = await asyncio.wait_for(tasks[2], 2.0)
+        third = await asyncio.wait_for(heirs[2], 2.0)
         assert third
+        assert third.token == lease.token + 2
         await third.release()
         await stage.client.close()
 
@@ -216,25 +301,10 @@ def test_one_of_the_cohort_that_gives_up_is_passed_over() -> None:
 # ---- what once broke it ------------------------------------------------------------
 
 
-async def behind(stage: AsyncStage, count: int, *, ttl: float = 30.0) -> asyncio.Task[aio.Lease | None]:
-    """One more who stands behind the head, as the last of `count`."""
-    task = asyncio.create_task(stage.client.lock("x", ttl=ttl).acquire())
-    while waiting(stage) != count:
-        await asyncio.sleep(0)
-    return task
-
-
-async def held(stage: AsyncStage, ttl: float = 30.0) -> aio.Lease:
-    lease = await stage.client.lock("x", ttl=ttl).acquire()
-    assert lease
-    return lease
-
-
 def test_an_heir_that_is_cancelled_twice_is_no_head_any_more() -> None:
     async def main() -> None:
         stage = AsyncStage()
-        lease = await held(stage)
-        heir = await behind(stage, 1)
+        lease, (heir,) = await turn(stage, 1)
         reached, go = asyncio.Event(), asyncio.Event()
 
         async def slowly(*args: Any, **options: Any) -> bool:
@@ -260,9 +330,8 @@ def test_an_heir_that_is_cancelled_twice_is_no_head_any_more() -> None:
 def test_nobody_inherits_a_lease_of_another_ttl_from_one_who_came_between() -> None:
     async def main() -> None:
         stage = AsyncStage()
-        first = await held(stage, ttl=20.0)
-        patient = await behind(stage, 1, ttl=20.0)
-        first._turn -= TURN  # the turn is over: whoever comes now does not stand behind it
+        first, (patient,) = await turn(stage, 1, ttl=20.0)
+        first._turn -= TURN  # the turn is over
         hasty = asyncio.create_task(stage.client.lock("x", ttl=10.0).acquire())
         await asyncio.sleep(0)
         await first.release()
@@ -280,19 +349,22 @@ def test_nobody_inherits_a_lease_of_another_ttl_from_one_who_came_between() -> N
     asyncio.run(main())
 
 
-def test_who_came_first_asks_first_when_the_turn_is_over() -> None:
+def test_heirs_that_are_left_when_the_turn_is_over_are_not_forgotten() -> None:
     async def main() -> None:
         stage = AsyncStage()
-        first = await held(stage)
-        early = await behind(stage, 1)
-        first._turn -= TURN
+        first, heirs = await turn(stage, 3)
         late = asyncio.create_task(stage.client.lock("x").acquire())
         for _ in range(5):
             await asyncio.sleep(0)
+        first._turn -= TURN
         await first.release()
-        done, _pending = await asyncio.wait({early, late}, timeout=2.0, return_when="FIRST_COMPLETED")
-        assert done == {early}
-        late.cancel()
+
+        async def once(task: asyncio.Task[aio.Lease | None]) -> None:
+            lease = await task
+            assert lease
+            await lease.release()
+
+        await asyncio.wait_for(asyncio.gather(*map(once, [late, *heirs])), TURN / 2)  # nobody sleeps it out
         await stage.client.close()
 
     asyncio.run(main())
@@ -301,8 +373,7 @@ def test_who_came_first_asks_first_when_the_turn_is_over() -> None:
 def test_what_is_on_its_way_to_an_heir_when_the_client_closes_is_given_back() -> None:
     async def main() -> None:
         stage = AsyncStage()
-        lease = await held(stage)
-        heir = await behind(stage, 1)
+        lease, (heir,) = await turn(stage, 1)
 
         async def over_the_wire(*args: Any, **options: Any) -> bool:
             await asyncio.sleep(0.01)
@@ -323,8 +394,7 @@ def test_what_is_on_its_way_to_an_heir_when_the_client_closes_is_given_back() ->
 def test_what_is_on_its_way_to_an_heir_when_the_process_ends_is_given_back() -> None:
     async def main() -> None:
         stage = AsyncStage()
-        lease = await held(stage)
-        heir = await behind(stage, 1)
+        lease, (heir,) = await turn(stage, 1)
         await lease.release()
         lifetimes._give_back(stage.core, stage.core.runtime.now() + 1.0)
         assert not (await stage.store.inner.inspect("x")).standings
@@ -337,8 +407,10 @@ def test_what_is_on_its_way_to_an_heir_when_the_process_ends_is_given_back() -> 
 def test_one_whose_event_loop_is_gone_inherits_nothing() -> None:
     stage = AsyncStage()
     here, there = asyncio.new_event_loop(), asyncio.new_event_loop()
-    lease = here.run_until_complete(held(stage))
-    left_behind = there.run_until_complete(behind(stage, 1))
+    before = here.run_until_complete(prepared(stage))
+    left_behind = there.run_until_complete(behind(stage, 2))
+    lease = here.run_until_complete(begun(before))
+    assert lease._heirs
     there.close()
     here.run_until_complete(lease.release())
     assert not here.run_until_complete(stage.store.inner.inspect("x")).standings
@@ -374,8 +446,7 @@ def test_nobody_stands_behind_a_head_whose_event_loop_is_gone() -> None:
 def test_an_heir_that_wakes_too_late_does_not_get_what_has_lapsed() -> None:
     async def main() -> None:
         stage = AsyncStage(ttl=0.2)
-        lease = await held(stage, ttl=0.2)
-        heir = await behind(stage, 1, ttl=0.2)
+        lease, (heir,) = await turn(stage, 1, ttl=0.2)
         await lease.release()
         time.sleep(0.3)  # the event loop is stuck, and nobody renews what is on its way
         got = await asyncio.wait_for(heir, 2.0)
@@ -389,8 +460,8 @@ def test_an_heir_that_wakes_too_late_does_not_get_what_has_lapsed() -> None:
 
 def test_a_lease_is_not_passed_on_while_the_store_is_asked_about_it() -> None:
     stage = Stage()
-    first = stage.client.lock("x").acquire()
-    assert first
+    turn = Turn(stage, 1)
+    first = turn.first
     asked, go = threading.Event(), threading.Event()
 
     async def gone(*args: Any, **options: Any) -> list[Gone]:
@@ -407,22 +478,20 @@ def test_a_lease_is_not_passed_on_while_the_store_is_asked_about_it() -> None:
         except BaseException as error:
             failures.append(error)
 
-    threads, leases = crowd(stage, 1)
     renewing = threading.Thread(target=renew, daemon=True)
     renewing.start()
     assert asked.wait(5)
     first.release()
     go.set()
-    joined([renewing, *threads])
-    assert leases[0]._claim.id != first._claim.id, "nobody would have told the heir of the answer"
+    joined([renewing, *turn.threads])
+    assert turn.leases[0]._claim.id != first._claim.id, "nobody would have told the heir of the answer"
     stage.client.close()
 
 
 def test_a_doubt_while_a_lease_is_on_its_way_is_the_heirs() -> None:
     async def main() -> None:
         stage = AsyncStage()
-        lease = await held(stage)
-        heir = await behind(stage, 1)
+        lease, (heir,) = await turn(stage, 1)
         await lease.release()
         stage.core.keeper.doubt()  # another server took over
         eventually(lambda: stage.core.keeper._verified >= stage.core.keeper._doubted)
@@ -436,37 +505,24 @@ def test_a_doubt_while_a_lease_is_on_its_way_is_the_heirs() -> None:
 
 def test_one_interrupted_before_it_had_its_lease_does_not_take_it_from_the_heir() -> None:
     stage = Stage()
-    lock = stage.client.lock("x")
-    attempt = lock._core.attempt()
-    first = drive(attempt.run())
-    assert first
-    holds, go = threading.Event(), threading.Event()
-
-    def take() -> None:
-        with stage.client.lock("x"):
-            holds.set()
-            assert go.wait(5)
-
-    heir = threading.Thread(target=take, daemon=True)
-    heir.start()
-    eventually(lambda: waiting(stage) == 1)
-    other = threading.Thread(target=lock.release, daemon=True)  # as threading: any thread may
-    other.start()
-    assert holds.wait(5)
-    joined([other])
-    drive(attempt.undo())  # Ctrl-C, before `acquire` has returned
+    turn = Turn(stage, 1)
+    turn.go.clear()
+    turn.first.release()  # by another thread, as threading: any may
+    eventually(lambda: turn.leases)
+    drive(turn.attempt.undo())  # Ctrl-C, before `acquire` has returned
     assert asyncio.run(stage.store.inner.inspect("x")).holders
-    go.set()
-    joined([heir])
+    turn.go.set()
+    joined(turn.threads)
+    assert not turn.errors
     stage.client.close()
 
 
 def test_how_long_an_heir_waited_is_reported() -> None:
     stage = Stage()
-    with stage.client.lock("x"):
-        threads, _ = crowd(stage, 1)
-        time.sleep(TURN / 4)
-    joined(threads)
+    turn = Turn(stage, 1)
+    time.sleep(TURN / 4)
+    turn.first.release()
+    joined(turn.threads)
     waits = [event.waited for event in stage.events if isinstance(event, events.Acquired)]
-    assert waits[1] >= TURN / 4
+    assert waits[-1] >= TURN / 4
     stage.client.close()

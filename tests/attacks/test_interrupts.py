@@ -7,6 +7,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -91,43 +92,60 @@ def wait_in_vain(scene: Scene) -> None:
 
 
 def pass_on(scene: Scene) -> None:
-    """Release to one who waits in the same client."""
-    heir = threading.Thread(target=with_lock, args=(scene,))
-    try:
-        with scene.client.lock("x"):
-            heir.start()
-            behind(scene, "x")
-    finally:
-        scene.give_back()
-        if heir.ident is not None:
-            heir.join(5)
-            assert not heir.is_alive()
+    """Release to an heir."""
+    in_turn(scene, lends=True)
 
 
 def inherit(scene: Scene) -> None:
-    """Wait for one who holds it in the same client."""
-    holds = threading.Event()
+    """Get it from another of the same client."""
+    in_turn(scene, lends=False)
+
+
+def in_turn(scene: Scene, *, lends: bool) -> None:
+    """One holds, one asks the store, and behind that one stand we and another: the first of us passes it on."""
+    holds, go = threading.Event(), threading.Event()
 
     def hold() -> None:
-        with scene.client.lock("x"):
+        with suppress(interlock.NotHeld), scene.client.lock("x"):
             holds.set()
-            behind(scene, "x")
+            go.wait(5)
 
-    lender = threading.Thread(target=hold)
-    lender.start()
-    holds.wait()
+    def take(after: int = 0) -> None:
+        lined_up(scene, after)
+        with suppress(interlock.NotHeld):
+            with_lock(scene)
+
+    def direct() -> None:
+        lined_up(scene, 2)
+        go.set()
+
+    holder, asks, other, director = (
+        threading.Thread(target=target, args=args)
+        for target, args in ((hold, ()), (take, ()), (take, (1,) if lends else ()), (direct, ()))
+    )
+    holder.start()
+    holds.wait(5)
+    asks.start()
+    while not scene.client._core.cohort._heads:
+        time.sleep(0.0001)
+    other.start()
+    if not lends:
+        lined_up(scene, 1)
+    director.start()
     try:
         with_lock(scene)
     finally:
-        lender.join(5)
-        assert not lender.is_alive()
+        scene.give_back()
+        for thread in (director, holder, asks, other):
+            thread.join(5)
+            assert not thread.is_alive()
 
 
-def behind(scene: Scene, name: str) -> None:
-    """Wait, but not for ever, until somebody stands behind the head."""
+def lined_up(scene: Scene, count: int) -> None:
+    """Wait, but not for long, until so many stand behind the head."""
     until = time.monotonic() + 0.02
     heads = scene.client._core.cohort._heads
-    while time.monotonic() < until and not ((head := heads.get(name)) and head.followers):
+    while time.monotonic() < until and (head := heads.get("x")) and len(head.line or ()) < count:
         time.sleep(0.0001)
 
 

@@ -78,6 +78,7 @@ STORE: list[Mutant] = [
             "        self.last = max(self.last + 1, self.floor())",
             "        self.last = max(self.last, self.floor())",
         ),
+        (MEMORY, "        self.last += block - 1\n", ""),
         tests=directed("wall_clock_set_back"),
     ),
     mutant(
@@ -130,10 +131,10 @@ ACQUIRING: list[Mutant] = [
         "a slow network makes two leases valid at once",
         (
             ACQUIRE,
-            "            return answer if type(answer) is Granted else await self._wait(answer)\n",
+            "            return answer if self._usable(answer) else await self._wait(answer)\n",
             (
                 "            self.asked = self._runtime.now()\n"
-                "            return answer if type(answer) is Granted else await self._wait(answer)\n"
+                "            return answer if self._usable(answer) else await self._wait(answer)\n"
             ),
         ),
         tests=directed("slow_reply"),
@@ -373,10 +374,16 @@ COHORT: list[Mutant] = [
         "they sleep out their turn, and all who come later wait behind a head that is gone",
         (
             HOLDING,
-            "        if self.block > 1:\n            self.client.cohort.leave(self.client, lease)\n        loss",
+            "        self.client.cohort.dissolve(lease)\n        loss",
             "        loss",
         ),
         tests=inherited("was_lost"),
+    ),
+    mutant(
+        "whoever stands behind the head inherits",
+        "one that began after another's grant has the lower token",
+        ("_core/cohort.py", " and line[0].began < lease._turn", ""),
+        tests=inherited("came_after"),
     ),
 ]
 

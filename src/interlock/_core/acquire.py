@@ -8,7 +8,7 @@ What interrupts it, at any await, leaves nothing behind: the claim is taken back
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 from interlock import events
 from interlock._core import timing
@@ -95,7 +95,7 @@ class Acquiring:
                 answer = await self._client.store.claim(self.claim, patience)
             except StoreUnavailable as error:
                 answer = await self._ask(error)
-            return answer if type(answer) is Granted else await self._wait(answer)
+            return answer if self._usable(answer) else await self._wait(answer)
         except BaseException:
             # Cancelled, interrupted or cut off: the store may have granted what we never heard of.
             # The claim's id makes taking it back safe whether or not it did.
@@ -107,20 +107,27 @@ class Acquiring:
                 self._client.keeper.drop(self._place)
 
     async def _wait(self, answer: ClaimAnswer) -> Granted | None:
-        while isinstance(answer, Busy):
+        """Until it is granted, gone, or the time is up."""
+        while not self._usable(answer):
+            if isinstance(answer, Gone):
+                self._stands = False
+                raise Evicted(self.claim.resource, answer.reason)
             self._answered = self._runtime.now()
-            self.ahead = answer.ahead
             left = self.left()
             if left <= 0:
                 await self.take_back()
                 return None
-            granted = await self._pause(answer, left)
-            self._client.open()  # who waits in a client that was closed would wait for ever
+            granted: ClaimAnswer | None = None
+            if isinstance(answer, Busy):
+                self.ahead = answer.ahead
+                granted = await self._pause(answer, left)
+                self._client.open()  # who waits in a client that was closed would wait for ever
             answer = granted if granted is not None else await self._ask()
-        if isinstance(answer, Gone):
-            self._stands = False
-            raise Evicted(self.claim.resource, answer.reason)
         return answer
+
+    def _usable(self, answer: ClaimAnswer) -> TypeGuard[Granted]:
+        """Whether it is a grant, of which most is left: one that took its ttl to arrive is asked for again."""
+        return type(answer) is Granted and self._runtime.now() - self.asked < answer.ttl / 2
 
     def left(self) -> float:
         """Seconds until the caller wants to be back; below 0 once that has passed."""

@@ -21,15 +21,16 @@ if TYPE_CHECKING:
 class Attempt(Acquiring):
     """A claim on its way to a lease. `undo` is for what interrupts the very last step."""
 
-    __slots__ = ("_holding", "followers", "lease", "lender", "turn", "wait")
+    __slots__ = ("_holding", "lease", "lender", "line", "turn", "wait")
 
     def __init__(self, holding: Holding, claim: Claim, wait: float | None, owner: Owner) -> None:
         Acquiring.__init__(self, holding.client, claim, wait, owner)
         self._holding = holding
         self.wait = wait
         self.lease: Lease | None = None
-        # As one of a cohort: who stands behind it, the signal that its turn has come, and whose lease it inherits.
-        self.followers: deque[Attempt] | None = None
+        # As one of a cohort: who stands behind the head, or where it stands itself; the signal that its turn has
+        # come; and whose lease it inherits.
+        self.line: deque[Attempt] | None = None
         self.turn: Signal | None = None
         self.lender: Lease | None = None
 
@@ -49,6 +50,8 @@ class Attempt(Acquiring):
             holding.enrol(lease)
             if self.lender is not None:
                 client.cohort.arrived(self)
+            elif self.claim.block > 1:
+                client.cohort.granted(self, lease)
             if client.curious:
                 client.emit(events.Acquired(holding.resource, granted.token, self.asked - self.began))
         except BaseException:
@@ -65,7 +68,7 @@ class Attempt(Acquiring):
             await self._leave(cohort)
             raise
         if granted is None:
-            cohort.leave(self._client, self)
+            cohort.leave(self)
         return granted
 
     async def _stand(self, cohort: Cohort, behind: Signal) -> Granted | None:
@@ -73,7 +76,7 @@ class Attempt(Acquiring):
         client = self._client
         called = await client.runtime.wait(behind, min(self.left(), TURN))
         if (lender := cohort.decide(self)) is not None:
-            if lender._deadline - client.runtime.now() > self.claim.ttl / 4:
+            if lender._deadline - client.runtime.now() > self.claim.place_ttl / 4:
                 return self._take_over(lender)
             await self._decline(cohort, lender)  # our loop was stuck: it would be lost before it is used
         client.open()
@@ -104,7 +107,7 @@ class Attempt(Acquiring):
             if (lender := cohort.decide(self)) is not None:
                 await self._decline(cohort, lender)
         finally:  # interrupted again, too: nobody must stand behind one who is gone
-            cohort.leave(self._client, self)
+            cohort.leave(self)
 
     async def undo(self) -> None:
         """Nobody got hold of the result: let it go again."""
@@ -117,6 +120,8 @@ class Attempt(Acquiring):
             if lease is None or lease._heir is None:  # what another thread released may be another's now
                 await self._take_back_quietly()
         finally:
+            if lease is not None:
+                cohort.dissolve(lease)
             if self.claim.block > 1:
                 await self._leave(cohort)
 

@@ -1,8 +1,13 @@
-"""Those of one client who want one lock: the first stands in the store for all, and they pass it on among themselves.
+"""Those of one client who want one lock: the first asks the store for all, and they pass it on among themselves.
 
-    head        asks the store, or holds; others of the client that come within a turn stand behind it, in order
+    head        asks the store; others of the client that come meanwhile stand behind it, in order
+    turn        begins with a grant: those behind the head who came before the store was asked are its heirs, and the
+                next behind them is the head of those who come later
     heir        gets the claim of whoever releases, with the next of the tokens that were reserved with the grant;
                 the store is not asked
+
+Who came before the store was asked had not begun after anybody's later grant: so no token is below one that was
+granted before its attempt began, whatever has happened to the claim in the store since.
 
 A turn ends after so many tokens or so many milliseconds; then the claim goes back to the store, for others'
 clients. Who stood behind a head for so long asks the store for itself. So a client with many waiters passes the
@@ -17,7 +22,6 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from interlock._core.acquire import Acquiring
 from interlock.ports import Signal
 
 if TYPE_CHECKING:
@@ -47,58 +51,95 @@ class Cohort:
             if head is attempt:
                 return None
             first: Attempt | None = None
-            if _over(head, attempt.began):  # nobody gets it from there: whoever came first asks the store
-                first = _next(head) or attempt
-                self._lead(first, head)
+            if (
+                not head.owner.alive()
+            ):  # left behind on a loop that was closed: whoever came first asks the store
+                first = _next(head.line) or attempt
+                self._lead(first, head.line)
                 head = first
             turn: Signal | None = None
             if (
                 head is not attempt and head.claim.ttl == attempt.claim.ttl
             ):  # or it would not get what it asked for
                 attempt.turn = turn = client.runtime.signal()
-                if head.followers is None:
-                    head.followers = deque()
-                head.followers.append(attempt)
+                if head.line is None:
+                    head.line = deque()
+                head.line.append(attempt)
+                attempt.line = head.line
         if first is not None:
             call(first)
         return turn
 
     def decide(self, attempt: Attempt) -> Lease | None:
-        """The wait behind the head is over: the lease that is inherited; None if the store must be asked."""
+        """The wait behind others is over: the lease that is inherited; None if the store must be asked."""
         with attempt._client.guard:
+            leads = self._heads.get(attempt.claim.resource) is attempt
             attempt.turn = None
-            head = self._heads.get(attempt.claim.resource)
-            if head is not None and head.followers and attempt in head.followers:
-                head.followers.remove(attempt)
+            if not leads and attempt.line is not None:
+                if attempt in attempt.line:
+                    attempt.line.remove(attempt)
+                attempt.line = None
             lender = attempt.lender
             if lender is not None and lender._heir is not attempt:  # interrupted before it was done
                 lender = attempt.lender = None
             return lender
 
+    def leave(self, attempt: Attempt) -> None:
+        """This one asks the store no longer: if it was the head, the next one is."""
+        with attempt._client.guard:
+            if self._heads.get(attempt.claim.resource) is not attempt:
+                return
+            first = self._advance(attempt)
+        if first is not None:
+            call(first)
+
+    def _advance(self, head: Attempt) -> Attempt | None:
+        first = _next(head.line)
+        if first is None:
+            del self._heads[head.claim.resource]
+        else:
+            self._lead(first, head.line)
+        head.line = None
+        return first
+
+    def _lead(self, first: Attempt, line: deque[Attempt] | None) -> None:
+        first.line = line
+        self._heads[first.claim.resource] = first
+
     # ---- passing on ----------------------------------------------------------
 
+    def granted(self, attempt: Attempt, lease: Lease) -> None:
+        """A turn begins: see above who are its heirs, and who asks the store next."""
+        with lease._holding.client.guard:
+            head = self._heads.get(lease._claim.resource)
+            if head is None:
+                return
+            line = head.line
+            heirs: deque[Attempt] = deque()
+            fits = line is not None and head.claim.ttl == lease._claim.ttl
+            while fits and line and len(heirs) < lease._passes and line[0].began < lease._turn:
+                heir = line.popleft()
+                heirs.append(heir)
+                heir.line = heirs
+            if heirs:
+                lease._heirs = heirs
+            first = self._advance(attempt) if head is attempt else None
+        if first is not None:
+            call(first)
+
     def passed(self, lease: Lease, sure: bool) -> bool | None:
-        """Whether a lease that was let go is another's now; None if others stand behind it and cannot have it.
+        """Whether a lease that was let go is another's now; None if its heirs cannot have it: see `dissolve`.
 
         `sure`: it was held until then, not doubtful.
         """
-        client, resource = lease._holding.client, lease._claim.resource
+        if lease._heirs is None:
+            return False
+        client = lease._holding.client
         with client.guard:
-            head = self._heads.get(resource)
-            if head is None:
-                return False
-            ours = head.lease is lease
-            if not head.followers:
-                if ours:
-                    del self._heads[resource]
-                return False
-            fits = ours or (head.lease is None and head.claim.ttl == lease._claim.ttl)
-            may = sure and fits and not client.closed and _passable(lease, client.runtime.now())
-            heir = _next(head) if may else None
+            may = sure and not client.closed and _passable(lease, client.runtime.now())
+            heir = _next(lease._heirs) if may else None
             if heir is None:
                 return None
-            if ours:
-                self._lead(heir, head)
             heir.lender = lease
             self._passing[heir] = None
             lease._heir = heir  # from here on it is the heir's, whatever interrupts us
@@ -110,10 +151,37 @@ class Cohort:
         with lease._holding.client.guard:
             lease._passes = 0
 
+    def dissolve(self, lease: Lease) -> None:
+        """The turn is over: heirs that are left go before those who came later, or one of them asks the store."""
+        if lease._heirs is not None and lease._heir is None:  # or they are its heir's
+            self._scatter(lease)
+
+    def _scatter(self, lease: Lease) -> None:
+        with lease._holding.client.guard:
+            heirs, lease._heirs = lease._heirs, None
+            if heirs is None:
+                return
+            head, first = self._heads.get(lease._claim.resource), None
+            if head is None or not head.owner.alive() or head.claim.ttl != lease._claim.ttl:
+                if (first := _next(heirs)) is not None:
+                    heirs += (head and head.line) or ()
+                    self._lead(first, heirs)
+            else:
+                heirs += head.line or ()
+                head.line = heirs
+            for waiting in heirs:
+                waiting.line = heirs
+        if first is not None:
+            call(first)
+
     def arrived(self, heir: Attempt) -> None:
         """What was passed on is held now, or was given back."""
         self._passing.pop(heir, None)
+        if heir.lease is None and heir.lender is not None:
+            self._scatter(heir.lender)
         heir.lender = None
+
+    # ---- the end ---------------------------------------------------------------
 
     def underway(self, client: Client) -> list[Claim]:
         """Claims that were passed on and that nobody holds yet: who ends the client gives them back."""
@@ -126,54 +194,33 @@ class Cohort:
                 and (heir.lease is None or heir.lease not in client.leases)
             ]
 
-    def leave(self, client: Client, who: Attempt | Lease) -> None:
-        """This one holds no longer, or gave up: if it was the head, the next one is, and asks the store."""
-        resource = who.claim.resource if isinstance(who, Acquiring) else who._claim.resource
-        with client.guard:
-            head = self._heads.get(resource)
-            if head is None or (head is not who and head.lease is not who):
-                return
-            heir = _next(head)
-            if heir is None:
-                del self._heads[resource]
-                return
-            self._lead(heir, head)
-        call(heir)
-
-    def _lead(self, heir: Attempt, head: Attempt) -> None:
-        heir.followers, head.followers = head.followers, None
-        self._heads[heir.claim.resource] = heir
-
     def disband(self, client: Client) -> None:
-        """The client closes: whoever stands behind a head must learn of it."""
+        """The client closes: whoever stands behind another must learn of it."""
         with client.guard:
-            waiting = [follower for head in self._heads.values() for follower in head.followers or ()]
-        for follower in waiting:
-            call(follower)
+            lines = [head.line for head in self._heads.values()] + [lease._heirs for lease in client.leases]
+            lines += [heir.lender._heirs for heir in self._passing if heir.lender is not None]
+            waiting = [attempt for line in lines for attempt in line or ()]
+        for attempt in waiting:
+            call(attempt)
 
     def after_fork(self) -> None:
         self._heads.clear()
         self._passing.clear()
 
 
-def call(heir: Attempt) -> None:
+def call(attempt: Attempt) -> None:
     """Wake whose turn has come."""
-    if (turn := heir.turn) is not None:
+    if (turn := attempt.turn) is not None:
         turn.set()
 
 
-def _next(head: Attempt) -> Attempt | None:
-    """The first behind the head that still waits, and has not been left behind on a loop that was closed."""
-    while head.followers:
-        follower = head.followers.popleft()
-        if follower.turn is not None and follower.owner.alive():
-            return follower
+def _next(line: deque[Attempt] | None) -> Attempt | None:
+    """The first that still waits, and has not been left behind on a loop that was closed."""
+    while line:
+        attempt = line.popleft()
+        if attempt.turn is not None and attempt.owner.alive():
+            return attempt
     return None
-
-
-def _over(head: Attempt, now: float) -> bool:
-    """Whether nothing can be had from the head any more: its turn is over, or nobody is there to ask for it."""
-    return not (head.owner.alive() if head.lease is None else _passable(head.lease, now))
 
 
 def _passable(lease: Lease, now: float) -> bool:
@@ -185,5 +232,5 @@ def _passable(lease: Lease, now: float) -> bool:
         lease._passes > 0
         and lease._last_try <= lease._turn
         and now - lease._turn < TURN
-        and lease._deadline - now > lease._claim.ttl / 2
+        and lease._deadline - now > lease._claim.place_ttl / 2  # a grant told with a wake-up has no more
     )

@@ -195,7 +195,7 @@ class Holding:
         try:
             return await removed(self.client, lease._claim, 0.0, left)
         finally:
-            self.client.cohort.leave(self.client, lease)
+            self.client.cohort.dissolve(lease)
 
     async def _give_back_anyway(self, lease: Lease) -> None:
         lease._let_go()
@@ -208,7 +208,7 @@ class Holding:
             try:
                 await self.client.runtime.finish(lambda: removed(self.client, lease._claim, linger))
             finally:
-                self.client.cohort.leave(self.client, lease)
+                self.client.cohort.dissolve(lease)
 
     async def _give_back_lost(self, lease: Lease) -> None:
         """Raise the loss. What may still stand is taken back, but whoever lost it must hear so at once."""
@@ -288,8 +288,7 @@ class Holding:
         if not lease._owner.alive():  # who could still ask for it? It would be kept as long as the client
             self.leases.pop(lease, None)
             self.client.entries.pop(lease._owner, None)
-        if self.block > 1:
-            self.client.cohort.leave(self.client, lease)
+        self.client.cohort.dissolve(lease)
         loss = lease.loss()
         self.client.emit(events.Lost(self.resource, lease.token, loss.cause, loss.reason))
         if self.on_lost is not None:

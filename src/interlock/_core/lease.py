@@ -7,6 +7,7 @@ a lease look alive. The keeper's timer only makes sure that somebody asks.
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING
 
 from interlock._core import timing
@@ -32,6 +33,7 @@ class Lease:
         "_deadline",
         "_granted_at",
         "_heir",
+        "_heirs",
         "_holding",
         "_interrupted",
         "_last_try",
@@ -47,10 +49,8 @@ class Lease:
     )
 
     def __init__(self, holding: Holding, claim: Claim, granted: Granted, asked: float, owner: Owner) -> None:
-        self._holding, self._claim, self._owner = holding, claim, owner
-        self._token = granted.token
-        # `asked` is before the question: a slow reply must shorten the lease, not lengthen it.
-        self._granted_at = self._last_try = asked
+        self._holding, self._claim, self._owner, self._token = holding, claim, owner, granted.token
+        self._granted_at = self._last_try = asked  # before the question: a slow reply must shorten it
         self._short = granted.ttl < claim.ttl  # told with a wake-up: it is stretched soon, renewed or not
         if self._short:
             self._last_try = asked - timing.renew_every(claim.ttl) + timing.renew_every(granted.ttl)
@@ -59,19 +59,19 @@ class Lease:
             self._deadline = min(self._deadline, asked + holding.max_hold)
         self._state = State.HELD
         self._cause = self._reason = ""
-        self._reduced = False
+        self._reduced = self._interrupted = False
         self._lost: Signal | None = None
         self._bodies = 0  # `async with` bodies, one in another, under this lease: a loss cancels them
-        self._interrupted = False
-        self._passes = claim.block - 1  # how often the claim may be passed on: see Cohort
-        self._turn = asked  # when the first of those it was passed among got it
+        # How often the claim may be passed on, and when the first of those it was passed among asked: see Cohort.
+        self._passes, self._turn = claim.block - 1, asked
         self._heir: Attempt | None = None  # to whom it was passed on
+        self._heirs: deque[Attempt] | None = None  # who may have it next, in order
 
     def _inherit(self, lender: Lease) -> None:
         """The claim was another's just now: it lives as long as it did there."""
         self._granted_at = now = self._runtime.now()
         self._deadline, self._last_try, self._short = lender._deadline, lender._last_try, lender._short
-        self._passes, self._turn = lender._passes - 1, lender._turn
+        self._passes, self._turn, self._heirs = lender._passes - 1, lender._turn, lender._heirs
         if self._holding.client.keeper._doubted > self._turn:  # perhaps when nobody had it: verified at once
             self._last_try = now - timing.renew_every(self._claim.ttl)
 

@@ -61,7 +61,7 @@ def judge(records: Iterable[Record], terms: Terms = Terms()) -> list[Violation]:
     found = [
         *(unexcused(overlaps(leases), terms.excused) if terms.exclusive else []),
         *repeated_tokens(leases),
-        *falling_tokens(leases, terms),
+        *falling_tokens(leases),
         *guarded(ordered),
         *stated(ordered),
         *undead(ordered, leases, terms),
@@ -131,12 +131,8 @@ def repeated_tokens(leases: Iterable[Tenure]) -> list[Violation]:
     return found
 
 
-def falling_tokens(leases: Iterable[Tenure], terms: Terms = Terms()) -> list[Violation]:  # noqa: B008  (frozen)
-    """N3: who began after another had its grant has the higher token.
-
-    A known gap: where the store may drop a claim that is held (not `exclusive`), whoever passes that claim on within
-    its client cannot know of a grant in between, and an heir's token may be the lower one. It is not reported there.
-    """
+def falling_tokens(leases: Iterable[Tenure]) -> list[Violation]:
+    """N3: who began after another had its grant has the higher token."""
     found: list[Violation] = []
     for resource, held in by_resource(leases).items():
         completed = sorted(held, key=lambda lease: lease.granted)
@@ -147,8 +143,7 @@ def falling_tokens(leases: Iterable[Tenure], terms: Terms = Terms()) -> list[Vio
                 if highest is None or completed[done].token > highest.token:
                     highest = completed[done]
                 done += 1
-            known = lease.inherited and not terms.exclusive
-            if highest is not None and lease.token < highest.token and not known:
+            if highest is not None and lease.token < highest.token:
                 text = f"{resource}: {lease} began at {lease.began:.6f}, after {highest} was granted"
                 found.append(Violation("N3", lease.granted, text))
     return found
