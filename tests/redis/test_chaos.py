@@ -18,6 +18,7 @@ import redis
 
 import interlock
 from interlock import aio
+from interlock._core.cohort import BLOCK
 from interlock.backends.redis.address import Address
 from interlock.errors import LeaseLost, StoreUnavailable
 from tests.redis.server import Server, running
@@ -351,7 +352,7 @@ def test_a_token_never_goes_back_although_the_clock_does(forgetful: Server) -> N
     for _ in range(3):
         with client.lock("x") as lease:
             tokens.append(lease.token)
-    assert tokens == [ahead + 1, ahead + 2, ahead + 3]
+    assert tokens == [ahead + 1, ahead + 1 + BLOCK, ahead + 1 + 2 * BLOCK]
     client.close()
 
 

@@ -46,8 +46,12 @@ class Lane:
         lost: list[int] = []
         if now() - self.used > FRESH:
             self._look_at_all()
-        for node in awaited:
-            if lines[node] is None and not self._connect(node, hear, limits):
+        began = now()
+        missing = [node for node in awaited if lines[node] is None]
+        for place, node in enumerate(missing):
+            # Each gets its share of the time that is left: one that hangs must not use up the others'.
+            share = (began + limits.longest - now()) / (len(missing) - place)
+            if not self._connect(node, hear, limits, share):
                 lost.append(node)
         sent, waiting, heard = now(), set(awaited), 0
         for node in to:
@@ -65,7 +69,8 @@ class Lane:
                     waiting.discard(node)
                     lost.append(node)
                     hear(node, error, sent, now())
-        until, far = sent + limits.timeout, sent + limits.longest
+        far = began + limits.longest
+        until = min(far, sent + limits.timeout)
         while waiting and not enough:
             time = now()
             left = (until if heard >= limits.least else far) - time
@@ -100,10 +105,10 @@ class Lane:
             if line is not None and not line.alive():
                 self._drop(line)
 
-    def _connect(self, node: int, hear: Hear, limits: Limits) -> bool:
+    def _connect(self, node: int, hear: Hear, limits: Limits, share: float) -> bool:
         began = self._panel.now()
         try:
-            line = self._panel.line(node, limits)
+            line = self._panel.line(node, limits, share)
         except InterlockError as error:
             hear(node, error, began, self._panel.now())
             return False
@@ -156,9 +161,9 @@ class LanePanel:
         self._open = 0
         self._change = threading.Condition(threading.Lock())
 
-    def line(self, node: int, limits: Limits) -> Line:
+    def line(self, node: int, limits: Limits, share: float) -> Line:
         began = self.now()
-        timeout = min(limits.longest, max(limits.timeout, CONNECTING, 2 * self._slowest))
+        timeout = max(0.001, min(share, max(limits.timeout, CONNECTING, 2 * self._slowest)))
         line = Line(node, self._addresses[node], timeout)
         self._slowest = min(2.0, max(self._slowest, self.now() - began))
         return line

@@ -5,6 +5,7 @@ from __future__ import annotations
 import select
 import socket
 import ssl
+import time
 from collections import deque
 from typing import Any
 
@@ -25,12 +26,13 @@ class Line:
     def __init__(self, node: int, address: Address, timeout: float) -> None:
         self.node = node
         self.place = address.place
+        until = time.monotonic() + timeout
         self._connection: Any = address.connect(timeout)  # kept: the library closes what is forgotten
         self.sock: Any = self._connection._sock
         self._reader = reader()
         self.due: deque[Packed] = deque()  # what will be answered; only the last of them is waited for
         try:
-            self.words = self._introduced(timeout)
+            self.words = self._introduced(max(0.001, until - time.monotonic()))
             self.sock.setblocking(False)
         except BaseException:
             self.close()

@@ -178,7 +178,12 @@ class LinkPanel:
         hear = self._packing.translated(request, hear)
         lines = self._lines
         missing = [node for node in awaited if (line := lines[node]) is None or not line.usable]
-        lost = await self._connect(loop, missing, hear, limits) if missing else []
+        lost: list[int] = []
+        if missing:
+            began = self.now()
+            lost = await self._connect(loop, missing, hear, limits)
+            left = max(0.001, limits.longest - (self.now() - began))
+            limits = Limits(min(limits.timeout, left), left, limits.least)
         asked = Round(self.now, packed, hear, awaited, limits)
         for node in to:
             line = lines[node]
@@ -253,6 +258,7 @@ class LinkPanel:
         began = self.now()
         address = self._addresses[node]
         line = Line(node, address.place, loop, await address.connect_async(timeout))
+        timeout = max(0.001, timeout - (self.now() - began))
         introduction = Introduction(loop)
         line.ask(introduction, INTRODUCTION, INTRODUCTIONS)
         try:
