@@ -81,7 +81,6 @@ class Attempt(Acquiring):
             await self._decline(cohort, lender)  # our loop was stuck: it would be lost before it is used
         client.open()
         if not called and self.left() <= 0:
-            self.ahead = 1
             return None
         self.asked = client.runtime.now()
         return await self.granted()

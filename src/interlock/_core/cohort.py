@@ -66,6 +66,7 @@ class Cohort:
                     head.line = deque()
                 head.line.append(attempt)
                 attempt.line = head.line
+                attempt.ahead = max(1, head.ahead) + len(head.line)
         if first is not None:
             call(first)
         return turn
