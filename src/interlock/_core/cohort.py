@@ -20,6 +20,7 @@ there. Not done: lending the head's place in the store's queue to those behind i
 from __future__ import annotations
 
 from collections import deque
+from enum import Enum
 from typing import TYPE_CHECKING
 
 from interlock.ports import Signal
@@ -32,6 +33,14 @@ if TYPE_CHECKING:
 
 BLOCK = 16  # tokens of one grant: as many may hold, one after the other, before the store is asked again
 TURN = 0.1  # seconds for which one grant is passed on, and for which a newcomer stands behind the head
+
+
+class Passing(Enum):
+    """What became of a lease that was let go."""
+
+    NO_HEIR = "nobody waits for it here"
+    DONE = "it is the next heir's"
+    REFUSED = "its turn is over: it goes back to the store, and those who waited ask there, see `dissolve`"
 
 
 class Cohort:
@@ -51,16 +60,13 @@ class Cohort:
             if head is attempt:
                 return None
             first: Attempt | None = None
-            if (
-                not head.owner.alive()
-            ):  # left behind on a loop that was closed: whoever came first asks the store
+            if not head.owner.alive():  # left behind on a closed loop: whoever came first asks the store
                 first = _next(head.line) or attempt
                 self._lead(first, head.line)
                 head = first
             turn: Signal | None = None
-            if (
-                head is not attempt and head.claim.ttl == attempt.claim.ttl
-            ):  # or it would not get what it asked for
+            # An heir gets its lender's ttl: whoever wants another asks for itself.
+            if head is not attempt and head.claim.ttl == attempt.claim.ttl:
                 attempt.turn = turn = client.runtime.signal()
                 if head.line is None:
                     head.line = deque()
@@ -128,24 +134,21 @@ class Cohort:
         if first is not None:
             call(first)
 
-    def passed(self, lease: Lease, sure: bool) -> bool | None:
-        """Whether a lease that was let go is another's now; None if its heirs cannot have it: see `dissolve`.
-
-        `sure`: it was held until then, not doubtful.
-        """
+    def pass_on(self, lease: Lease, sure: bool) -> Passing:
+        """Make a lease that was let go its next heir's. `sure`: it was held until then, not doubtful."""
         if lease._heirs is None:
-            return False
+            return Passing.NO_HEIR
         client = lease._holding.client
         with client.guard:
             may = sure and not client.closed and _passable(lease, client.runtime.now())
             heir = _next(lease._heirs) if may else None
             if heir is None:
-                return None
+                return Passing.REFUSED
             heir.lender = lease
             self._passing[heir] = None
             lease._heir = heir  # from here on it is the heir's, whatever interrupts us
         call(heir)
-        return True
+        return Passing.DONE
 
     def withhold(self, lease: Lease) -> None:
         """From here on nobody inherits this one, unless somebody has already."""

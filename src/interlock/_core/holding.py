@@ -14,7 +14,7 @@ from interlock._core import timing
 from interlock._core.acquire import FOR_EVER, removed
 from interlock._core.attempt import Attempt
 from interlock._core.client import Client
-from interlock._core.cohort import BLOCK, call
+from interlock._core.cohort import BLOCK, Passing, call
 from interlock._core.lease import Lease
 from interlock._core.names import checked_name
 from interlock._core.settings import Settings
@@ -167,12 +167,12 @@ class Holding:
             self.discharge(lease)
             if before is State.LOST:
                 await self._give_back_lost(lease)
-            passed = self.block > 1 and self.client.cohort.passed(lease, before is State.HELD)
-            if passed is False:
+            passing = self.client.cohort.pass_on(lease, before is State.HELD)
+            if passing is Passing.NO_HEIR:
                 linger = self.lingering(lease) if self.min_hold else 0.0
                 stood = await removed(self.client, lease._claim, linger, left)
             else:
-                stood = passed or await self._leave_cohort(lease, left)
+                stood = passing is Passing.DONE or await self._leave_cohort(lease, left)
         except Exception:
             raise
         except BaseException:  # interrupted between any two lines of it: whoever waits must not pay for it
@@ -191,7 +191,7 @@ class Holding:
             self.client.emit(events.Released(self.resource, lease.token, held))
 
     async def _leave_cohort(self, lease: Lease, left: float) -> bool | None:
-        """Release for others' clients; then the next of ours asks again."""
+        """Release for others' clients; then those of ours who waited for it ask again."""
         try:
             return await removed(self.client, lease._claim, 0.0, left)
         finally:
