@@ -13,6 +13,7 @@ from interlock.backends.redis.names import Ask, Names
 from interlock.backends.redis.refusal import refusal
 from interlock.backends.redis.resp import Failure, bulk, command
 from interlock.backends.redis.scripts import CLAIM, EVICT, INSPECT, RELEASE, RENEW, STANDS, WRITE, Call
+from interlock.backends.redis.watching import until_changed
 from interlock.errors import StoreUnavailable
 from interlock.model import (
     Busy,
@@ -48,8 +49,6 @@ TRAITS = Traits(
 
 BATCH = 100  # renewals in one script: more would block the server for everyone else
 REMEMBERED = 61.0  # seconds an eviction or a deleted register is remembered at least
-LOOK = 0.02  # seconds between the first looks of a watcher
-LOOK_AT_MOST = 0.25
 
 
 class RedisStore:
@@ -225,12 +224,7 @@ class RedisStore:
         return packing.standings(int(now), parts)
 
     async def watch(self, resource: str, seen: Queue, timeout: float) -> None:
-        until, pause, outline = self._pausing.now() + timeout, LOOK, packing.outline(seen)
-        while (left := until - self._pausing.now()) > 0:
-            if packing.outline(await self.inspect(resource, min(left, IO_TIMEOUT))) != outline:
-                return
-            await self._pausing.wait(self._pausing.signal(), min(pause, left))
-            pause = min(LOOK_AT_MOST, pause * 1.5)
+        await until_changed(self._pausing, self.inspect, seen, timeout)
 
     # ---- registers ----------------------------------------------------------------
 

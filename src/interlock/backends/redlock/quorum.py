@@ -54,7 +54,7 @@ class Quorum:
             quiet = await self.panel.ask(request, to, awaited, hear, limits)
         if quiet:
             members.left(quiet)
-        if members.away or members.mute or members.jumped:
+        if members.ailing:
             self.mending.begin()
 
     async def tell(self, request: Request, to: Collection[int]) -> None:

@@ -36,7 +36,7 @@ async def renew(quorum: Quorum, renewals: Sequence[Renewal], timeout: float) -> 
 class Answers:
     """What the nodes said of each claim of a batch."""
 
-    def __init__(self, quorum: Quorum, size: int) -> None:
+    def __init__(self, quorum: Quorum) -> None:
         self._members = quorum.members
         self.said: dict[int, str | InterlockError] = {}
         self.trusted: dict[int, list[int | str]] = {}  # by node, one answer for each claim
@@ -70,7 +70,7 @@ async def _renew(quorum: Quorum, renewals: Sequence[Renewal], timeout: float) ->
         members.asked_for(r.ttl)
         held = members.held.get(r.id)
         items.append(Prolong(r.resource, r.id, r.ttl, r.note, r.permits, held.token if held else 0))
-    answers, asked = Answers(quorum, len(items)), quorum.now()
+    answers, asked = Answers(quorum), quorum.now()
     await quorum.ask(Renew(tuple(items)), answers.hear, timeout)
     if quorum.now() - asked >= ROUND:  # we were stopped: who said yes may have forgotten it since
         return [NoAnswer(f"{r.resource}: the answers came too late to count") for r in renewals]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from interlock.backends.redis import packing
+from interlock.backends.redis.watching import LOOK, LOOK_AT_MOST, until_changed
 from interlock.backends.redlock import claiming, looking, renewing
 from interlock.backends.redlock.looking import Names, NodeView
 from interlock.backends.redlock.mending import Beside, Mending, NodeState
@@ -47,8 +47,6 @@ TRAITS = Traits(
     registers=False,
 )
 
-LOOK = 0.02  # seconds between the first looks of a watcher
-LOOK_AT_MOST = 0.25
 NO_REGISTERS = (
     "redlock keeps no registers: a majority of independent servers agrees on who holds, not on values"
 )
@@ -129,12 +127,7 @@ class RedlockStore:
         return await looking.evict(self._quorum, Evict(resource, id, reason), IO_TIMEOUT)
 
     async def watch(self, resource: str, seen: Queue, timeout: float) -> None:
-        until, pause, outline = self._beside.now() + timeout, LOOK, packing.outline(seen)
-        while (left := until - self._beside.now()) > 0:
-            if packing.outline(await self.inspect(resource, min(left, IO_TIMEOUT))) != outline:
-                return
-            await self._beside.wait(self._beside.signal(), min(pause, left))
-            pause = min(LOOK_AT_MOST, pause * 1.5)
+        await until_changed(self._beside, self.inspect, seen, timeout)
 
     # ---- registers ----------------------------------------------------------------
 

@@ -1,0 +1,25 @@
+"""Watching a queue by looking at it again and again: for servers that publish grants, not changes."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from interlock.backends.redis import packing
+from interlock.backends.redis.leaf import Pausing
+from interlock.model import Queue
+from interlock.ports import IO_TIMEOUT
+
+LOOK = 0.02  # seconds between the first looks
+LOOK_AT_MOST = 0.25
+
+
+async def until_changed(
+    pausing: Pausing, inspect: Callable[[str, float], Awaitable[Queue]], seen: Queue, timeout: float
+) -> None:
+    """Return when the queue differs from `seen`, or after `timeout` seconds."""
+    until, pause, outline = pausing.now() + timeout, LOOK, packing.outline(seen)
+    while (left := until - pausing.now()) > 0:
+        if packing.outline(await inspect(seen.resource, min(left, IO_TIMEOUT))) != outline:
+            return
+        await pausing.wait(pausing.signal(), min(pause, left))
+        pause = min(LOOK_AT_MOST, pause * 1.5)
