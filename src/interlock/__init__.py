@@ -14,54 +14,53 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from interlock._core.election import Leader
-from interlock._core.states import State
-from interlock.blocking import (
-    Barrier,
-    BoundedSemaphore,
-    Client,
-    Condition,
-    Election,
-    Event,
-    Guard,
-    Latch,
-    Lease,
-    Lock,
-    MultiLease,
-    MultiLock,
-    ReadLock,
-    Register,
-    RLock,
-    RWLock,
-    Semaphore,
-    Value,
-    WriteLock,
-    connect,
-)
-from interlock.errors import (
-    AcquireTimeout,
-    BrokenBarrier,
-    ClientClosed,
-    Evicted,
-    InterlockError,
-    InvalidName,
-    InvalidSetting,
-    InvalidURL,
-    LeaseLost,
-    NotHeld,
-    SettingsMismatch,
-    StaleToken,
-    StoreUnavailable,
-    StoreUnfit,
-    Unsupported,
-    WouldDeadlock,
-)
-from interlock.model import EVERYTHING, Queue, Standing, Traits
-from interlock.shutdown import release_on_signal
-from interlock.who import Who
-
 if TYPE_CHECKING:
     import interlock.aio as aio
+    from interlock._core.election import Leader
+    from interlock._core.states import State
+    from interlock.blocking import (
+        Barrier,
+        BoundedSemaphore,
+        Client,
+        Condition,
+        Election,
+        Event,
+        Guard,
+        Latch,
+        Lease,
+        Lock,
+        MultiLease,
+        MultiLock,
+        ReadLock,
+        Register,
+        RLock,
+        RWLock,
+        Semaphore,
+        Value,
+        WriteLock,
+        connect,
+    )
+    from interlock.errors import (
+        AcquireTimeout,
+        BrokenBarrier,
+        ClientClosed,
+        Evicted,
+        InterlockError,
+        InvalidName,
+        InvalidSetting,
+        InvalidURL,
+        LeaseLost,
+        NotHeld,
+        SettingsMismatch,
+        StaleToken,
+        StoreUnavailable,
+        StoreUnfit,
+        Unsupported,
+        WouldDeadlock,
+    )
+    from interlock.model import EVERYTHING, Queue, Standing, Traits
+    from interlock.shutdown import release_on_signal
+    from interlock.who import Who
 
 __version__ = "0.1.0"
 
@@ -114,9 +113,24 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name == "aio":  # imported when first asked for: it needs asyncio, which most programs do not
-        from importlib import import_module
+# Where the names live, light rooms first. Each is opened when a name of it is first asked for: the command line
+# answers `--help` without the clients, and nobody loads asyncio who does not wait on a loop.
+_ROOMS = ("errors", "model", "who", "shutdown", "blocking", "_core.election", "_core.states")
 
+
+def __getattr__(name: str) -> Any:
+    from importlib import import_module
+
+    if name == "aio":
         return import_module("interlock.aio")
+    if name in __all__:
+        for room in _ROOMS:
+            found = vars(import_module(f"interlock.{room}")).get(name)
+            if found is not None:
+                globals()[name] = found
+                return found
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import errno
 
-from interlock import errors
-
 NOBODY = 1  # evict met nobody
 USAGE = 64
 UNAVAILABLE = 69  # the store did not answer, or cannot be used as it is
@@ -27,6 +25,8 @@ def of_exec(failure: int) -> int:
 
 def of(error: Exception) -> int | None:
     """The code for an error a user can mend; None for one that is ours to mend."""
+    from interlock import errors
+
     if isinstance(error, (errors.StoreUnavailable, errors.StoreUnfit)):
         return UNAVAILABLE
     if isinstance(error, (errors.AcquireTimeout, errors.Evicted)):
