@@ -31,12 +31,14 @@ local function split(value) -- the holder's key: id and record; a foreigner's va
   return value, nil
 end
 
+-- include publish.lua
+
 local function tell(q, channel, id, token)
   if channel == q.mine then -- the caller's own: told in the reply, no trip through the subscription
     q.told[#q.told + 1] = id
     q.told[#q.told + 1] = token
   else
-    redis.call('PUBLISH', channel, id .. ' ' .. token)
+    publish(channel, id .. ' ' .. token)
   end
 end
 

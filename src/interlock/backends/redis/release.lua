@@ -7,13 +7,16 @@
 --          {0 or 1, id, token, ...}  and who of the caller's channel was let in (token 0: should look again)
 
 local id, linger, mine = ARGV[1], tonumber(ARGV[2]), ARGV[3]
+
+-- include publish.lua
+
 local held = redis.call('GET', KEYS[1])
 local ours = held and string.sub(held, 1, #id + 1) == id .. '\n'
 if redis.call('EXISTS', KEYS[2]) == 0 and (linger == 0 or not ours) then -- the quick way: nobody waits
   if not ours then return 0 end
   redis.call('DEL', KEYS[1])
   if not string.find(held, mine, 1, true) then -- another's claim: whoever waits on it must learn
-    redis.call('PUBLISH', string.match(held, '^[^\n]*\n%d+\n%d+\n%d+\n%d+\n([^\n]*)'), id .. ' 0')
+    publish(string.match(held, '^[^\n]*\n%d+\n%d+\n%d+\n%d+\n([^\n]*)'), id .. ' 0')
   end
   return 1
 end
@@ -35,10 +38,10 @@ if ours and linger == 0 then -- the usual way: the first who waits is alive, and
       redis.call('HDEL', KEYS[2], head)
     end
     if not string.find(held, mine, 1, true) then
-      redis.call('PUBLISH', string.match(held, '^[^\n]*\n%d+\n%d+\n%d+\n%d+\n([^\n]*)'), id .. ' 0')
+      publish(string.match(held, '^[^\n]*\n%d+\n%d+\n%d+\n%d+\n([^\n]*)'), id .. ' 0')
     end
     if channel == mine then return {1, head, token} end
-    redis.call('PUBLISH', channel, head .. ' ' .. token)
+    publish(channel, head .. ' ' .. token)
     return 1
   end
 end
