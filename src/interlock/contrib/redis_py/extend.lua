@@ -6,8 +6,6 @@
 --
 -- Returns  ms it lives from now (below 1: it is over); nothing if it does not stand
 
--- include publish.lua
-
 local id, ms, mode = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 local held = redis.call('GET', KEYS[1])
 if not held or (held ~= id and string.sub(held, 1, #id + 1) ~= id .. '\n') then return false end
@@ -19,6 +17,6 @@ if ms < left then -- the head of the queue sleeps until the old lapse: it should
   local head = redis.call('ZRANGE', KEYS[3], 0, 0)[1]
   local record = head and redis.call('HGET', KEYS[2], head)
   local channel = record and string.match(record, '^%d+\n%d+\n%d+\n%d+\n([^\n]*)\n')
-  if channel then publish(channel, head .. ' 0') end
+  if channel then redis.call(string.byte(channel) == 83 and 'SPUBLISH' or 'PUBLISH', channel, head .. ' 0') end
 end
 return ms
