@@ -15,7 +15,7 @@ from typing import Any
 from interlock.backends.redis.address import Address
 from interlock.backends.redis.dialling import Dialling, OnLoop, OnThread, stepped
 from interlock.backends.redis.leaf import Pausing
-from interlock.backends.redis.slots import Place, Remap, SlotMap, read_map
+from interlock.backends.redis.slots import NOWHERE, Place, Remap, SlotMap, read_map
 from interlock.errors import InterlockError, StoreUnavailable, StoreUnfit
 from interlock.ports import Signal
 
@@ -38,6 +38,7 @@ class Cluster:
         self.place = f"Redis Cluster at {','.join(f'{host}:{port}' for host, port in self._seeds)}"
         self.map: SlotMap | None = None
         self.on_change: Callable[[], None] | None = None
+        self.sharded = False  # whether nodes must have sharded channels
         self._confirmed = 0.0  # when a node last told of the epoch of our map
         self._nodes = list(self._seeds)  # those in trouble last
         self.suspects: dict[Place, Place | None] = {}  # not to be trusted as it stands, and who knows better
@@ -147,6 +148,11 @@ class Cluster:
         if self.on_change is not None:
             self.on_change()
 
+    def home(self, slot: int) -> Place:
+        """Where a slot is, as far as we know; any node, which will tell, where we do not."""
+        place = NOWHERE if self.map is None else self.map.where[slot]
+        return self._nodes[0] if place == NOWHERE else place
+
     # ---- connections ------------------------------------------------------------------
 
     def member(self, place: Place) -> Member:
@@ -218,6 +224,8 @@ class Member:
         connection = await dial.connect(self._address, timeout)
         try:
             words = await dial.ask(self._address, connection, _left(until), b"INFO", b"replication")
+            if self._cluster.sharded:  # asked before any claim: a script that cannot publish ends half way
+                await dial.ask(self._address, connection, _left(until), b"SUNSUBSCRIBE")
         except BaseException:
             await dial.close(connection)
             raise

@@ -34,7 +34,7 @@ class ClusterStore(RedisStore):
         requests: list[tuple[bytes, bytes]] = []
         for group in groups:
             batch = [renewals[number] for number in group]
-            body = packing.renew_request(self._keys, batch, self._listener.channel)
+            body = packing.renew_request(self._keys, batch, self._listener.line(batch[0].resource)[0])
             call = RENEW.call(4 * len(batch), 1 + 4 * len(batch))
             requests.append((call.quick + body, call.whole + body))
         answers: dict[int, RenewAnswer] = {}

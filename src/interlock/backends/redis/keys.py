@@ -89,6 +89,10 @@ class ClusterKeys(Keys):
         key = self.register(name)
         return bulk(key) + self._counter(slot(key))
 
+    def tagged(self, resource: str) -> bytes:
+        """A text that is in the slot of a resource, and has it all in its tag: one for each slot."""
+        return b"{" + _tag_of(slot(self.holder(resource))) + b"}"
+
     def _counter(self, number: int) -> bytes:
         found = self._lasts.get(number)
         if found is None:

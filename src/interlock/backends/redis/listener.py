@@ -11,10 +11,10 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Sequence
 from typing import Any
 
 from interlock.backends.redis.address import Route
+from interlock.backends.redis.ears import Ears
 from interlock.backends.redis.pool import Wire
 from interlock.backends.redis.resp import Failure, Garbled, command
 from interlock.errors import InterlockError
@@ -23,12 +23,11 @@ from interlock.ports import Signal
 IDLE = 10.0  # seconds the thread outlives the last who waited
 PING = 5.0  # seconds of silence after which the server is asked for a sign of life
 AGAIN = 0.2  # seconds between attempts to reconnect
-KEPT = 4096  # messages kept for waiters that do not listen yet
 CONNECT = 5.0
 
 
-class Listener:
-    """Sets the signals of those who wait. Topics are claims by their id, registers by their key, queues."""
+class Listener(Ears):
+    """Passes on what is published, by one subscription for all who wait."""
 
     def __init__(self, address: Route) -> None:
         self._address = address
@@ -36,35 +35,22 @@ class Listener:
 
     def after_fork(self) -> None:
         """In a forked child: nobody of ours waits yet, no thread runs, and the channel is the parent's."""
+        super().after_fork()
         self.channel = b"interlock:" + os.urandom(8).hex().encode()
         self.generation = 0  # counts subscriptions; 0 while there is none
         self._generations = 0
-        self._guard = threading.Lock()
-        self._ears: dict[bytes, dict[Signal, None]] = {}
-        self._kept: dict[bytes, int] = {}
         self._subscribed: set[bytes] = set()  # confirmed by the server
-        self._arriving: dict[Signal, bytes] = {}  # who waits for a subscription, and to which channel
         self._thread: threading.Thread | None = None
         self._wire: Wire | None = None
-        self._closed = False
 
-    # ---- who waits ---------------------------------------------------------------
+    @property
+    def registers(self) -> Listener:
+        """Who hears of registers: the same, here."""
+        return self
 
-    def listen(self, topic: bytes, signal: Signal) -> None:
-        with self._guard:
-            self._ears.setdefault(topic, {})[signal] = None
-            if self._thread is None and not self._closed:
-                self._thread = threading.Thread(target=self._run, name="interlock-redis", daemon=True)
-                self._thread.start()
-
-    def forget(self, topic: bytes, signal: Signal) -> None:
-        with self._guard:
-            ears = self._ears.get(topic)
-            if ears is not None:
-                ears.pop(signal, None)
-                if not ears:
-                    del self._ears[topic]
-            self._arriving.pop(signal, None)
+    def line(self, resource: str) -> tuple[bytes, int]:
+        """The channel of our claims on a resource, and which subscription to it this is; 0 while there is none."""
+        return self.channel, self.generation
 
     def subscribed(self, channel: bytes, signal: Signal) -> bool:
         """True if the channel is subscribed to; otherwise the signal is set once it is, and nothing was missed."""
@@ -77,47 +63,12 @@ class Listener:
                 self._send(wire, command(b"SUBSCRIBE", channel))
             return False
 
-    def taken(self, id: bytes) -> int | None:
-        """The token this claim was told, 0 if it should look, None if it was told nothing."""
-        return self._kept.pop(id, None)
-
-    def known(self, id: bytes) -> bool:
-        """Whether something came for this claim before it listened."""
-        return id in self._kept
-
-    def over(self, id: bytes) -> None:
-        """This claim was removed by us: forget what came for it, and wake whoever waits for its removal."""
-        if self._kept:
-            self._kept.pop(id, None)
-        if id in self._ears:
-            self._wake(id)
-
-    # ---- what is heard --------------------------------------------------------------
-
-    def tell(self, told: Sequence[Any]) -> None:
-        """Pass on what a script told its caller: id, token, id, token, ..."""
-        for i in range(0, len(told), 2):
-            self._hear(told[i], int(told[i + 1]))
-
-    def look(self, topic: bytes) -> None:
-        """Have everybody who waits for a topic look again: what they were told may be lost."""
-        if topic in self._ears:
-            self._wake(topic)
-
-    def _hear(self, id: bytes, token: int) -> None:
-        if len(self._kept) >= KEPT:  # of waiters that gave up: the oldest have long been answered
-            for old in list(self._kept)[: KEPT // 2]:
-                self._kept.pop(old, None)
-        self._kept[id] = token  # before the signal: who wakes must find it
-        self._wake(id)
-
-    def _wake(self, topic: bytes) -> None:
-        with self._guard:
-            signals = list(self._ears.get(topic, ()))
-        for signal in signals:
-            signal.set()
-
     # ---- the thread -------------------------------------------------------------------
+
+    def _attend(self) -> None:
+        if self._thread is None and not self._closed:
+            self._thread = threading.Thread(target=self._run, name="interlock-redis", daemon=True)
+            self._thread.start()
 
     def _run(self) -> None:
         try:
@@ -191,8 +142,7 @@ class Listener:
         kind, channel, *rest = reply
         if kind == b"message":
             if channel == self.channel:
-                id, _, token = rest[0].rpartition(b" ")
-                self._hear(id, int(token))
+                self._grant(rest[0])
             else:
                 self._wake(channel)
         elif kind == b"subscribe":
@@ -201,9 +151,7 @@ class Listener:
                 if channel == self.channel:
                     self._generations += 1
                     self.generation = self._generations
-                arrived = [signal for signal, wanted in self._arriving.items() if wanted == channel]
-                for signal in arrived:
-                    del self._arriving[signal]
+                arrived = self._arrived((channel,))
             for signal in arrived:
                 signal.set()
         elif kind == b"unsubscribe":

@@ -25,6 +25,7 @@ from interlock.backends.redis.replicated import (
     enough,
 )
 from interlock.backends.redis.sentinel import PORT, Sentinels
+from interlock.backends.redis.sharded import ShardedListener
 from interlock.backends.redis.shards import Shards
 from interlock.backends.redis.store import RedisStore
 from interlock.errors import InvalidURL
@@ -84,6 +85,7 @@ def open_cluster_url(parts: SplitResult, runtime: Runtime, *, asynchronous: bool
     scheme = parts.scheme.partition("+")[0]
     server = Address.of_url(f"{scheme}://{credentials}{at}{bracketed}:{port}/0?{rest}")
     way = Cluster(server, places)
+    way.sharded = _sharded(parts)
     return open_cluster(way, prefix, runtime, asynchronous=asynchronous, replicas=replicas)
 
 
@@ -92,8 +94,21 @@ def _options(parts: SplitResult) -> tuple[str, Replicas | None, str]:
     options = parse_qsl(parts.query, keep_blank_values=True)
     ours = dict(options)
     replicas = checked_replicas(ours["replicas"]) if "replicas" in ours else None
-    rest = urlencode([(name, value) for name, value in options if name not in ("prefix", "replicas")])
+    if "notices" in ours and not parts.scheme.endswith("+cluster"):
+        raise InvalidURL(
+            f"notices={ours['notices']}: only a Cluster, redis+cluster://, has this choice; leave it out"
+        )
+    known = ("prefix", "replicas", "notices")
+    rest = urlencode([(name, value) for name, value in options if name not in known])
     return ours.get("prefix", ""), replicas, rest
+
+
+def _sharded(parts: SplitResult) -> bool:
+    """Whether grants are told by sharded channels."""
+    word = dict(parse_qsl(parts.query, keep_blank_values=True)).get("notices", "plain")
+    if word not in ("plain", "sharded"):
+        raise InvalidURL(f"notices={word}: say how grants are told: plain, to all nodes, or sharded")
+    return word == "sharded"
 
 
 def _check_database(parts: SplitResult, database: str) -> None:
@@ -169,8 +184,9 @@ def open_cluster(
     def leaf(make: Callable[[Route], Leaf], pausing: Pausing, dial: Dialling) -> Leaf:
         return Shards(way, make, pausing, dial)
 
-    kinds = (ClusterStore, ReplicatedClusterStore)
-    store = _assembled(way, ClusterKeys(prefix), runtime, asynchronous, leaf, wanted, kinds)
+    kinds, keys = (ClusterStore, ReplicatedClusterStore), ClusterKeys(prefix)
+    listener = ShardedListener(way, keys) if way.sharded else None
+    store = _assembled(way, keys, runtime, asynchronous, leaf, wanted, kinds, listener)
     way.on_change = store.taken_over
     return store
 
@@ -183,9 +199,10 @@ def _assembled(
     leaf: Callable[[Callable[[Route], Leaf], Pausing, Dialling], Leaf],
     wanted: Callable[[Leaf, Dialling], Wanted | None],
     kinds: tuple[type[RedisStore], type[ReplicatedStore]] = (RedisStore, ReplicatedStore),
+    sharded: ShardedListener | None = None,
 ) -> RedisStore:
     """A store of either colour over one route; an asyncio store has a blocking twin, for the keeper."""
-    listener = Listener(route)
+    listener = sharded or Listener(route)
 
     def store(
         leaf: Leaf, lane: Leaf, pausing: Pausing, twin: RedisStore | None, dial: Dialling

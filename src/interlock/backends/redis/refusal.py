@@ -12,6 +12,7 @@ COMMANDS = (
 """What interlock runs; `ACL SETUSER name ~prefix* &* +...` must allow these."""
 
 TOO_OLD = "lacks a command that locks need; it must speak as Redis 6.2 does, or later"
+NO_SHARDED_CHANNELS = "has no sharded channels; use Redis 7 or later, or leave notices=sharded out of the URL"
 NEEDS_PASSWORD = "wants a password; name it in the URL: redis://:password@host or redis://user:password@host"
 MOVING = (
     "is moving these keys to another node; try again in a moment, or end the move: redis-cli --cluster fix"
@@ -58,6 +59,7 @@ SENTENCES: tuple[tuple[str, bool, str], ...] = (
         "is no node of a Redis Cluster; use redis:// instead of redis+cluster://",
     ),
     ("max number of clients", True, "has reached its limit of clients; raise maxclients, or use fewer"),
+    ("SUNSUBSCRIBE", False, NO_SHARDED_CHANNELS),
     ("unknown command", False, TOO_OLD),
     ("syntax error", False, TOO_OLD),
     ("DB index", False, "has no database of this number; see `databases` in its redis.conf"),

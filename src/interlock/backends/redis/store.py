@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from interlock.backends.redis import packing
+from interlock.backends.redis.ears import queue
 from interlock.backends.redis.keys import Keys
 from interlock.backends.redis.leaf import Leaf, Pausing
 from interlock.backends.redis.listener import Listener
@@ -13,6 +14,7 @@ from interlock.backends.redis.names import Ask, Names
 from interlock.backends.redis.refusal import refusal
 from interlock.backends.redis.resp import Failure, bulk, command
 from interlock.backends.redis.scripts import CLAIM, EVICT, INSPECT, RELEASE, RENEW, STANDS, WRITE, Call
+from interlock.backends.redis.sharded import ShardedListener
 from interlock.backends.redis.watching import until_changed
 from interlock.errors import StoreUnavailable
 from interlock.model import (
@@ -61,7 +63,7 @@ class RedisStore:
         place: str,
         keys: Keys,
         leaf: Leaf,
-        listener: Listener,
+        listener: Listener | ShardedListener,
         pausing: Pausing,
         twin: RedisStore | None,
     ) -> None:
@@ -89,7 +91,7 @@ class RedisStore:
             reply = await self._leaf.ask(call.quick + body, timeout, 1, False)
             return await self._whole(call, body, timeout, reply, False) if type(reply) is Failure else reply
         except StoreUnavailable:
-            self._listener.look(_queue(resource))
+            self._listener.look(queue(resource))
             raise
 
     async def _run(self, call: Call, body: bytes, timeout: float) -> Any:
@@ -111,8 +113,8 @@ class RedisStore:
     # ---- claims -------------------------------------------------------------------
 
     async def claim(self, claim: Claim, timeout: float = IO_TIMEOUT) -> ClaimAnswer:
-        generation = self._listener.generation  # before the question: see `wait`
-        body = packing.claim_request(self._keys, claim, self._listener.channel)
+        channel, generation = self._listener.line(claim.resource)  # before the question: see `wait`
+        body = packing.claim_request(self._keys, claim, channel)
         reply = await self._ask_claim(body, timeout)
         if type(reply) is Failure:
             reply = await self._whole(CLAIM, body, timeout, reply)
@@ -133,21 +135,21 @@ class RedisStore:
         until = self._pausing.now() + timeout
         generation, place = self._places.get(claim.id, (0, 0))
         listener.listen(id, signal)
-        listener.listen(_queue(claim.resource), signal)
+        listener.listen(queue(claim.resource), signal)
         try:
-            if not listener.subscribed(listener.channel, signal):
+            if not listener.subscribed(listener.line(claim.resource)[0], signal):
                 await self._pausing.wait(signal, timeout)
                 return None  # what was published before we listened, nobody heard: look again
             if busy is None:
                 if not await self._stands(claim, timeout):
                     return None
-            elif generation != listener.generation:
+            elif generation != listener.line(claim.resource)[1]:
                 return None  # asked before this subscription: look again
             if not listener.known(id):
                 await self._pausing.wait(signal, until - self._pausing.now())
         finally:
             listener.forget(id, signal)
-            listener.forget(_queue(claim.resource), signal)
+            listener.forget(queue(claim.resource), signal)
         token = listener.taken(id)
         # A grant of an earlier place, which lapsed while we were stopped, must not pass for one of this place.
         return Granted(token, claim.place_ttl) if token and token == place and busy is not None else None
@@ -167,7 +169,7 @@ class RedisStore:
         answers: list[RenewAnswer] = []
         for start in range(0, len(renewals), BATCH):
             batch = list(renewals[start : start + BATCH])
-            body = packing.renew_request(self._keys, batch, self._listener.channel)
+            body = packing.renew_request(self._keys, batch, self._listener.line(batch[0].resource)[0])
             call = RENEW.call(4 * len(batch), 1 + 4 * len(batch))
             *replies, told = await self._run(call, body, max(0.001, until - self._pausing.now()))
             self._listener.tell(told)
@@ -175,7 +177,7 @@ class RedisStore:
         return answers
 
     async def release(self, resource: str, id: str, linger: float = 0.0, timeout: float = IO_TIMEOUT) -> bool:
-        name, channel = id.encode(), self._listener.channel
+        name, (channel, _) = id.encode(), self._listener.line(resource)
         stay = packing.millis(linger) if linger > 0 else b"0"
         body = b"%b$%d\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n" % (
             *(self._keys.four(resource), len(name), name),
@@ -191,7 +193,7 @@ class RedisStore:
         return bool(reply[0] == 1)
 
     async def inspect(self, resource: str, timeout: float = IO_TIMEOUT) -> Queue:
-        body = self._keys.four(resource) + bulk(self._listener.channel)
+        body = self._keys.four(resource) + bulk(self._listener.line(resource)[0])
         reply = await self._run(INSPECT, body, timeout)
         self._listener.tell(reply[2])
         return packing.queue(resource, reply)
@@ -218,7 +220,7 @@ class RedisStore:
 
     async def evict(self, resource: str, id: str | None, reason: str) -> list[Standing]:
         body = self._keys.four(resource) + bulk((id or "").encode()) + bulk(reason.encode())
-        body += bulk(self._listener.channel) + bulk(packing.millis(REMEMBERED))
+        body += bulk(self._listener.line(resource)[0]) + bulk(packing.millis(REMEMBERED))
         now, told, *parts = await self._tell_all(resource, EVICT, body, IO_TIMEOUT)
         self._listener.tell(told)
         return packing.standings(int(now), parts)
@@ -249,9 +251,10 @@ class RedisStore:
 
     async def watch_register(self, name: str, version: int, timeout: float) -> None:
         until, key, signal = self._pausing.now() + timeout, self._keys.register(name), self._pausing.signal()
-        self._listener.listen(key, signal)
+        listener = self._listener.registers
+        listener.listen(key, signal)
         try:
-            if not self._listener.subscribed(key, signal):
+            if not listener.subscribed(key, signal):
                 await self._pausing.wait(signal, timeout)
                 return  # what was written before we listened, nobody heard: look again
             left = until - self._pausing.now()
@@ -261,7 +264,7 @@ class RedisStore:
             if self._pausing.now() < until:
                 raise  # otherwise the time is up, which is an answer too
         finally:
-            self._listener.forget(key, signal)
+            listener.forget(key, signal)
 
     # ---- housekeeping -----------------------------------------------------------------
 
@@ -287,8 +290,3 @@ class RedisStore:
         await self._leaf.close()
         if self._twin is not None:
             await self._twin.close()
-
-
-def _queue(resource: str) -> bytes:
-    """The topic of all who wait for a resource; no claim's id and no key is spelled like this."""
-    return b"\x1e" + resource.encode()
