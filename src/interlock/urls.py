@@ -44,16 +44,25 @@ def open_store(url: Place | None, runtime: Runtime, *, asynchronous: bool) -> St
         return _open_nodes(url, runtime, asynchronous)
     if not isinstance(url, str):
         return _open_client(url, runtime, asynchronous)
-    from urllib.parse import urlsplit  # here, not above: `import interlock` stays light
-
     try:
-        parts = urlsplit(url)
+        parts = _split(url)
     except ValueError as error:
         raise InvalidURL(f"{redacted(url)}: {error}") from None
     opener = _OPENERS.get(parts.scheme)
     if opener is None:
         raise InvalidURL(_unknown(url, parts.scheme))
     return opener(parts, runtime, asynchronous)
+
+
+def _split(url: str) -> SplitResult:
+    """The parts of a URL, which may name several hosts: the standard library takes brackets in a second one for a mistake."""
+    from urllib.parse import urlsplit  # here, not above: `import interlock` stays light
+
+    scheme, slashes, rest = url.partition("://")
+    hosts = rest[: min((at for mark in "/?#" if (at := rest.find(mark)) >= 0), default=len(rest))]
+    if "[" not in hosts:
+        return urlsplit(url)
+    return urlsplit(scheme + slashes + rest[len(hosts) :])._replace(netloc=hosts)
 
 
 def _unknown(url: str, scheme: str) -> str:

@@ -9,11 +9,14 @@ from __future__ import annotations
 import time
 from functools import partial
 from importlib import import_module
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from interlock.backends.redis.refusal import garbled, refusal, silent, unreachable
+from interlock.backends.redis.refusal import broken, garbled, refusal, silent, unreachable
 from interlock.backends.redis.resp import Failure
 from interlock.errors import InterlockError, InvalidURL, StoreUnfit, Unsupported
+
+if TYPE_CHECKING:
+    from interlock.backends.redis.trust import Trust
 
 # What a user's connection settings may tell ours. The rest is about commands, pools and retries.
 SETTINGS = {
@@ -40,6 +43,7 @@ class Address:
         self._kind = kind  # the name of the connection's class, the same for both colours
         self._settings = {k: v for k, v in settings.items() if k in SETTINGS or k.startswith("ssl")}
         self.place = _place(kind, settings)
+        self.tls = kind == "SSLConnection"
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.place}>"
@@ -97,33 +101,36 @@ class Address:
     def connect(self, timeout: float) -> Any:
         """A connection of the client library's, with the handshake behind it, within about `timeout` seconds."""
         enter = partial(_enter, until=time.monotonic() + timeout)
-        connection = self._make("connection", timeout, redis_connect_func=enter)
+        # Each library calls this option by its own name.
+        connection, trust = self._make("connection", timeout, **{f"{self._package}_connect_func": enter})
         try:
             connection.connect()
         except Exception as error:
             connection.disconnect()
-            raise self._refused(error, timeout) from None
+            raise self._refused(error, timeout, trust) from None
+        if trust is not None:
+            trust.keep(connection)
         return connection
 
     async def connect_async(self, timeout: float) -> Any:
         import asyncio
 
-        connection = self._make("asyncio.connection", timeout)
+        connection, trust = self._make("asyncio.connection", timeout)
         connected = False
         try:
             await asyncio.wait_for(connection.connect(), timeout)
             connected = True
         except TimeoutError:
-            raise silent(self.place, timeout) from None
+            raise silent(self.place, timeout, tls=self.tls) from None
         except Exception as error:
-            raise self._refused(error, timeout) from None
+            raise self._refused(error, timeout, trust) from None
         finally:
             if not connected and getattr(connection, "_writer", None) is not None:
                 connection._writer.transport.abort()  # a handshake that was cut short leaves its socket open
                 connection._writer = connection._reader = None
         return connection
 
-    def _make(self, module: str, timeout: float, **more: Any) -> Any:
+    def _make(self, module: str, timeout: float, **more: Any) -> tuple[Any, Trust | None]:
         made = import_module(f"{self._package}.{module}")
         settings = dict(self._settings)
         wanted = settings.get("socket_connect_timeout")
@@ -131,13 +138,21 @@ class Address:
         retry = import_module(f"{self._package}.{'asyncio.' if 'asyncio' in module else ''}retry")
         backoff = import_module(f"{self._package}.backoff")
         never = retry.Retry(backoff.NoBackoff(), 0)  # who asks decides whether to ask again
-        return getattr(made, self._kind)(**settings, socket_timeout=timeout, protocol=2, retry=never, **more)
+        kind = getattr(made, self._kind)
+        connection = kind(**settings, socket_timeout=timeout, protocol=2, retry=never, **more)
+        if not self.tls:
+            return connection, None
+        from interlock.backends.redis.trust import Trust  # here, not above: who needs no TLS does not load it
 
-    def _refused(self, error: Exception, timeout: float) -> InterlockError:
+        trust = Trust(self._package, module, settings)
+        trust.lend(connection)
+        return connection, trust
+
+    def _refused(self, error: Exception, timeout: float, trust: Trust | None = None) -> InterlockError:
         """A failed handshake in our words. The library drops the code of an error reply: its class tells it."""
         names = [parent.__name__ for parent in type(error).__mro__]
         if "TimeoutError" in names:
-            return silent(self.place, timeout)
+            return silent(self.place, timeout, tls=self.tls)
         said = str(error)
         for name, code in (
             ("AuthenticationError", "NOAUTH" if "required" in said.lower() else "WRONGPASS"),
@@ -153,7 +168,20 @@ class Address:
             return refusal(self.place, Failure(said))
         if isinstance(error, (TypeError, ValueError)):  # an option the library does not take
             return StoreUnfit(f"{self.place}: {said}")
+        if (cause := _cause(error)) is not None:
+            if trust is not None:
+                trust.doubt(cause)
+            return broken(self.place, cause, tls=self.tls)
         return unreachable(self.place, said.rstrip("."))
+
+
+def _cause(error: Exception) -> OSError | None:
+    """What the system said, which the library wraps into words of its own."""
+    cause = error if isinstance(error, OSError) else error.__context__
+    # Only what it speaks of: whoever asks may be busy with another error.
+    if isinstance(cause, OSError) and cause.args and str(cause.args[-1]) in str(error):
+        return cause
+    return None
 
 
 def _enter(connection: Any, until: float) -> None:
@@ -181,7 +209,9 @@ def _enter(connection: Any, until: float) -> None:
 def _place(kind: str, settings: dict[str, Any]) -> str:
     if settings.get("path"):
         return f"Redis at {settings['path']}"
-    return f"Redis at {settings.get('host') or 'localhost'}:{settings.get('port') or 6379}"
+    host = settings.get("host") or "localhost"
+    # An address of IPv6 is full of colons: without brackets nobody sees where it ends.
+    return f"Redis at {f'[{host}]' if ':' in host else host}:{settings.get('port') or 6379}"
 
 
 def _library() -> str:

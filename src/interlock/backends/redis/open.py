@@ -31,6 +31,8 @@ from interlock.backends.redis.store import RedisStore
 from interlock.errors import InvalidURL
 from interlock.ports import Runtime
 
+MISSPELT = "the port must be a number up to 65535, and an address of IPv6 stands in brackets: [::1]:6379"
+
 
 def open_url(parts: SplitResult, runtime: Runtime, *, asynchronous: bool) -> RedisStore:
     """The store at `redis://`, `rediss://` or `unix://`; `?prefix=` is put before every key. Connects when used."""
@@ -41,7 +43,7 @@ def open_url(parts: SplitResult, runtime: Runtime, *, asynchronous: bool) -> Red
     try:
         _ = parts.port
     except ValueError:
-        raise InvalidURL(f"{parts.scheme}://: the port must be a number up to 65535") from None
+        raise InvalidURL(f"{parts.scheme}://: {MISSPELT}") from None
     prefix, replicas, rest = _options(parts)
     if isinstance(replicas, str):
         raise InvalidURL(
@@ -121,7 +123,7 @@ def _host_and_port(parts: SplitResult, text: str, port: int) -> tuple[str, int]:
         host = urlsplit(f"//{text}")
         return host.hostname or "localhost", host.port or port
     except ValueError:
-        raise InvalidURL(f"{parts.scheme}://{text}: the port must be a number up to 65535") from None
+        raise InvalidURL(f"{parts.scheme}://{text}: {MISSPELT}") from None
 
 
 def open_client(client: Any, runtime: Runtime, *, asynchronous: bool) -> RedisStore:

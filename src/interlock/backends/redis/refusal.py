@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from interlock.backends.redis.resp import Failure
 from interlock.errors import InterlockError, StoreUnavailable, StoreUnfit
 
@@ -65,6 +67,25 @@ SENTENCES: tuple[tuple[str, bool, str], ...] = (
     ("DB index", False, "has no database of this number; see `databases` in its redis.conf"),
 )
 
+# What is wrong with a certificate, or with TLS -> what to do about it.
+UNTRUSTED = (
+    ("mismatch", "use the host's name as it stands in the certificate"),
+    ("expired", "give the server a new one"),
+    ("not yet valid", "check the clocks of both machines"),
+)
+SIGNED = "name whoever signed it: ?ssl_ca_certs=/path/to/ca.pem"
+FILES = "what TLS needs cannot be read; check the files that ssl_ca_certs, ssl_certfile and ssl_keyfile name"
+INSECURE = (
+    ("no certificate or crl found", FILES),
+    ("pem", FILES),
+    ("key values mismatch", FILES),
+    (
+        "certificate required",
+        "the server wants one of yours: ?ssl_certfile=/path/to/it.pem&ssl_keyfile=/path/to/key.pem",
+    ),
+)
+NO_TLS = "is this port for TLS, and does the server want a certificate of yours (ssl_certfile, ssl_keyfile)?"
+
 
 def refusal(place: str, failure: Failure) -> InterlockError:
     """The error of ours that stands for an error reply."""
@@ -82,9 +103,31 @@ def unreachable(place: str, why: object) -> StoreUnavailable:
     )
 
 
-def silent(place: str, timeout: float) -> StoreUnavailable:
+def broken(place: str, error: OSError, *, tls: bool) -> InterlockError:
+    """What the system said when a connection was made, and what to do about it."""
+    kinds = [kind.__name__ for kind in type(error).__mro__]  # by name: `ssl` is not loaded for who needs none
+    said = str(error.strerror or error)
+    if "SSLCertVerificationError" in kinds:
+        why = getattr(error, "verify_message", said).rstrip(".")
+        advice = next((advice for word, advice in UNTRUSTED if word in why), SIGNED)
+        return StoreUnavailable(f"{place}: its certificate is not trusted ({why}); {advice}")
+    if "SSLError" in kinds:
+        why = str(getattr(error, "reason", None) or said).replace("_", " ").lower()
+        advice = next((advice for word, advice in INSECURE if word in why), NO_TLS)
+        return StoreUnavailable(f"{place}: TLS failed ({why}); {advice}")
+    if "gaierror" in kinds:
+        return StoreUnavailable(
+            f"{place}: its host cannot be looked up ({said}); check the name in the URL, and DNS on this machine"
+        )
+    if tls and isinstance(error, (FileNotFoundError, PermissionError)):
+        return StoreUnfit(f"{place}: {FILES} ({said})")
+    return unreachable(place, os.strerror(error.errno) if error.errno else said)
+
+
+def silent(place: str, timeout: float, *, tls: bool = False) -> StoreUnavailable:
     return StoreUnavailable(
         f"{place} did not answer within {timeout:.3g} s; it may be stopped, busy with a slow command, or cut off"
+        + (", or this port is not for TLS" if tls else "")
     )
 
 

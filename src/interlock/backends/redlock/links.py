@@ -244,7 +244,8 @@ class LinkPanel:
         for node, task in tasks.items():
             if not task.done():
                 lost.append(node)
-                hear(node, silent(self.places[node], timeout), began, self.now())
+                address = self._addresses[node]
+                hear(node, silent(address.place, timeout, tls=address.tls), began, self.now())
             elif task.cancelled():
                 raise ClientClosed("this client was closed")
             elif (error := task.exception()) is not None:

@@ -32,6 +32,7 @@ class Membership:
         self.everyone = tuple(range(self.size))
         self.present = self.everyone  # whose answers are waited for
         self.away: frozenset[int] = frozenset()
+        self.faults: dict[int, str] = {}  # what is wrong with those that are away
         self.mute: frozenset[int] = frozenset()  # without a vote
         self.clocks = [ClockWatch() for _ in places]
         self.jumped: dict[
@@ -59,6 +60,7 @@ class Membership:
         self._present(self.away.union(nodes))
 
     def back(self, node: int) -> None:
+        self.faults.pop(node, None)
         self._present(self.away - {node})
 
     def _present(self, away: frozenset[int]) -> None:

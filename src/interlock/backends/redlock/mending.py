@@ -180,6 +180,7 @@ class Mending:
 
         def hear(node: int, reply: Reply, sent: float, received: float) -> bool:
             if isinstance(reply, InterlockError):
+                members.faults[node] = str(reply)
                 found[node] = _silent(members.places[node], str(reply))
             else:
                 members.counts(node, reply[0], sent, received)

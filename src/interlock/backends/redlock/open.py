@@ -11,13 +11,14 @@ from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit
 
 from interlock.backends.redis.address import Address
 from interlock.backends.redis.dialling import stepped
+from interlock.backends.redis.open import MISSPELT
 from interlock.backends.redlock.lanes import LanePanel
 from interlock.backends.redlock.membership import Membership
 from interlock.backends.redlock.packing import Packing
 from interlock.backends.redlock.quorum import Quorum
 from interlock.backends.redlock.requests import Panel
 from interlock.backends.redlock.store import RedlockStore
-from interlock.errors import InvalidURL
+from interlock.errors import InvalidURL, Unsupported
 from interlock.ports import Job, Runtime
 
 NODE_TIMEOUT = 0.05  # seconds a node may take before nobody waits for it any more
@@ -48,10 +49,13 @@ def open_nodes(nodes: Sequence[object], runtime: Runtime, *, asynchronous: bool)
     prefixes: set[str] = set()
     for node in nodes:
         if not isinstance(node, str):
-            addresses.append(Address.of_client(node))
+            addresses.append(_of_client(node))
             prefixes.add("")
             continue
-        parts = urlsplit(node)
+        try:
+            parts = urlsplit(node)
+        except ValueError as error:
+            raise InvalidURL(f"{node.partition('://')[0]}://: {error}") from None
         options = parse_qsl(parts.query, keep_blank_values=True)
         prefixes.add(dict(options).get("prefix", ""))
         rest = urlencode([(name, value) for name, value in options if name != "prefix"])
@@ -62,6 +66,15 @@ def open_nodes(nodes: Sequence[object], runtime: Runtime, *, asynchronous: bool)
     if len(prefixes) > 1:
         raise InvalidURL("the nodes of one quorum have one prefix; these have several")
     return open_addresses(addresses, runtime, prefixes.pop() if prefixes else "", asynchronous=asynchronous)
+
+
+def _of_client(client: Any) -> Address:
+    if hasattr(getattr(client, "connection_pool", None), "sentinel_manager"):
+        raise Unsupported(
+            "a node of a quorum is one server and never another: a client made by Sentinel follows whoever is master; "
+            "give connect a client of each server, or this one alone"
+        )
+    return Address.of_client(client)
 
 
 def _node_timeout(text: str | None) -> float:
@@ -81,7 +94,7 @@ def _checked(parts: SplitResult, host: str) -> str:
         named = urlsplit(f"//{host}")
         _ = named.port
     except ValueError:
-        raise InvalidURL(f"{parts.scheme}://{host}: the port must be a number up to 65535") from None
+        raise InvalidURL(f"{parts.scheme}://{host}: {MISSPELT}") from None
     if not named.hostname:
         raise InvalidURL(
             f"{parts.scheme}:// names its nodes: {parts.scheme}://host1:6379,host2:6379,host3:6379"

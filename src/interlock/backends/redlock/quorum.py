@@ -65,11 +65,14 @@ class Quorum:
     def too_few(self, doing: str, said: dict[int, str | InterlockError]) -> InterlockError:
         """The error for who needed a majority, naming what each node said."""
         members = self.members
-        words: list[str] = []
+        alike: dict[str, list[str]] = {}  # who says the same says it once
         for node, place in enumerate(members.places):
-            told = said.get(node, "no answer")
-            short = str(told).removeprefix(place).lstrip(": ") if isinstance(told, InterlockError) else told
-            words.append(f"{place}: {short}")
+            told = said.get(node)
+            if told is None:
+                told = members.faults.get(node, "no answer" if node in members.away else "not waited for")
+            short = str(told).removeprefix(place).lstrip(": ")
+            alike.setdefault(short, []).append(place.removeprefix("Redis at "))
+        words = [f"Redis at {', '.join(places)}: {short}" for short, places in alike.items()]
         errors = [told for told in said.values() if isinstance(told, InterlockError)]
         kind = StoreUnfit if errors and all(isinstance(e, StoreUnfit) for e in errors) else StoreUnavailable
         text = f"{doing} needs {members.majority} of {members.size} nodes ({'; '.join(words)})"

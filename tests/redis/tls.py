@@ -1,0 +1,44 @@
+"""Certificates and servers for tests of TLS: each certificate is its own authority, so a client trusts those it names."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from tests.redis.server import Server, free_port
+
+NAMES = "DNS:localhost,IP:127.0.0.1"
+
+
+def certificate(folder: Path, name: str, names: str = NAMES) -> Path:
+    """A new certificate, signed by itself; its key lies beside it."""
+    path = folder / f"{name}.pem"
+    made = subprocess.run(
+        [
+            *(
+                "openssl",
+                "req",
+                "-x509",
+                "-newkey",
+                "ec",
+                "-pkeyopt",
+                "ec_paramgen_curve:prime256v1",
+                "-nodes",
+            ),
+            *("-days", "1", "-subj", f"/CN={name}", "-addext", f"subjectAltName={names}"),
+            *("-keyout", str(path.with_suffix(".key")), "-out", str(path)),
+        ],
+        capture_output=True,
+    )
+    assert made.returncode == 0, made.stderr
+    return path
+
+
+class SecureServer(Server):
+    """A server that speaks TLS on `secure`, under this certificate; without TLS, for tests to look, on `port`."""
+
+    def __init__(self, shown: Path, *options: str) -> None:
+        self.secure = free_port()
+        files = ("--tls-cert-file", str(shown), "--tls-key-file", str(shown.with_suffix(".key")))
+        more = ("--tls-ca-cert-file", str(shown), "--tls-auth-clients", "no")
+        super().__init__("--tls-port", str(self.secure), *files, *more, *options)
