@@ -13,8 +13,9 @@
 
 local id, ttl = ARGV[1], ARGV[2]
 local plain = ARGV[3] == '1' and ARGV[4] == '1'
+local there = plain and redis.call('EXISTS', KEYS[1], KEYS[2])
 
-if plain and redis.call('EXISTS', KEYS[1], KEYS[2]) == 0 then -- the quick way: nobody is there
+if there == 0 then -- the quick way: nobody is there
   local t = redis.call('TIME')
   local us = string.format('%d%06d', t[1], t[2])
   local token, digits = tonumber(us), us
@@ -37,11 +38,14 @@ if plain then -- or we are, or another is and we line up behind those who wait
   end
   local t = redis.call('TIME')
   local now = t[1] * 1000 + math.floor(t[2] / 1000)
-  local f = redis.call('HMGET', KEYS[2], id, '!' .. id, '#c', '#n', '#u')
-  local first = redis.call('ZRANGE', KEYS[4], 0, 0, 'WITHSCORES')[2]
-  local usual = not f[1] and not f[2] and (not f[3] and not first or f[3] == '1' and first and tonumber(first) > now)
+  local f, first, waiting, usual = {}, nil, 0, there == 1 -- a holder and no records: nobody waits
+  if there == 2 then
+    f = redis.call('HMGET', KEYS[2], id, '!' .. id, '#c', '#n', '#u')
+    first = redis.call('ZRANGE', KEYS[4], 0, 0, 'WITHSCORES')[2]
+    usual = not f[1] and not f[2] and f[3] == '1' and first and tonumber(first) > now
+    waiting = redis.call('ZCARD', KEYS[3])
+  end
   if held and usual then
-    local waiting = redis.call('ZCARD', KEYS[3])
     local again = (tonumber(first) or 0) - now -- before the one just ahead lapses: an early look does no harm
     if waiting == 0 then
       again = redis.call('PTTL', KEYS[1])

@@ -12,34 +12,39 @@ local id, linger, mine = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 
 local held = redis.call('GET', KEYS[1])
 local ours = held and string.sub(held, 1, #id + 1) == id .. '\n'
-if redis.call('EXISTS', KEYS[2]) == 0 and (linger == 0 or not ours) then -- the quick way: nobody waits
-  if not ours then return 0 end
-  redis.call('DEL', KEYS[1])
-  if not string.find(held, mine, 1, true) then -- another's claim: whoever waits on it must learn
+if not ours and redis.call('EXISTS', KEYS[2]) == 0 then return 0 end
+
+local function told() -- another's claim was removed: whoever waits on it must learn
+  if not string.find(held, mine, 1, true) then
     publish(string.match(held, '^[^\n]*\n%d+\n%d+\n%d+\n%d+\n([^\n]*)'), id .. ' 0')
   end
   return 1
 end
 
-if ours and linger == 0 then -- the usual way: the first who waits is alive, and takes over
+if ours and linger == 0 then
   local head = redis.call('ZRANGE', KEYS[3], 0, 0)[1]
-  local f = head and redis.call('HMGET', KEYS[2], head, '#c') or {}
+  if not head then -- the quick way: nobody waits
+    redis.call('DEL', KEYS[1])
+    return told()
+  end
+  -- The usual way: the first who waits is alive, and takes over.
+  local f = redis.call('HMGET', KEYS[2], head, '#c')
   local token, ttl, tail, channel = string.match(f[1] or '', '^(%d+)\n%d+\n(%d+)\n1\n(([^\n]*)\n.*)$')
+  local next = redis.call('ZRANGE', KEYS[4], 0, 1, 'WITHSCORES') -- who lapses first, and whether anybody else stands
+  local lapse = next[1] == head and next[2] or redis.call('ZSCORE', KEYS[4], head)
   local t = redis.call('TIME')
-  local left = tonumber(token and redis.call('ZSCORE', KEYS[4], head) or 0) - t[1] * 1000 - math.floor(t[2] / 1000)
-  if left > 0 and f[2] == '1' then
+  local left = tonumber(lapse or 0) - t[1] * 1000 - math.floor(t[2] / 1000)
+  if token and left > 0 and f[2] == '1' then
     local value = head .. '\n' .. token .. '\n' .. string.format('%d%06d', t[1], t[2]) .. '\n' .. ttl .. '\n1\n' .. tail
     redis.call('SET', KEYS[1], value, 'PX', left) -- what is left of its place, never a whole ttl: it may be dead
-    if redis.call('ZCARD', KEYS[4]) == 1 then
+    if #next == 2 then
       redis.call('DEL', KEYS[2], KEYS[3], KEYS[4])
     else
       redis.call('ZREM', KEYS[3], head)
       redis.call('ZREM', KEYS[4], head)
       redis.call('HDEL', KEYS[2], head)
     end
-    if not string.find(held, mine, 1, true) then
-      publish(string.match(held, '^[^\n]*\n%d+\n%d+\n%d+\n%d+\n([^\n]*)'), id .. ' 0')
-    end
+    told()
     if channel == mine then return {1, head, token} end
     publish(channel, head .. ' ' .. token)
     return 1
