@@ -153,6 +153,10 @@ class StoreUnavailable(InterlockError, ConnectionError):
     """The store did not answer. Nobody knows whether the request was applied."""
 
 
+class Unreached(StoreUnavailable):
+    """There was no connection to the store: the request was not sent, and nothing was applied."""
+
+
 class StoreUnfit(InterlockError, OSError):
     """The store can not be used as it is: read-only, full, corrupt, foreign, or of a later version."""
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 import interlock
 from interlock import aio
-from interlock.errors import StoreUnavailable
+from interlock.errors import StoreUnavailable, Unreached
 from tests.attacks.stage import Stage, raises, space
 
 
@@ -43,3 +45,27 @@ def test_a_lease_taken_by_a_task_made_of_its_acquire_is_renewed() -> None:
             assert not await lock.locked()
 
     asyncio.run(main())
+
+
+def test_what_was_never_sent_is_not_taken_back() -> None:
+    """A server that was never reached holds nothing of ours: to say that it does would frighten whoever reads it."""
+    stage = Stage()
+    stage.store.before["claim"] = raises(Unreached("nobody listens there"))
+    with pytest.raises(StoreUnavailable):
+        stage.client.lock("x").acquire()
+    assert "release" not in stage.store.asked
+    stage.client.close()
+
+
+def test_what_may_have_arrived_once_is_taken_back_though_later_tries_never_did() -> None:
+    stage = Stage()
+    failures = iter([StoreUnavailable("no answer"), *[Unreached("nobody listens there")] * 9])
+
+    def fail(*args: object) -> None:
+        raise next(failures)
+
+    stage.store.before["claim"] = fail
+    with pytest.raises(StoreUnavailable):
+        stage.client.lock("x").acquire()
+    assert "release" in stage.store.asked
+    stage.client.close()

@@ -16,7 +16,7 @@ import redis
 import interlock
 from interlock import aio
 from interlock.backends.redis.refusal import COMMANDS
-from interlock.errors import InterlockError, StoreUnavailable, StoreUnfit
+from interlock.errors import InterlockError, StoreUnavailable, StoreUnfit, Unreached
 from tests.redis.server import Server, free_port, running
 
 
@@ -74,6 +74,11 @@ def test_a_server_that_is_down_is_named_and_the_call_is_in_time() -> None:
         assert "is the server running" in str(error)
         assert "secret" not in str(error)
     assert time.monotonic() - began < 5
+
+
+def test_a_server_that_is_down_has_not_been_sent_anything() -> None:
+    for error in refusals(f"redis://127.0.0.1:{free_port()}"):
+        assert isinstance(error, Unreached)
 
 
 def test_a_server_that_is_frozen_is_named_and_the_call_is_in_time() -> None:

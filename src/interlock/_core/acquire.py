@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeGuard
 from interlock import events
 from interlock._core import timing
 from interlock._core.debt import Debt
-from interlock.errors import ClientClosed, Evicted, StoreUnavailable, StoreUnfit
+from interlock.errors import ClientClosed, Evicted, StoreUnavailable, StoreUnfit, Unreached
 from interlock.model import Busy, Claim, ClaimAnswer, Gone, Granted, Renewal, RenewAnswer, Renewed
 from interlock.ports import IO_TIMEOUT, Owner, Runtime
 
@@ -94,6 +94,7 @@ class Acquiring:
             try:
                 answer = await self._client.store.claim(self.claim, patience)
             except StoreUnavailable as error:
+                self._stands = not isinstance(error, Unreached)
                 answer = await self._ask(error)
             return answer if self._usable(answer) else await self._wait(answer)
         except BaseException:
@@ -173,10 +174,12 @@ class Acquiring:
                 pause = min(1.0, 0.02 * 2**tries) * (0.5 + self._runtime.random())
                 await self._runtime.sleep(max(0.0, min(self.left(), pause)))
             self.asked = self._runtime.now()
+            stood, self._stands = self._stands, True
             try:
                 return await self._client.store.claim(self.claim, timing.patience(self.left()))
             except StoreUnavailable as error:
                 failure = error
+                self._stands = stood or not isinstance(error, Unreached)
 
     async def take_back(self) -> None:
         """Remove the claim from the store, to the end, whatever interrupts."""

@@ -16,16 +16,12 @@ from interlock.backends.redis.address import Address
 from interlock.backends.redis.dialling import Dialling, OnLoop, OnThread, stepped
 from interlock.backends.redis.leaf import Pausing
 from interlock.backends.redis.slots import NOWHERE, Place, Remap, SlotMap, read_map
-from interlock.errors import InterlockError, StoreUnavailable, StoreUnfit
+from interlock.errors import InterlockError, StoreUnavailable, StoreUnfit, Unreached
 from interlock.ports import Signal
 
 SHARE = 0.5  # seconds that one node may take to tell: others know, too
 BEHIND = 30.0  # seconds for which an older epoch is taken for a straggler's, not for a new beginning
 PORT = 6379
-
-
-class Unreached(StoreUnavailable):
-    """There was no connection: nothing was sent, and any request may be repeated."""
 
 
 class Cluster:

@@ -14,7 +14,7 @@ from typing import Any
 from interlock.backends.redis.address import Route
 from interlock.backends.redis.refusal import garbled, silent, unreachable
 from interlock.backends.redis.resp import Garbled, reader
-from interlock.errors import ClientClosed, InterlockError
+from interlock.errors import ClientClosed, InterlockError, StoreUnavailable, Unreached
 
 Waiting = tuple["asyncio.Future[Any]", float, float]  # the reply, until when, how long that is
 
@@ -153,10 +153,13 @@ class Links:
             task.add_done_callback(_seen)
         done, _ = await asyncio.wait([task], timeout=timeout)
         if not done:
-            raise silent(self.address.place, timeout)
+            raise Unreached(str(silent(self.address.place, timeout)))
         if task.cancelled():  # by `close`: that is no cancellation of whoever waits here
             raise ClientClosed("this client was closed")
-        return task.result()
+        try:
+            return task.result()
+        except StoreUnavailable as error:
+            raise Unreached(str(error)) from None
 
     async def _connect(self, loop: asyncio.AbstractEventLoop, timeout: float) -> Link:
         connection = await self.address.connect_async(timeout)

@@ -17,7 +17,7 @@ from typing import Any
 from interlock.backends.redis.address import Route
 from interlock.backends.redis.refusal import garbled, silent, unreachable
 from interlock.backends.redis.resp import Garbled, reader
-from interlock.errors import ClientClosed, StoreUnavailable
+from interlock.errors import ClientClosed, StoreUnavailable, Unreached
 
 MOST = 16  # connections at once: more threads than these take turns
 IDLE = 1.0  # seconds after which a connection that others do without is closed
@@ -213,6 +213,9 @@ class Pool:
             self._open += 1
         try:
             return Wire(self.address, max(0.001, until - time.monotonic()))
+        except StoreUnavailable as error:
+            self._gone()
+            raise Unreached(str(error)) from None
         except BaseException:
             self._gone()
             raise

@@ -12,12 +12,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from interlock.backends.redis.address import Route
-from interlock.backends.redis.cluster import Cluster, Unreached
+from interlock.backends.redis.cluster import Cluster
 from interlock.backends.redis.dialling import Dialling
 from interlock.backends.redis.leaf import Leaf, Pausing
 from interlock.backends.redis.resp import Failure, command
 from interlock.backends.redis.slots import Place, place_in, slot_of
-from interlock.errors import ClientClosed, StoreUnavailable
+from interlock.errors import ClientClosed, StoreUnavailable, Unreached
 
 ATTEMPT = 1.5  # seconds after which a silent node is not waited for: another may have its slots by now
 ROUNDS = (
