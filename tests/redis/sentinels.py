@@ -39,14 +39,17 @@ def until(fact: Callable[[], Any], patience: float = READY) -> Any:
 class Watcher:
     """One sentinel. It writes into its configuration, so none is ever used twice."""
 
-    def __init__(self, master: int, password: str | None = None) -> None:
+    def __init__(
+        self, master: int, password: str | None = None, host: str = "127.0.0.1", quorum: int = 2
+    ) -> None:
         self.port = free_port()
+        self._host = host
         self._password = password
         self._folder = mkdtemp(prefix="interlock-sentinel-")
         file = Path(self._folder, "sentinel.conf")
         file.write_text(
-            f"port {self.port}\nbind 127.0.0.1\ndir {self._folder}\n"
-            f"sentinel monitor {SERVICE} 127.0.0.1 {master} 2\n"
+            f"port {self.port}\nbind {host}\ndir {self._folder}\n"
+            f"sentinel monitor {SERVICE} {host} {master} {quorum}\n"
             f"sentinel down-after-milliseconds {SERVICE} 500\n"
             f"sentinel failover-timeout {SERVICE} 2000\n"
             + (f"sentinel auth-pass {SERVICE} {password}\n" if password else "")
@@ -63,7 +66,9 @@ class Watcher:
 
     def ask(self) -> redis.Redis:
         password = f"s-{self._password}" if self._password else None
-        return redis.Redis(port=self.port, password=password, socket_timeout=1, decode_responses=True)
+        return redis.Redis(
+            host=self._host, port=self.port, password=password, socket_timeout=1, decode_responses=True
+        )
 
     def master(self) -> Any:
         """What it knows of the master, by name."""
@@ -74,6 +79,17 @@ class Watcher:
         self._process.kill()
         self._process.wait()
         shutil.rmtree(self._folder, ignore_errors=True)
+
+
+@contextmanager
+def alone(master: Server, host: str = "127.0.0.1") -> Iterator[Watcher]:
+    """One sentinel is enough for a master that stays."""
+    watcher = Watcher(master.port, host=host, quorum=1)
+    try:
+        until(watcher.master)
+        yield watcher
+    finally:
+        watcher.close()
 
 
 class SentinelSet:

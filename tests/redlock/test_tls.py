@@ -6,6 +6,7 @@ import asyncio
 import shutil
 import ssl
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -20,6 +21,9 @@ from tests.cli.program import Program
 from tests.redis.tls import SecureServer, certificate
 from tests.redlock.colours import COLOURS, run, until
 from tests.redlock.servers import say
+
+redis: Any = import_module("redis")  # by name: beside tests/redis a type checker takes that for it
+sleepless: Any = import_module("redis.asyncio")
 
 STRANGE = 4  # the node whose certificate is not like the others'
 
@@ -59,7 +63,7 @@ def used(secured: Secured, prefix: str) -> None:
         pass
 
 
-def turn(url: str, name: str) -> None:
+def turn(url: Any, name: str) -> None:
     """Acquire, renew, release, and be seen."""
     with interlock.connect(url) as client:
         lease = client.lock(name).acquire(timeout=10)
@@ -72,7 +76,7 @@ def turn(url: str, name: str) -> None:
         assert client.inspect(name).standings == ()
 
 
-async def turn_async(url: str, name: str) -> None:
+async def turn_async(url: Any, name: str) -> None:
     async with aio.connect(url) as client:
         lease = await client.lock(name).acquire(timeout=10)
         assert lease
@@ -91,7 +95,7 @@ def turns(colour: str, url: str, name: str) -> None:
         asyncio.run(turn_async(url, name))
 
 
-def refused(colour: str, url: str, timeout: float = 5.0) -> Exception:
+def refused(colour: str, url: Any, timeout: float = 5.0) -> Exception:
     """What a claim says there."""
 
     async def ask() -> None:
@@ -193,6 +197,25 @@ def test_a_port_without_tls_and_a_file_that_is_not_there_are_named(secured: Secu
     error = refused(colour, secured.url(Path("/nowhere/ca.pem")))
     assert isinstance(error, StoreUnfit)
     assert "check the files that ssl_ca_certs" in str(error)
+
+
+def test_clients_of_either_colour_serve_both_faces(secured: Secured) -> None:
+    settings: Any = {"ssl": True, "ssl_ca_certs": str(secured.trust["all"])}
+    blocking = [redis.Redis(port=server.secure, **settings) for server in secured.all]
+    awaited = [sleepless.Redis(port=server.secure, **settings) for server in secured.all]
+    for nodes in (blocking, awaited, [*blocking[:2], *awaited[2:]]):
+        turn(nodes, uuid4().hex)
+        asyncio.run(turn_async(nodes, uuid4().hex))
+    for client in blocking:
+        client.close()
+
+
+def test_a_setting_that_one_colour_lacks_is_refused_and_not_left_out(secured: Secured) -> None:
+    theirs = redis.Redis(port=secured.all[0].secure, ssl=True, ssl_ocsp_expected_cert="x")
+    error = refused("async", theirs)
+    assert isinstance(error, StoreUnfit)
+    assert "ssl_ocsp_expected_cert is not for connections of redis.asyncio.connection" in str(error)
+    theirs.close()
 
 
 @COLOURS

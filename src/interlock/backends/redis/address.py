@@ -138,13 +138,14 @@ class Address:
         retry = import_module(f"{self._package}.{'asyncio.' if 'asyncio' in module else ''}retry")
         backoff = import_module(f"{self._package}.backoff")
         never = retry.Retry(backoff.NoBackoff(), 0)  # who asks decides whether to ask again
+        more.update(socket_timeout=timeout, protocol=2, retry=never)
         kind = getattr(made, self._kind)
-        connection = kind(**settings, socket_timeout=timeout, protocol=2, retry=never, **more)
         if not self.tls:
-            return connection, None
-        from interlock.backends.redis.trust import Trust  # here, not above: who needs no TLS does not load it
+            return kind(**settings, **more), None
+        from interlock.backends.redis.trust import Trust, taken  # here, not above: it loads `ssl`
 
-        trust = Trust(self._package, module, settings)
+        settings = taken(self.place, kind, settings)
+        trust, connection = Trust(self._package, module, settings), kind(**settings, **more)
         trust.lend(connection)
         return connection, trust
 

@@ -6,9 +6,12 @@ connections, within half a second. What was read serves until TLS fails: then it
 
 from __future__ import annotations
 
+import inspect
 import ssl
 from functools import partial
 from typing import Any
+
+from interlock.errors import StoreUnfit
 
 _read: dict[tuple[object, ...], Any] = {}  # a context, or what makes one for connections of asyncio
 
@@ -46,3 +49,20 @@ class Trust:
         """TLS failed: files may have been replaced, so the next connection reads them again."""
         if self._key is not None and isinstance(error, ssl.SSLError):
             _read.pop(self._key, None)
+
+
+def taken(place: str, kind: type[Any], settings: dict[str, Any]) -> dict[str, Any]:
+    """The settings that this class of connections takes: those of a client of the other colour may say more."""
+    known = _known(kind)
+    strange = [name for name in settings if name.startswith("ssl") and name not in known]
+    for name in strange:
+        if settings[name]:  # left out, a connection would be less safe than its owner wants it
+            raise StoreUnfit(
+                f"{place}: {name} is not for connections of {kind.__module__}; leave it out, or use the other face"
+            )
+    return {name: value for name, value in settings.items() if name not in strange}
+
+
+def _known(kind: type[Any]) -> set[str]:
+    makers = [vars(parent)["__init__"] for parent in kind.__mro__[:-1] if "__init__" in vars(parent)]
+    return {name for maker in makers for name in inspect.signature(maker).parameters}
