@@ -129,7 +129,7 @@ class Branch:
     def _take(self, reply: Any) -> None:
         if isinstance(reply, Failure):
             self._refused(reply)
-        elif isinstance(reply, list):  # not so: a sign of life, before anything is subscribed to
+        elif reply != b"PONG":  # which is said so before anything is subscribed to
             kind, channel, *rest = reply
             if kind == b"smessage":
                 self._trunk.heard(rest[0])

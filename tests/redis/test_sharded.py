@@ -1,0 +1,432 @@
+"""With `notices=sharded` a grant is told within its shard: wherever its slot is by now, and to whom it is for."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+from uuid import uuid4
+
+import pytest
+import redis
+
+import interlock
+from interlock import aio
+from interlock.backends.redis import branch, sharded
+from interlock.backends.redis.keys import slot
+from interlock.backends.redis.refusal import COMMANDS
+from interlock.errors import InvalidURL, StoreUnfit
+from tests.redis import clusters
+from tests.redis.clusters import SHARDS, ClusterNode, RedisCluster
+from tests.redis.sentinels import until
+from tests.redis.server import running
+from tests.redis.test_chaos import ENVIRONMENT, Waiter
+from tests.redis.test_clients import held_and_shown, held_and_shown_async
+from tests.redis.test_cluster import _serves
+
+TOLD = 2.0  # seconds; who is not told looks after 10
+FOLLOWED = 5.0  # seconds in which a channel is where its slot is
+
+HOLDER = """
+import sys, interlock
+client = interlock.connect(sys.argv[1], ttl=60)
+for line in sys.stdin:
+    word, name = line.split()
+    if word == "hold":
+        lease = client.lock(name).acquire()
+    else:
+        lease.release()
+    print(lease.token, flush=True)
+"""
+
+
+@pytest.fixture
+def steady() -> RedisCluster:
+    """A Cluster that no test breaks, nor moves slots of."""
+    return clusters.steady()
+
+
+@pytest.fixture
+def url(steady: RedisCluster) -> str:
+    return steady.url(f"{uuid4().hex}:", notices="sharded")
+
+
+class Stranger:
+    """Another process, which holds what it is told to."""
+
+    def __init__(self, url: str) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", HOLDER, url],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=ENVIRONMENT,
+        )
+
+    def _ask(self, word: str, name: str) -> int:
+        assert self._process.stdin
+        assert self._process.stdout
+        self._process.stdin.write(f"{word} {name}\n")
+        self._process.stdin.flush()
+        return int(self._process.stdout.readline())
+
+    def hold(self, name: str) -> int:
+        return self._ask("hold", name)
+
+    def release(self, name: str) -> int:
+        return self._ask("release", name)
+
+    def close(self) -> None:
+        self._process.communicate(timeout=10)
+
+
+@pytest.fixture
+def stranger(url: str) -> Iterator[Stranger]:
+    made = Stranger(url)
+    yield made
+    made.close()
+
+
+def calls(cluster: RedisCluster, command: str) -> int:
+    """How often a command was run on all nodes, in scripts too."""
+    stats = [cluster.ask(node, "INFO", "commandstats") for node in cluster.nodes.values()]
+    return sum(facts.get(f"cmdstat_{command}", {}).get("calls", 0) for facts in stats)
+
+
+def heard_at(cluster: RedisCluster, node: ClusterNode, number: int) -> bool:
+    """Whether somebody listens on this node to a channel of a slot."""
+    channels: list[str] = cluster.ask(node, "PUBSUB SHARDCHANNELS", "Sinterlock:*")
+    return any(slot(channel.encode()) == number for channel in channels)
+
+
+def listening(cluster: RedisCluster) -> list[int]:
+    """How many connections listen to shards' channels, node by node."""
+    found = []
+    for node in cluster.nodes.values():
+        with cluster.admin(node) as admin:
+            found.append(len([1 for client in admin.client_list() if client.get("ssub", "0") != "0"]))
+    return found
+
+
+def listener(client: interlock.Client | aio.Client) -> Any:
+    store: Any = client._core.store
+    return store._listener
+
+
+def branches(client: interlock.Client | aio.Client) -> dict[Any, branch.Branch]:
+    found = listener(client)
+    assert isinstance(found, sharded.ShardedListener)
+    return found._branches
+
+
+def told(client: interlock.Client, name: str) -> bool:
+    """Whether somebody here waits, and hears what is published."""
+    return bool(client.inspect(name).waiters) and listener(client).line(name)[1] > 0
+
+
+class TestHandingOver:
+    def test_a_thread_is_told_by_another_process(
+        self, steady: RedisCluster, url: str, stranger: Stranger
+    ) -> None:
+        client = interlock.connect(url)
+        plain, shards = calls(steady, "publish"), calls(steady, "spublish")
+        for name in ("x", "y", "x"):
+            before = stranger.hold(name)
+            waiter = Waiter(client, name)
+            until(partial(told, client, name))
+            began = time.monotonic()
+            stranger.release(name)
+            waiter.join(15)
+            assert time.monotonic() - began < TOLD, "nobody told it: it looked for itself"
+            assert waiter.lease
+            assert waiter.lease.token > before
+            waiter.lease.release()
+        assert calls(steady, "spublish") - shards >= 3
+        assert calls(steady, "publish") == plain, "told to all nodes"
+        client.close()
+
+    def test_a_task_is_told_by_another_process(
+        self, steady: RedisCluster, url: str, stranger: Stranger
+    ) -> None:
+        async def main() -> None:
+            look = interlock.connect(url)
+            async with aio.connect(url) as client:
+                for name in ("x", "y", "x"):
+                    before = await asyncio.to_thread(stranger.hold, name)
+                    task = asyncio.create_task(client.lock(name, timeout=20).acquire())
+                    while not (look.inspect(name).waiters and listener(client).line(name)[1]):
+                        await asyncio.sleep(0.01)
+                    began = time.monotonic()
+                    await asyncio.to_thread(stranger.release, name)
+                    lease = await task
+                    assert time.monotonic() - began < TOLD, "nobody told it: it looked for itself"
+                    assert lease
+                    assert lease.token > before
+                    await lease.release()
+            look.close()
+
+        plain, shards = calls(steady, "publish"), calls(steady, "spublish")
+        asyncio.run(main())
+        assert calls(steady, "spublish") - shards >= 3
+        assert calls(steady, "publish") == plain, "told to all nodes"
+
+    def test_the_message_brings_the_token(self, url: str, stranger: Stranger) -> None:
+        client = interlock.connect(url)
+        stranger.hold("x")
+        waiter = Waiter(client, "x")
+        until(partial(told, client, "x"))
+        store: Any = client._core.store
+        looked: list[Any] = []
+        claim = store.claim
+
+        def noted(*args: Any) -> Any:
+            looked.append(args)
+            return claim(*args)
+
+        store.claim = noted
+        stranger.release("x")
+        waiter.join(15)
+        assert waiter.lease
+        assert not looked, "it asked again for what it was told"
+        client.close()
+
+    @pytest.mark.parametrize("modes", [("plain", "sharded"), ("sharded", "plain")])
+    def test_clients_of_either_kind_tell_each_other(
+        self, steady: RedisCluster, modes: tuple[str, str]
+    ) -> None:
+        prefix = f"{uuid4().hex}:"
+        holder, client = (interlock.connect(steady.url(prefix, notices=mode)) for mode in modes)
+        lease = holder.lock("x").acquire()
+        assert lease
+        waiter = Waiter(client, "x")
+        until(partial(told, client, "x"))
+        began = time.monotonic()
+        lease.release()
+        waiter.join(15)
+        assert waiter.lease
+        assert time.monotonic() - began < TOLD, "nobody told it: it looked for itself"
+        holder.close()
+        client.close()
+
+    def test_semaphores_evictions_and_notes_of_an_election_work_as_ever(self, url: str) -> None:
+        held_and_shown(interlock.connect(url))
+        asyncio.run(held_and_shown_async(aio.connect(url)))
+        holder, client = (interlock.connect(url) for _ in range(2))
+        leases: list[Any] = [holder.semaphore("s", 2).acquire() for _ in range(2)]
+        entered = threading.Thread(target=lambda: client.semaphore("s", 2, timeout=15).acquire())
+        entered.start()
+        until(partial(told, client, "s"))
+        began = time.monotonic()
+        leases[0].release()
+        entered.join(15)
+        assert time.monotonic() - began < TOLD
+        holder.close()
+        client.close()
+
+    def test_a_register_is_watched_as_ever(self, url: str) -> None:
+        writer, client = (interlock.connect(url) for _ in range(2))
+        waiting = threading.Thread(target=lambda: client.event("set").wait(15))
+        waiting.start()
+        until(lambda: listener(client).registers._subscribed)
+        began = time.monotonic()
+        writer.event("set").set()
+        waiting.join(15)
+        assert time.monotonic() - began < TOLD
+        writer.close()
+        client.close()
+
+    def test_grants_that_wait_for_replicas_are_told_too(self, steady: RedisCluster) -> None:
+        url = steady.url(f"{uuid4().hex}:", notices="sharded", replicas="majority")
+        held_and_shown(interlock.connect(url))
+        asyncio.run(held_and_shown_async(aio.connect(url)))
+
+
+class TestConnections:
+    def test_a_thousand_who_wait_need_one_for_each_master(self, steady: RedisCluster, url: str) -> None:
+        async def main() -> None:
+            names = [f"n{number}" for number in range(1000)]
+            async with aio.connect(url, ttl=60) as holder, aio.connect(url, ttl=60) as client:
+                leases = [await holder.lock(name).acquire() for name in names]
+                tasks = [asyncio.create_task(client.lock(name, timeout=60).acquire()) for name in names]
+                while not all(listener(client).line(name)[1] for name in names):
+                    await asyncio.sleep(0.05)
+                assert sum(listening(steady)) == SHARDS
+                assert len(branches(client)) == SHARDS
+                began = time.monotonic()
+                await asyncio.gather(*(lease.release() for lease in leases if lease))
+                entered = await asyncio.gather(*tasks)
+                assert time.monotonic() - began < 5, "nobody told them: they looked for themselves"
+                await asyncio.gather(*(lease.release() for lease in entered if lease))
+                assert all(entered)
+
+        asyncio.run(main())
+        until(lambda: not sum(listening(steady)))
+
+    def test_nobody_waits_there_is_none(self, steady: RedisCluster, url: str) -> None:
+        client = interlock.connect(url)
+        with client.lock("x"), client.semaphore("s", 2):
+            assert not branches(client)
+        client.close()
+
+    def test_what_nobody_needs_any_more_is_given_up_and_can_be_had_again(
+        self, steady: RedisCluster, url: str, stranger: Stranger, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(sharded, "IDLE", 0.3)
+        monkeypatch.setattr(branch, "PING", 0.1)
+        client, prefix = interlock.connect(url), url.partition("prefix=")[2].partition("&")[0]
+        one = steady.name_on(0, prefix)
+        other = next(n for n in (f"n{i}" for i in range(1000)) if steady.shard(prefix + n) == 0)
+        stranger.hold(one)
+        lease = Stranger(url)
+        lease.hold(other)
+        first, second = Waiter(client, one), Waiter(client, other)
+        until(lambda: told(client, one) and told(client, other))
+        assert sum(listening(steady)) == 1
+        stranger.release(one)
+        first.join(15)
+        numbers = [slot((prefix + name).encode()) for name in (one, other)]
+        until(lambda: not heard_at(steady, steady.masters[0], numbers[0]))
+        assert heard_at(steady, steady.masters[0], numbers[1]), "somebody still waits for this"
+        lease.release(other)
+        second.join(15)
+        until(lambda: not branches(client) and not sum(listening(steady)))
+        assert first.lease
+        assert second.lease
+        first.lease.release()
+        stranger.hold(one)
+        again = Waiter(client, one)
+        until(partial(told, client, one))
+        began = time.monotonic()
+        stranger.release(one)
+        again.join(15)
+        assert time.monotonic() - began < TOLD
+        lease.close()
+        client.close()
+
+    def test_closing_ends_every_thread_and_connection(self, steady: RedisCluster, url: str) -> None:
+        holder, client = (interlock.connect(url) for _ in range(2))
+        prefix = url.partition("prefix=")[2].partition("&")[0]
+        names = [steady.name_on(shard, prefix) for shard in range(SHARDS)]
+        leases = [holder.lock(name).acquire() for name in names]
+        waiters = [Waiter(client, name) for name in names]
+        until(lambda: all(told(client, name) for name in names))
+        threads = [made._thread for made in branches(client).values()]
+        assert len(threads) == SHARDS
+        for lease in leases:
+            assert lease
+            lease.release()
+        for waiter in waiters:
+            waiter.join(15)
+        client.close()
+        assert not any(thread.is_alive() for thread in threads)
+        assert not sum(listening(steady))
+        holder.close()
+
+    @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+    def test_a_forked_child_hears_for_itself(self, url: str, stranger: Stranger) -> None:
+        client = interlock.connect(url)
+        stranger.hold("x")
+        waiter = Waiter(client, "x")
+        until(partial(told, client, "x"))
+        other = Stranger(url)
+        other.hold("y")
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                fast = threading.Timer(0.5, other.release, ("y",))
+                fast.start()
+                began = time.monotonic()
+                with client.lock("y", timeout=20):
+                    code = 0 if time.monotonic() - began < 0.5 + TOLD else 2
+            finally:
+                os._exit(code)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        began = time.monotonic()
+        stranger.release("x")
+        waiter.join(15)
+        assert waiter.lease
+        assert time.monotonic() - began < TOLD, "the child has taken the parent's subscription"
+        other.close()
+        client.close()
+
+
+class TestWhatIsWrong:
+    @pytest.mark.parametrize(
+        ("url", "hint"),
+        [
+            ("redis+cluster://localhost?notices=loud", "notices=loud: say how grants are told: plain"),
+            ("redis+cluster://localhost?notices=", "notices=: say how"),
+            ("redis://localhost?notices=sharded", "only a Cluster, redis\\+cluster://, has this choice"),
+            ("redis+sentinel://localhost/main?notices=sharded", "only a Cluster, redis\\+cluster://"),
+        ],
+    )
+    def test_a_wrong_url_is_refused_with_a_hint(self, url: str, hint: str) -> None:
+        with pytest.raises(InvalidURL, match=hint):
+            interlock.connect(url)
+
+    def test_a_server_without_such_channels_says_so_before_anything_is_claimed(self) -> None:
+        old = ("--cluster-enabled", "yes", "--rename-command", "SUNSUBSCRIBE", "")
+        with running(*old) as alone, redis.Redis(port=alone.port) as admin:
+            admin.execute_command("CLUSTER ADDSLOTSRANGE", 0, 16383)
+            until(partial(_serves, admin))
+            url = f"redis+cluster://127.0.0.1:{alone.port}?notices="
+            client = interlock.connect(url + "sharded")
+            with pytest.raises(StoreUnfit, match="has no sharded channels; use Redis 7 or later, or leave"):
+                client.lock("x").acquire(timeout=1)
+
+            async def main() -> None:
+                async with aio.connect(url + "sharded") as client:
+                    with pytest.raises(StoreUnfit, match="has no sharded channels"):
+                        await client.lock("x").acquire(timeout=1)
+
+            asyncio.run(main())
+            assert not admin.keys("*")
+            with interlock.connect(url + "plain") as plain, plain.lock("x"):
+                pass
+            client.close()
+
+    def test_the_permissions_that_the_page_names_are_enough(self, steady: RedisCluster) -> None:
+        words = f"{COMMANDS} info cluster|slots cluster|nodes cluster|info asking spublish ssubscribe sunsubscribe"
+        keys, channels = ("~locks:*", "~{locks:*"), ("&interlock:*", "&locks:*", "&Sinterlock:*")
+        for node in steady.nodes.values():
+            allowed = [f"+{word}" for word in words.split()]
+            steady.ask(node, "ACL", "SETUSER", "sharer", "on", ">pw", *keys, *channels, *allowed)
+        url = steady.url("locks:", notices="sharded").replace("://", "://sharer:pw@", 1)
+        held_and_shown(interlock.connect(url))
+        holder, client = (interlock.connect(url) for _ in range(2))
+        lease = holder.lock("x").acquire()
+        assert lease
+        waiter = Waiter(client, "x")
+        until(partial(told, client, "x"))
+        began = time.monotonic()
+        lease.release()
+        waiter.join(15)
+        assert waiter.lease
+        assert time.monotonic() - began < TOLD
+        holder.close()
+        client.close()
+
+    def test_who_may_not_listen_looks_for_itself(self, steady: RedisCluster) -> None:
+        words = f"{COMMANDS} info cluster|slots cluster|nodes cluster|info asking spublish sunsubscribe"
+        for node in steady.nodes.values():
+            allowed = [f"+{word}" for word in words.split()]
+            steady.ask(node, "ACL", "SETUSER", "deaf", "on", ">pw", "~*", "&*", *allowed)
+        url = steady.url(f"{uuid4().hex}:", notices="sharded").replace("://", "://deaf:pw@", 1)
+        holder, client = (interlock.connect(url) for _ in range(2))
+        lease = holder.lock("x").acquire()
+        assert lease
+        waiter = Waiter(client, "x")
+        began = time.monotonic()
+        lease.release()
+        waiter.join(15)
+        assert waiter.lease
+        assert time.monotonic() - began < TOLD
+        holder.close()
+        client.close()
