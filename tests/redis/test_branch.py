@@ -128,9 +128,9 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
 
 
 def test_a_channel_is_asked_for_once_at_the_node_of_its_slot(stage: Stage) -> None:
-    first, second = Waiting(stage.listener, LOW), Waiting(stage.listener, LOW)
-    third = Waiting(stage.listener, HIGH)
+    first, third = Waiting(stage.listener, LOW), Waiting(stage.listener, HIGH)
     stage.asked(stage.line(A), b"SSUBSCRIBE", LOW)
+    second = Waiting(stage.listener, LOW)
     stage.asked(stage.line(B), b"SSUBSCRIBE", HIGH)
     assert not first.subscribed
     stage.confirmed(stage.line(A), LOW)
@@ -138,6 +138,7 @@ def test_a_channel_is_asked_for_once_at_the_node_of_its_slot(stage: Stage) -> No
     assert second.woken
     assert not third.signal.is_set()
     assert Waiting(stage.listener, LOW).subscribed
+    assert stage.line(A).sent.count(command(b"SSUBSCRIBE", stage.channel(LOW))) == 1
     assert command(b"SSUBSCRIBE", stage.channel(LOW)) not in stage.line(B).sent
 
 

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
+from urllib.parse import urlsplit
 from uuid import uuid4
 
 import pytest
@@ -18,10 +19,13 @@ import redis
 
 import interlock
 from interlock import aio
-from interlock.backends.redis import branch, sharded
+from interlock._core.drive import drive
+from interlock._runtime.threads import Threads
+from interlock.backends.redis import branch, open_cluster_url, sharded
 from interlock.backends.redis.keys import slot
 from interlock.backends.redis.refusal import COMMANDS
 from interlock.errors import InvalidURL, StoreUnfit
+from interlock.model import Busy, Claim, Granted
 from tests.redis import clusters
 from tests.redis.clusters import SHARDS, ClusterNode, RedisCluster
 from tests.redis.sentinels import until
@@ -196,6 +200,22 @@ class TestHandingOver:
         assert not looked, "it asked again for what it was told"
         client.close()
 
+    def test_what_was_published_before_its_subscription_is_looked_for(self, url: str) -> None:
+        ours, theirs = (open_cluster_url(urlsplit(url), Threads(), asynchronous=False) for _ in range(2))
+        holder, waiter = (Claim("x", uuid4().hex, 60.0) for _ in range(2))
+        drive(theirs.claim(holder))
+        busy = drive(ours.claim(waiter))
+        assert isinstance(busy, Busy)
+        drive(theirs.release("x", holder.id))  # nobody listens
+        drive(ours.wait(Claim("x", uuid4().hex, 60.0), busy, 10.0))  # another has the channel subscribed to
+        assert ours._listener.line("x")[1]
+        began = time.monotonic()
+        drive(ours.wait(waiter, busy, 10.0))
+        assert time.monotonic() - began < TOLD, "it waits for what was said before"
+        assert isinstance(drive(ours.claim(waiter)), Granted)
+        drive(ours.close())
+        drive(theirs.close())
+
     @pytest.mark.parametrize("modes", [("plain", "sharded"), ("sharded", "plain")])
     def test_clients_of_either_kind_tell_each_other(
         self, steady: RedisCluster, modes: tuple[str, str]
@@ -331,25 +351,26 @@ class TestConnections:
     @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
     def test_a_forked_child_hears_for_itself(self, url: str, stranger: Stranger) -> None:
         client = interlock.connect(url)
-        stranger.hold("x")
-        waiter = Waiter(client, "x")
-        until(partial(told, client, "x"))
+        mine, its = "{one}mine", "{one}its"  # in one slot, and so of one channel
+        stranger.hold(mine)
+        waiter = Waiter(client, mine)
+        until(partial(told, client, mine))
         other = Stranger(url)
-        other.hold("y")
+        other.hold(its)
         child = os.fork()
         if child == 0:
             code = 1
             try:
-                fast = threading.Timer(0.5, other.release, ("y",))
+                fast = threading.Timer(0.5, other.release, (its,))
                 fast.start()
                 began = time.monotonic()
-                with client.lock("y", timeout=20):
+                with client.lock(its, timeout=20):
                     code = 0 if time.monotonic() - began < 0.5 + TOLD else 2
             finally:
                 os._exit(code)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         began = time.monotonic()
-        stranger.release("x")
+        stranger.release(mine)
         waiter.join(15)
         assert waiter.lease
         assert time.monotonic() - began < TOLD, "the child has taken the parent's subscription"
