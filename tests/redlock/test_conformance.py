@@ -11,7 +11,8 @@ from uuid import uuid4
 from interlock.testing.conformance import CLIENT_SUITES, STORE_SUITES, StoreFactory, suites
 from tests.redlock.servers import steady
 
-KEPT = {*(suite.__name__ for suite in STORE_SUITES), "LockAsMutex", "RWLocks", "Elections", "Leases"}
+CLIENTS = {"LockAsMutex", "RWLocks", "RLocks", "MultiLocks", "Elections", "Conditions", "Leases"}
+KEPT = {*(suite.__name__ for suite in STORE_SUITES), *CLIENTS}
 ALL = [*STORE_SUITES, *CLIENT_SUITES]
 WANTED = [suite for suite in ALL if suite.__name__ in KEPT or os.environ.get("INTERLOCK_FULL")]
 

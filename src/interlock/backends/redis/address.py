@@ -11,9 +11,10 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
+from interlock.backends.redis import apart
 from interlock.backends.redis.refusal import broken, garbled, refusal, silent, unreachable
 from interlock.backends.redis.resp import Failure
-from interlock.errors import InterlockError, InvalidURL, StoreUnfit, Unsupported
+from interlock.errors import InterlockError, InvalidURL, StoreUnavailable, StoreUnfit, Unsupported
 
 if TYPE_CHECKING:
     from interlock.backends.redis.trust import Trust
@@ -44,6 +45,7 @@ class Address:
         self._settings = {k: v for k, v in settings.items() if k in SETTINGS or k.startswith("ssl")}
         self.place = _place(kind, settings)
         self.tls = kind == "SSLConnection"
+        self._named = apart.named(settings.get("host"))
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.place}>"
@@ -100,6 +102,14 @@ class Address:
 
     def connect(self, timeout: float) -> Any:
         """A connection of the client library's, with the handshake behind it, within about `timeout` seconds."""
+        if not self._named:
+            return self._connected(timeout)
+        try:
+            return apart.made(self.place, self._connected, timeout)
+        except TimeoutError:
+            raise self.silent(timeout) from None
+
+    def _connected(self, timeout: float) -> Any:
         enter = partial(_enter, until=time.monotonic() + timeout)
         # Each library calls this option by its own name.
         connection, trust = self._make("connection", timeout, **{f"{self._package}_connect_func": enter})
@@ -121,7 +131,7 @@ class Address:
             await asyncio.wait_for(connection.connect(), timeout)
             connected = True
         except TimeoutError:
-            raise silent(self.place, timeout, tls=self.tls) from None
+            raise self.silent(timeout) from None
         except Exception as error:
             raise self._refused(error, timeout, trust) from None
         finally:
@@ -149,11 +159,16 @@ class Address:
         trust.lend(connection)
         return connection, trust
 
+    def silent(self, timeout: float) -> StoreUnavailable:
+        """The error for who did not answer in time, with all that may be the reason here."""
+        reasons = ["this port is not for TLS"] * self.tls + ["its name cannot be looked up"] * self._named
+        return silent(self.place, timeout, *reasons)
+
     def _refused(self, error: Exception, timeout: float, trust: Trust | None = None) -> InterlockError:
         """A failed handshake in our words. The library drops the code of an error reply: its class tells it."""
         names = [parent.__name__ for parent in type(error).__mro__]
         if "TimeoutError" in names:
-            return silent(self.place, timeout, tls=self.tls)
+            return self.silent(timeout)
         said = str(error)
         for name, code in (
             ("AuthenticationError", "NOAUTH" if "required" in said.lower() else "WRONGPASS"),

@@ -124,11 +124,9 @@ def broken(place: str, error: OSError, *, tls: bool) -> InterlockError:
     return unreachable(place, os.strerror(error.errno) if error.errno else said)
 
 
-def silent(place: str, timeout: float, *, tls: bool = False) -> StoreUnavailable:
-    return StoreUnavailable(
-        f"{place} did not answer within {timeout:.3g} s; it may be stopped, busy with a slow command, or cut off"
-        + (", or this port is not for TLS" if tls else "")
-    )
+def silent(place: str, timeout: float, *reasons: str) -> StoreUnavailable:
+    likely = ["it may be stopped", "busy with a slow command", *reasons]
+    return StoreUnavailable(f"{place} did not answer within {timeout:.3g} s; {', '.join(likely)}, or cut off")
 
 
 def garbled(place: str, error: Exception) -> StoreUnfit:

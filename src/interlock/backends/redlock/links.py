@@ -244,8 +244,7 @@ class LinkPanel:
         for node, task in tasks.items():
             if not task.done():
                 lost.append(node)
-                address = self._addresses[node]
-                hear(node, silent(address.place, timeout, tls=address.tls), began, self.now())
+                hear(node, self._addresses[node].silent(timeout), began, self.now())
             elif task.cancelled():
                 raise ClientClosed("this client was closed")
             elif (error := task.exception()) is not None:

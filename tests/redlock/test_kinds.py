@@ -1,0 +1,132 @@
+"""What a quorum does not keep is refused when it is made; whatever clients it is given as, it keeps the rest."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+import interlock
+from interlock import aio
+from interlock.errors import InvalidURL, Unsupported
+from tests.redlock.colours import COLOURS
+from tests.redlock.servers import steady
+
+redis: Any = import_module("redis")  # by name: beside tests/redis a type checker takes that for it
+sleepless: Any = import_module("redis.asyncio")
+
+REFUSED: dict[str, Callable[[Any], object]] = {
+    "event": lambda client: client.event("x"),
+    "latch": lambda client: client.latch("x", 2),
+    "barrier": lambda client: client.barrier("x", 2),
+    "register": lambda client: client.register("x"),
+    "guard": lambda client: client.guard("x"),
+    "semaphore": lambda client: client.semaphore("x", 2),
+    "bounded semaphore": lambda client: client.bounded_semaphore("x", 2),
+}
+
+
+@COLOURS
+@pytest.mark.parametrize("kind", REFUSED)
+def test_what_majorities_cannot_keep_is_refused_before_anybody_is_asked(colour: str, kind: str) -> None:
+    connect: Any = interlock.connect if colour == "sync" else aio.connect
+    client = connect("redlock://127.0.0.1:1,127.0.0.1:2,127.0.0.1:3")  # nobody is there
+    with pytest.raises(Unsupported) as refusal:
+        REFUSED[kind](client)
+    said = str(refusal.value)
+    assert said.startswith("redlock keeps no ")
+    assert "majorities settle" in said
+    assert "\n" not in said
+
+
+@COLOURS
+def test_a_condition_is_kept(colour: str) -> None:
+    """Its waiters are claims that share, and two of those never conflict: a majority can tell."""
+    url, woken = steady(3).url(f"{uuid4().hex}:"), list[bool]()
+    if colour == "sync":
+        with interlock.connect(url) as client, client.condition("x") as lease:
+            assert lease.token > 0
+            woken.append(client.condition("y", client.rlock("x")).wait(0.05))
+    else:
+
+        async def main() -> None:
+            async with aio.connect(url) as client, client.condition("x") as lease:
+                assert lease.token > 0
+                woken.append(await client.condition("y", client.rlock("x")).wait(0.05))
+
+        asyncio.run(main())
+    assert woken == [False]  # nobody notified it
+
+
+# ---- clients ----------------------------------------------------------------------------
+
+
+def blocking(port: int, **settings: Any) -> Any:
+    return redis.Redis(host="127.0.0.1", port=port, **settings)
+
+
+def awaited(port: int, **settings: Any) -> Any:
+    return sleepless.Redis(host="127.0.0.1", port=port, **settings)
+
+
+MIXTURES: dict[str, Callable[[list[int]], list[Any]]] = {
+    "that decode": lambda ports: [blocking(port, decode_responses=True) for port in ports],
+    "of asyncio that decode": lambda ports: [awaited(port, decode_responses=True) for port in ports],
+    "of both colours": lambda ports: [blocking(ports[0]), awaited(ports[1]), blocking(ports[2])],
+    "and URLs, some of which decode": lambda ports: [
+        awaited(ports[0], decode_responses=True),
+        f"redis://127.0.0.1:{ports[1]}/0",
+        blocking(ports[2], decode_responses=True, encoding="latin-1"),
+    ],
+    "that speak the third protocol": lambda ports: [blocking(port, protocol=3) for port in ports],
+}
+
+
+@COLOURS
+@pytest.mark.parametrize("mixture", MIXTURES)
+def test_clients_of_any_kind_name_a_quorum_to_either_face(colour: str, mixture: str) -> None:
+    nodes, name = MIXTURES[mixture]([server.port for server in steady(3).all]), f"né {uuid4().hex}"
+
+    async def main() -> None:
+        async with aio.connect(nodes) as client, client.lock(name) as lease:
+            await lease.renew()
+            (holder,) = (await client.inspect(name)).holders
+            assert holder.token == lease.token
+            assert [found async for found in client.scan(name)] == [name]
+            assert await client.lock(name).acquire(blocking=False) is None
+
+    if colour == "async":
+        asyncio.run(main())
+    else:
+        with interlock.connect(nodes) as client, client.lock(name) as lease:
+            lease.renew()
+            (holder,) = client.inspect(name).holders
+            assert holder.token == lease.token
+            assert list(client.scan(name)) == [name]
+            assert client.lock(name).acquire(blocking=False) is None
+    for node in nodes:
+        if isinstance(node, redis.Redis):
+            node.close()
+
+
+@COLOURS
+def test_a_client_that_follows_a_master_is_no_node(colour: str) -> None:
+    connect: Any = interlock.connect if colour == "sync" else aio.connect
+    for module in ("redis.sentinel", "redis.asyncio.sentinel"):
+        manager: Any = import_module(module).Sentinel([("127.0.0.1", 1)])
+        with pytest.raises(
+            Unsupported, match="follows whoever is master; give connect a client of each server"
+        ):
+            connect([manager.master_for("mymaster"), "redis://b", "redis://c"])
+
+
+@COLOURS
+def test_two_databases_of_one_server_are_not_two_nodes(colour: str) -> None:
+    connect: Any = interlock.connect if colour == "sync" else aio.connect
+    port = steady(3)[0].port
+    with pytest.raises(InvalidURL, match="is named twice: each node of a quorum must be a server of its own"):
+        connect([blocking(port), awaited(port, db=1), "redis://c"])
