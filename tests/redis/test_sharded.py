@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 from uuid import uuid4
@@ -29,10 +30,12 @@ from interlock.model import Busy, Claim, Granted
 from tests.redis import clusters
 from tests.redis.clusters import SHARDS, ClusterNode, RedisCluster
 from tests.redis.sentinels import until
-from tests.redis.server import running
+from tests.redis.server import free_port, running
 from tests.redis.test_chaos import ENVIRONMENT, Waiter
-from tests.redis.test_clients import held_and_shown, held_and_shown_async
+from tests.redis.test_clients import certificates, held_and_shown, held_and_shown_async
 from tests.redis.test_cluster import _serves
+
+__all__ = ["certificates"]  # a fixture
 
 TOLD = 2.0  # seconds; who is not told looks after 10
 FOLLOWED = 5.0  # seconds in which a channel is where its slot is
@@ -451,3 +454,29 @@ class TestWhatIsWrong:
         assert time.monotonic() - began < TOLD
         holder.close()
         client.close()
+
+
+def test_many_who_wait_at_once_are_told_through_tls(certificates: Path) -> None:
+    """Their channels are asked for on connections on which others listen."""
+    secure, cert, key = free_port(), certificates / "cert.pem", certificates / "key.pem"
+    options = ("--tls-port", str(secure), "--tls-cert-file", str(cert), "--tls-key-file", str(key))
+    more = ("--tls-ca-cert-file", str(cert), "--tls-auth-clients", "no", "--cluster-enabled", "yes")
+    with running(*options, *more, "--tls-cluster", "yes", "--cluster-port", str(free_port())) as alone:
+        with redis.Redis(port=alone.port) as admin:
+            admin.execute_command("CLUSTER ADDSLOTSRANGE", 0, 16383)
+            until(partial(_serves, admin))
+        url = f"rediss+cluster://127.0.0.1:{secure}?ssl_ca_certs={cert}&notices=sharded"
+
+        async def main() -> None:
+            names = [f"n{number}" for number in range(200)]
+            async with aio.connect(url, ttl=60) as holder, aio.connect(url, ttl=60) as client:
+                leases = [await holder.lock(name).acquire() for name in names]
+                tasks = [asyncio.create_task(client.lock(name, timeout=60).acquire()) for name in names]
+                while not all(listener(client).line(name)[1] for name in names):
+                    await asyncio.sleep(0.02)
+                began = time.monotonic()
+                await asyncio.gather(*(lease.release() for lease in leases if lease))
+                assert all(await asyncio.gather(*tasks))
+                assert time.monotonic() - began < 5, "nobody told them: they looked for themselves"
+
+        asyncio.run(main())
