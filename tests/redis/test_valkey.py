@@ -16,6 +16,7 @@ import redis
 
 import interlock
 from interlock import aio
+from interlock.backends.redis.address import Address
 from interlock.errors import StoreUnavailable, StoreUnfit
 from tests.house.source import SRC
 from tests.redis.sentinels import SERVICE, alone, until
@@ -40,6 +41,7 @@ def test_a_client_of_either_colour_serves_both_faces(server: Server, decoded: bo
     with valkey.Valkey(port=server.port, db=3, decode_responses=decoded) as theirs:
         serves(theirs)
         assert theirs.ping()
+        assert Address.of_client(theirs)._package == "valkey"  # who has this library may have no other
     serves(sleepless.Valkey(port=server.port, db=3, decode_responses=decoded))
 
 
@@ -151,6 +153,7 @@ def test_a_client_of_a_cluster_finds_its_nodes() -> None:
         admin.execute_command("CLUSTER ADDSLOTSRANGE", 0, 16383)
         until(partial(_at_work, admin))
         with valkey.ValkeyCluster("127.0.0.1", node.port) as theirs:
+            assert Address.of_cluster(theirs)._package == "valkey"
             serves(theirs)
 
         async def main() -> None:

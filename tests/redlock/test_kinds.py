@@ -12,8 +12,12 @@ import pytest
 
 import interlock
 from interlock import aio
-from interlock.errors import InvalidURL, Unsupported
-from tests.redlock.colours import COLOURS
+from interlock.backends.redlock.store import RedlockStore
+from interlock.cli import nodes
+from interlock.errors import InvalidURL, StoreUnfit, Unsupported
+from interlock.model import Claim, Granted
+from tests.redis.server import running
+from tests.redlock.colours import COLOURS, run
 from tests.redlock.servers import steady
 
 redis: Any = import_module("redis")  # by name: beside tests/redis a type checker takes that for it
@@ -89,10 +93,10 @@ MIXTURES: dict[str, Callable[[list[int]], list[Any]]] = {
 @COLOURS
 @pytest.mark.parametrize("mixture", MIXTURES)
 def test_clients_of_any_kind_name_a_quorum_to_either_face(colour: str, mixture: str) -> None:
-    nodes, name = MIXTURES[mixture]([server.port for server in steady(3).all]), f"né {uuid4().hex}"
+    given, name = MIXTURES[mixture]([server.port for server in steady(3).all]), f"né {uuid4().hex}"
 
     async def main() -> None:
-        async with aio.connect(nodes) as client, client.lock(name) as lease:
+        async with aio.connect(given) as client, client.lock(name) as lease:
             await lease.renew()
             (holder,) = (await client.inspect(name)).holders
             assert holder.token == lease.token
@@ -102,13 +106,13 @@ def test_clients_of_any_kind_name_a_quorum_to_either_face(colour: str, mixture: 
     if colour == "async":
         asyncio.run(main())
     else:
-        with interlock.connect(nodes) as client, client.lock(name) as lease:
+        with interlock.connect(given) as client, client.lock(name) as lease:
             lease.renew()
             (holder,) = client.inspect(name).holders
             assert holder.token == lease.token
             assert list(client.scan(name)) == [name]
             assert client.lock(name).acquire(blocking=False) is None
-    for node in nodes:
+    for node in given:
         if isinstance(node, redis.Redis):
             node.close()
 
@@ -130,3 +134,44 @@ def test_two_databases_of_one_server_are_not_two_nodes(colour: str) -> None:
     port = steady(3)[0].port
     with pytest.raises(InvalidURL, match="is named twice: each node of a quorum must be a server of its own"):
         connect([blocking(port), awaited(port, db=1), "redis://c"])
+
+
+@COLOURS
+def test_a_server_that_has_two_names_is_one_node(colour: str) -> None:
+    servers, prefix = steady(3), f"{uuid4().hex}:"
+    with interlock.connect(servers.url(prefix)) as client, client.lock("first"):
+        pass  # all three vote
+    hosts = [f"127.0.0.1:{servers[0].port}", f"localhost:{servers[0].port}", f"127.0.0.1:{servers[1].port}"]
+
+    async def main(store: RedlockStore) -> None:
+        assert isinstance(await store.claim(Claim("x", "a", 5.0), 5.0), Granted)  # two servers are a majority
+        states = await store.status()
+        twice = [nodes.word(state, states) for state in states if not state.reachable]
+        assert len(twice) == 1
+        assert twice[0].startswith("is the same server as ")
+        await store.release("x", "a", 0.0, 5.0)
+
+    run(colour, f"redlock://{','.join(hosts)}/0?prefix={prefix}", main)
+
+
+@COLOURS
+def test_a_server_that_has_three_names_is_no_quorum(colour: str) -> None:
+    with running() as server:
+        given = [
+            f"redis://127.0.0.1:{server.port}",
+            f"redis://localhost:{server.port}",
+            f"unix://{server.folder}/socket",
+        ]
+
+        async def main() -> None:
+            async with aio.connect(given) as client:
+                await client.lock("x").acquire(timeout=1)
+
+        with pytest.raises(
+            StoreUnfit, match=r"is the same server as .*; each node of a quorum must be a server of its own"
+        ):
+            if colour == "async":
+                asyncio.run(main())
+            else:
+                with interlock.connect(given) as client:
+                    client.lock("x").acquire(timeout=1)

@@ -254,3 +254,27 @@ def test_a_replaced_file_of_authorities_is_read_again(secured: Secured, colour: 
         await until(store, reached)
 
     run(colour, secured.url(trusted), main)
+
+
+@COLOURS
+def test_a_replaced_certificate_is_followed_by_who_knew_the_old_one(colour: str, tmp_path: Path) -> None:
+    old, new, trusted = certificate(tmp_path, "old"), certificate(tmp_path, "new"), tmp_path / "ca.crt"
+    shutil.copy(old, trusted)
+    server = SecureServer(old)
+    try:
+        server.start()
+        url = f"rediss://127.0.0.1:{server.secure}/0?ssl_ca_certs={trusted}"
+        turns(colour, url, "x")
+        files = (
+            "tls-cert-file",
+            str(new),
+            "tls-key-file",
+            str(new.with_suffix(".key")),
+            "tls-ca-cert-file",
+            str(new),
+        )
+        assert say(server, "CONFIG", "SET", *files) == b"OK"
+        shutil.copy(new, trusted)
+        turns(colour, url, "x")  # the first attempt meets what was read, and is repeated
+    finally:
+        server.close()

@@ -165,6 +165,11 @@ class LanePanel:
         began = self.now()
         timeout = max(0.001, min(share, max(limits.timeout, CONNECTING, 2 * self._slowest)))
         line = Line(node, self._addresses[node], timeout)
+        try:
+            self._packing.met(line.place, line.words)
+        except InterlockError:
+            line.close()
+            raise
         self._slowest = min(2.0, max(self._slowest, self.now() - began))
         return line
 

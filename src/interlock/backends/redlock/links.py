@@ -264,6 +264,7 @@ class LinkPanel:
         try:
             await asyncio.wait_for(introduction.done, timeout)
             line.words = introduced(address.place, introduction.replies)
+            self._packing.met(address.place, line.words)
         except BaseException as error:
             line.end(unreachable(address.place, "its first words were not answered"))
             if isinstance(error, TimeoutError):

@@ -26,7 +26,7 @@ from interlock.backends.redlock.requests import (
     Scan,
     Vote,
 )
-from interlock.errors import InterlockError
+from interlock.errors import InterlockError, StoreUnfit
 
 REMEMBERED = 61.0  # seconds an eviction is remembered at least
 
@@ -102,6 +102,17 @@ class Packing:
     def __init__(self, prefix: str) -> None:
         self.keys = Keys(prefix)
         self._quorum = bulk(self.keys.prefix + b"\x1fquorum")
+        self._places: dict[bytes, str] = {}  # by run id: where a server was met
+
+    def met(self, place: str, words: tuple[bytes, bytes, bytes]) -> None:
+        """Refuse a server that was met elsewhere: under two names it would vote twice, and one crash end both."""
+        run = words[1]
+        known = self._places.setdefault(run, place) if run != bulk(b"") else place
+        if known != place:
+            raise StoreUnfit(
+                f"{place} is the same server as {known.removeprefix('Redis at ')}; each node of a quorum must be a "
+                "server of its own"
+            )
 
     def pack(self, request: Request) -> Packed:
         if type(request) is Vote:
