@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from interlock.backends.redis.cluster import Cluster, Member, Unreached
+from interlock.backends.redis.cluster import Cluster, Member
 from interlock.backends.redis.dialling import stepped
 from interlock.backends.redis.keys import slot
 from interlock.backends.redis.resp import Failure, command
 from interlock.backends.redis.shards import ASKING, Shards
 from interlock.backends.redis.slots import Place, read_map
-from interlock.errors import ClientClosed, StoreUnavailable
+from interlock.errors import ClientClosed, StoreUnavailable, Unreached
 from tests.redis.test_slots import LAST, SERVER, World, entry
 
 A, B, C = ("h", 1), ("h", 2), ("h", 3)

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Collection, Sequence
 from typing import Any
 
+from interlock.backends.redis.reading import Reading
 from interlock.ports import Signal
 
 KEPT = 4096  # messages kept for waiters that do not listen yet
@@ -22,6 +23,8 @@ def queue(resource: str) -> bytes:
 
 class Ears:
     """Sets the signals of those who wait."""
+
+    reading: Reading | None = None  # the subscription, where those who wait may read it themselves
 
     def after_fork(self) -> None:
         """In a forked child: nobody of ours waits yet."""

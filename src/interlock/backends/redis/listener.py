@@ -1,4 +1,4 @@
-"""Hearing of grants: one subscription, on one thread, for all who wait in this store, threads and tasks alike.
+"""Hearing of grants: one subscription for all who wait in this store, threads and tasks alike, kept by one thread.
 
 The store's channel stands in the record of every claim it makes. A script that lets a claim in, or removes it for
 another, publishes `id token` there (token 0: look again); scripts run by this store itself tell it in their
@@ -16,6 +16,7 @@ from typing import Any
 from interlock.backends.redis.address import Route
 from interlock.backends.redis.ears import Ears
 from interlock.backends.redis.pool import Wire
+from interlock.backends.redis.reading import POLLS, Reading
 from interlock.backends.redis.resp import Failure, Garbled, command
 from interlock.errors import InterlockError
 from interlock.ports import Signal
@@ -42,6 +43,8 @@ class Listener(Ears):
         self._subscribed: set[bytes] = set()  # confirmed by the server
         self._thread: threading.Thread | None = None
         self._wire: Wire | None = None
+        self._current: Reading | None = None
+        self.reading = None
 
     @property
     def registers(self) -> Listener:
@@ -99,6 +102,7 @@ class Listener(Ears):
                 if self._closed:
                     return
                 self._wire = wire
+                self._current = Reading(wire, self._take) if POLLS and wire.polls else None
                 self._send(wire, command(b"SUBSCRIBE", self.channel, *self._channels()))
             self._hear_all(wire)
         except (OSError, EOFError, Garbled, ValueError):
@@ -108,33 +112,43 @@ class Listener(Ears):
             time.sleep(AGAIN)
         finally:
             with self._guard:
-                self._wire = None
+                self._wire = self.reading = None
+                reading, self._current = self._current, None
                 self.generation = 0
                 self._subscribed.clear()
                 signals = [signal for ears in self._ears.values() for signal in ears]
-            wire.close()
+            (wire if reading is None else reading).close()
             for signal in signals:  # nobody knows what was missed: all look again
                 signal.set()
 
     def _hear_all(self, wire: Wire) -> None:
-        silent, idle_at = False, time.monotonic() + IDLE
+        asked, heard_at, idle_at = False, time.monotonic(), time.monotonic() + IDLE
         while True:
-            replies = wire.receive(PING)
+            heard = self._read(wire)
             now = time.monotonic()
             if self._ears:
                 idle_at = now + IDLE
             if self._closed or now >= idle_at:
                 return
-            if replies:
-                silent = False
-                for reply in replies:
-                    self._take(reply)
-            elif silent:
+            if heard:
+                asked, heard_at = False, now
+            elif now - heard_at < PING:
+                continue  # woken for something else
+            elif asked:
                 raise EOFError("no sign of life")
             else:
-                silent = True
+                asked, heard_at = True, now
                 with self._guard:
                     self._send(wire, command(b"PING") + self._unneeded())
+
+    def _read(self, wire: Wire) -> bool:
+        """Whether anything came, after waiting for it."""
+        if self._current is not None:
+            return self._current.attend(PING)
+        replies = wire.receive(PING)
+        for reply in replies:
+            self._take(reply)
+        return bool(replies)
 
     def _take(self, reply: Any) -> None:
         if isinstance(reply, Failure):
@@ -151,6 +165,7 @@ class Listener(Ears):
                 if channel == self.channel:
                     self._generations += 1
                     self.generation = self._generations
+                    self.reading = self._current
                 arrived = self._arrived((channel,))
             for signal in arrived:
                 signal.set()
@@ -177,20 +192,25 @@ class Listener(Ears):
         try:
             wire.send(request)
         except OSError:
-            wire.hang_up()  # its reader finds out, and reconnects
+            self._hang_up(wire, self._current)
+
+    def _hang_up(self, wire: Wire | None, reading: Reading | None) -> None:
+        """Its reader finds out; our thread reads then, if it did not: it reconnects."""
+        if wire is not None:
+            wire.hang_up()
+        if reading is not None:
+            reading.recall()
 
     def resubscribe(self) -> None:
         """The server is another now: subscribe there, and let all who wait look again."""
         with self._guard:
-            wire = self._wire
-        if wire is not None:
-            wire.hang_up()
+            wire, reading = self._wire, self._current
+        self._hang_up(wire, reading)
 
     def close(self) -> None:
         with self._guard:
             self._closed = True
-            thread, wire = self._thread, self._wire
-        if wire is not None:
-            wire.hang_up()
+            thread, wire, reading = self._thread, self._wire, self._current
+        self._hang_up(wire, reading)
         if thread is not None and thread is not threading.current_thread():
             thread.join(1.0)

@@ -16,6 +16,7 @@ from interlock.backends.redis.keys import ClusterKeys, Keys
 from interlock.backends.redis.leaf import Leaf, Pausing, Plainly
 from interlock.backends.redis.listener import Listener
 from interlock.backends.redis.pool import Pool
+from interlock.backends.redis.reading import Attending
 from interlock.backends.redis.replicated import (
     Lanes,
     Replicas,
@@ -215,14 +216,19 @@ def _assembled(
         replicated.replicate(count, lane)
         return replicated
 
+    def attending(pausing: Pausing, loop: Callable[[], Any]) -> Pausing:
+        return Attending(pausing, lambda: listener.reading, loop)
+
     waiting: Pausing = Plainly(runtime) if asynchronous else runtime
     pool = leaf(Pool, waiting, OnThread())
-    blocking = store(pool, pool, waiting, None, OnThread())
+    blocking = store(pool, pool, attending(waiting, lambda: None), None, OnThread())
     if not asynchronous:
         return blocking
-    from interlock.backends.redis.link import Links  # here, not above: it needs asyncio
+    from asyncio import get_running_loop  # here, not above: most programs do without
+
+    from interlock.backends.redis.link import Links
 
     def link() -> Leaf:
         return leaf(Links, runtime, OnLoop())
 
-    return store(link(), Lanes(link), runtime, blocking, OnLoop())
+    return store(link(), Lanes(link), attending(runtime, get_running_loop), blocking, OnLoop())

@@ -93,6 +93,17 @@ class Wire:
             data = self._sock.recv(CHUNK)
         except (BlockingIOError, TimeoutError):
             return []
+        return self._parsed(data)
+
+    def received(self) -> list[Any]:
+        """The replies that have come, without waiting; only where the kernel keeps the deadlines."""
+        try:
+            data = self._sock.recv(CHUNK, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return []
+        return self._parsed(data)
+
+    def _parsed(self, data: bytes) -> list[Any]:
         if not data:
             raise EOFError("the server closed the connection")
         self._reader.feed(data)
@@ -100,6 +111,14 @@ class Wire:
         while (reply := self._reader.gets()) is not False:
             got.append(reply)
         return got
+
+    def fileno(self) -> int:
+        return int(self._sock.fileno())
+
+    @property
+    def polls(self) -> bool:
+        """Whether what has come can be seen from outside, and be taken without waiting."""
+        return self._kernel
 
     def _patience(self, timeout: float) -> None:
         self._timeout = timeout

@@ -1,0 +1,255 @@
+"""Who reads a subscription: the listener's thread; or who waits, while nobody else does.
+
+A thread that waits alone reads for itself, and a loop reads for its tasks while only those wait: what arrives then wakes
+whom it is for, and no thread in between has to be woken first. The listener's thread looks after the connection as ever,
+and reads as soon as others wait, too: nobody should depend on a loop that is stuck, or on a thread that has gone.
+Two that read at once do no harm, the lock sees to that.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from interlock.backends.redis.leaf import Pausing
+from interlock.backends.redis.pool import Wire
+from interlock.ports import Signal
+
+POLLS = hasattr(select, "poll")
+
+
+class Bell:
+    """Wakes one thread that polls it; for any thread to ring."""
+
+    def __init__(self) -> None:
+        self._out, self._in = socket.socketpair()
+        self._out.setblocking(False)
+        self._in.setblocking(False)
+
+    def fileno(self) -> int:
+        return self._out.fileno()
+
+    def ring(self) -> None:
+        try:
+            self._in.send(b"!")
+        except OSError:
+            pass  # it rings already, or nobody is there any more
+
+    def hush(self) -> None:
+        try:
+            self._out.recv(64)
+        except OSError:
+            pass  # it did not ring
+
+    def close(self) -> None:
+        self._out.close()
+        self._in.close()
+
+
+class Knock:
+    """The signal of a thread that may be reading for itself when it is set."""
+
+    def __init__(self, signal: Signal) -> None:
+        self.signal = signal
+        self.bell: Bell | None = None
+
+    def is_set(self) -> bool:
+        return self.signal.is_set()
+
+    def set(self) -> None:
+        self.signal.set()  # first: who is woken must see it
+        if (bell := self.bell) is not None:
+            bell.ring()
+
+
+class Reading:
+    """One subscribed connection, and who reads it now."""
+
+    def __init__(self, wire: Wire, take: Callable[[Any], None]) -> None:
+        self._wire = wire
+        self._take = take
+        self._lock = threading.Lock()  # whoever reads: messages are taken in the order they came
+        self._guard = threading.Lock()
+        self._bell, self._knocker = Bell(), Bell()  # of the listener's thread; of one that reads for itself
+        self._waiting: dict[Signal, object] = {}  # and where: their loop, or None for threads
+        self._borrower: object = None  # a loop, or the signal of a thread
+        self._recalled: object = None  # a loop that has not stopped yet
+        self._ended = False
+        self._news = False
+        self._own, self._lent, self._borrowed = select.poll(), select.poll(), select.poll()
+        for poll, of in (
+            (self._own, (wire, self._bell)),
+            (self._lent, (self._bell,)),
+            (self._borrowed, (wire, self._knocker)),
+        ):
+            for one in of:
+                poll.register(one, select.POLLIN)
+
+    # ---- the listener's thread -------------------------------------------------
+
+    def attend(self, timeout: float) -> bool:
+        """Wait until something was heard, here or by a borrower, or until the time is up. Raises what ends it."""
+        poll = self._own if self._borrower is None else self._lent
+        for number, _ in poll.poll(timeout * 1000):
+            if number == self._bell.fileno():
+                self._bell.hush()
+            else:
+                self.read()
+        heard, self._news = self._news, False
+        return heard
+
+    def close(self) -> None:
+        """End it where it is read: a loop must not meet another connection under the same number."""
+        with self._guard:
+            self._ended = True
+            loop = self._recalled if isinstance(self._borrower, Knock) else self._borrower or self._recalled
+        if loop is None or not _on(loop, self._close, loop):
+            self._close(None)
+
+    def _close(self, loop: Any) -> None:
+        if loop is not None:
+            self._stop_on(loop)
+        self._wire.close()
+        self._bell.close()
+        self._knocker.close()  # which wakes a thread that polls it
+
+    # ---- whoever reads ------------------------------------------------------------
+
+    def read(self) -> None:
+        """Take what has come, if anything has."""
+        with self._lock:
+            try:
+                for reply in self._wire.received():
+                    self._news = True
+                    self._take(reply)
+            except BaseException:  # interrupted, too: part of a message may be lost
+                self._wire.hang_up()
+                raise
+
+    def _read_on(self, loop: Any) -> None:
+        try:
+            self.read()
+        except Exception:  # whatever it was, the listener's thread meets its end, and connects anew
+            with self._guard:
+                self._borrower = None
+                self._stop_on(loop)
+            self._bell.ring()
+
+    def _stop_on(self, loop: Any) -> None:
+        self._recalled = None
+        if (number := self._wire.fileno()) >= 0:
+            loop.remove_reader(number)
+
+    def read_until(self, knock: Knock, timeout: float) -> None:
+        """On a thread that has borrowed it: until its signal is set, the time is up or the connection lost."""
+        until = time.monotonic() + timeout
+        left = timeout
+        while not knock.is_set() and left > 0 and not self._ended:
+            for number, _ in self._borrowed.poll(left * 1000):
+                if number == self._knocker.fileno():
+                    self._knocker.hush()
+                    continue
+                try:
+                    self.read()
+                except Exception:  # as above
+                    return
+            left = until - time.monotonic()
+
+    # ---- lending --------------------------------------------------------------------
+
+    def borrow(self, signal: Signal, loop: Any) -> bool:
+        """Whether a thread reads for itself from now on. A loop, once it has borrowed it, reads for its tasks."""
+        with self._guard:
+            self._waiting[signal] = loop
+            if self._ended or isinstance(self._borrower, Knock):
+                return False
+            if self._borrower is not None:
+                if self._borrower is not loop:  # it may be stuck, or gone
+                    self._recall()
+            elif loop is not None:
+                if self._recalled is None and all(where is loop for where in self._waiting.values()):
+                    self._lend(loop)
+            elif len(self._waiting) == 1:
+                assert isinstance(signal, Knock)
+                self._borrower, signal.bell = signal, self._knocker
+                return True
+            return False
+
+    def recall(self) -> None:
+        """Whatever happens next, the listener's thread sees it; a thread that reads for itself does, too."""
+        with self._guard:
+            if self._borrower is not None and not isinstance(self._borrower, Knock):
+                self._recall()
+        self._bell.ring()
+
+    def _recall(self) -> None:
+        loop, self._borrower = self._borrower, None
+        if _on(loop, self._stop_on, loop):
+            self._recalled = loop
+        self._bell.ring()
+
+    def _lend(self, loop: Any) -> None:
+        try:
+            loop.add_reader(self._wire.fileno(), self._read_on, loop)
+        except NotImplementedError:
+            return  # not by this kind of loop
+        self._borrower = loop
+
+    def give_back(self, signal: Signal) -> None:
+        """This one reads no longer; the listener's thread does if others wait, or if there is an end to be met."""
+        with self._guard:
+            if self._borrower is signal:
+                self._borrower = None
+                self._bell.ring()
+
+    def leave(self, signal: Signal) -> None:
+        """This one waits no longer."""
+        with self._guard:
+            self._waiting.pop(signal, None)
+            if self._borrower is signal:
+                self._borrower = None
+                if self._waiting:
+                    self._bell.ring()
+
+
+def _on(loop: Any, call: Callable[..., object], *args: object) -> bool:
+    """Have a loop call something; False if it has ended."""
+    try:
+        loop.call_soon_threadsafe(call, *args)
+    except RuntimeError:
+        return False
+    return True
+
+
+class Attending:
+    """Waits as a runtime does; who waits alone, or with others of its loop only, reads for itself meanwhile."""
+
+    def __init__(
+        self, pausing: Pausing, reading: Callable[[], Reading | None], loop: Callable[[], Any]
+    ) -> None:
+        self._pausing = pausing
+        self._reading = reading
+        self._loop = loop  # of who waits; None for a thread
+        self.now = pausing.now
+
+    def signal(self) -> Signal:
+        return Knock(self._pausing.signal())
+
+    async def wait(self, signal: Knock, timeout: float | None) -> bool:
+        reading = self._reading()
+        if reading is None or timeout is None:
+            return await self._pausing.wait(signal.signal, timeout)
+        until = self.now() + timeout
+        try:
+            if reading.borrow(signal, self._loop()):
+                reading.read_until(signal, timeout)
+                if signal.is_set():
+                    return True
+                reading.give_back(signal)
+            return await self._pausing.wait(signal.signal, max(0.0, until - self.now()))
+        finally:
+            reading.leave(signal)

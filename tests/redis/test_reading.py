@@ -1,0 +1,369 @@
+"""Who waits alone reads its grant itself; whoever else waits is never left without a reader."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import redis
+
+import interlock
+from interlock import aio
+from interlock.backends.redis import listener
+from interlock.backends.redis.reading import Knock, Reading
+from tests.attacks.stage import eventually
+from tests.redis.server import Server
+
+# asyncio and redis-py complain of connections that were open when their loop ended: that is what these tests do.
+ended_loops = (
+    pytest.mark.usefixtures("collected"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+)
+
+SOON = 2.0  # seconds: much less than after which a waiter looks by itself, with the default ttl
+
+
+@pytest.fixture
+def other(url: str) -> Iterator[interlock.Client]:
+    """Another program's client: what it releases reaches us by the subscription only."""
+    with interlock.connect(url) as client:
+        yield client
+
+
+@pytest.fixture
+def collected() -> Iterator[None]:
+    """What a test leaves behind complains in it, not in the next."""
+    yield
+    gc.collect()
+
+
+@pytest.fixture
+def idle_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The listener's thread connects and subscribes, and reads nothing after that."""
+    attend = Reading.attend
+
+    def attend_once(self: Reading, timeout: float) -> bool:
+        if self._waiting:
+            time.sleep(0.05)
+            return True
+        return attend(self, min(timeout, 0.05))
+
+    monkeypatch.setattr(Reading, "attend", attend_once)
+
+
+def reading(client: interlock.Client | aio.Client) -> Any:
+    store: Any = client._core.store
+    return store._listener.reading
+
+
+def borrower(client: interlock.Client | aio.Client) -> Any:
+    return getattr(reading(client), "_borrower", None)
+
+
+def waits(other: interlock.Client, name: str, count: int = 1) -> Callable[[], bool]:
+    return lambda: len(other.inspect(name).waiters) >= count
+
+
+def in_thread(call: Callable[[], object]) -> threading.Thread:
+    thread = threading.Thread(target=call, daemon=True)
+    thread.start()
+    return thread
+
+
+def subscribed(client: interlock.Client, other: interlock.Client) -> None:
+    """One that waited in vain: from now on the subscription stands, and nobody waits."""
+    with other.lock("warm-up"):
+        assert client.lock("warm-up").acquire(timeout=0.3) is None
+    eventually(lambda: reading(client) is not None)
+
+
+def left_to_the_borrower(client: interlock.Client, server: Server) -> None:
+    """The listener's thread reads no longer: it notices that another does when something comes."""
+    store: Any = client._core.store
+    with redis.Redis(port=server.port) as admin:
+        admin.publish(store._listener.channel, "nobody 0")
+    eventually(lambda: store._listener.known(b"nobody"))
+    time.sleep(0.1)
+
+
+def handed_over(client: interlock.Client, other: interlock.Client, name: str) -> float:
+    """Seconds from the release until the thread that waited has it."""
+    lease = other.lock(name).acquire()
+    assert lease is not None
+    got: list[float] = []
+
+    def take() -> None:
+        with client.lock(name):
+            got.append(time.monotonic())
+
+    thread = in_thread(take)
+    eventually(waits(other, name))
+    released = time.monotonic()
+    lease.release()
+    thread.join(15)
+    return got[0] - released
+
+
+@pytest.mark.usefixtures("idle_thread")
+class TestWhoWaitsAlone:
+    def test_a_thread_reads_its_grant_itself(self, url: str, other: interlock.Client) -> None:
+        with interlock.connect(url) as client:
+            subscribed(client, other)
+            assert handed_over(client, other, "x") < SOON
+
+    def test_a_loop_reads_for_its_tasks(self, url: str, other: interlock.Client) -> None:
+        async def main() -> None:
+            async with aio.connect(url) as client:
+                for name in ("x", "y", "z"):
+                    lease = other.lock(name).acquire()
+                    assert lease is not None
+                    waiting = [asyncio.create_task(client.lock(name).acquire()) for _ in range(3)]
+                    await asyncio.to_thread(eventually, waits(other, name))
+                    await asyncio.to_thread(eventually, lambda: reading(client) is not None)
+                    await asyncio.sleep(0.05)
+                    lease.release()
+                    async with asyncio.timeout(SOON):
+                        for _ in waiting:
+                            done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                            task = done.pop()
+                            waiting.remove(task)
+                            held = task.result()
+                            assert held is not None
+                            await held.release()
+
+        asyncio.run(main())
+
+
+class TestWhoWaitsBesideOthers:
+    @pytest.mark.parametrize("granted", [True, False], ids=["with its grant", "in vain"])
+    def test_hears_when_the_thread_that_read_has_gone(
+        self, granted: bool, server: Server, url: str, other: interlock.Client
+    ) -> None:
+        with interlock.connect(url) as client:
+            subscribed(client, other)
+            first, second = other.lock("first").acquire(), other.lock("second").acquire()
+            assert first is not None
+            assert second is not None
+            reader = in_thread(lambda: client.lock("first").acquire(timeout=SOON))
+            eventually(lambda: isinstance(borrower(client), Knock))
+            got: list[float] = []
+
+            def take() -> None:
+                with client.lock("second"):
+                    got.append(time.monotonic())
+
+            thread = in_thread(take)
+            eventually(waits(other, "second"))
+            left_to_the_borrower(client, server)
+            if granted:
+                first.release()
+            reader.join(10)  # it reads for nobody any more
+            released = time.monotonic()
+            second.release()
+            thread.join(15)
+            if not granted:
+                first.release()
+            assert got[0] - released < SOON
+
+    @ended_loops[0]
+    @ended_loops[1]
+    def test_does_not_depend_on_a_loop_that_is_stuck(self, url: str, other: interlock.Client) -> None:
+        """One asyncio client, two loops in two threads: the first borrows the reading, and then blocks."""
+        client = aio.connect(url)
+        stuck, over = threading.Event(), threading.Event()
+        got: list[float] = []
+        held = [other.lock(name).acquire() for name in ("blocked", "wanted")]
+
+        async def block() -> None:
+            task = asyncio.create_task(client.lock("blocked").acquire())
+            while borrower(client) is not asyncio.get_running_loop():
+                await asyncio.sleep(0.01)
+            stuck.set()
+            over.wait(20)  # what no task should do
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+        async def take() -> None:
+            async with client.lock("wanted"):
+                got.append(time.monotonic())
+
+        first = in_thread(lambda: asyncio.run(block()))
+        assert stuck.wait(10)
+        second = in_thread(lambda: asyncio.run(take()))
+        eventually(waits(other, "wanted"))
+        released = time.monotonic()
+        for lease in held:
+            assert lease is not None
+            lease.release()
+        second.join(15)
+        over.set()
+        first.join(10)
+        assert got[0] - released < SOON
+        asyncio.run(client.close())
+
+
+class TestWhatEndsTheReading:
+    def test_a_lost_subscription_is_made_again_for_a_thread_that_read_itself(
+        self, server: Server, url: str, other: interlock.Client
+    ) -> None:
+        with interlock.connect(url) as client, redis.Redis(port=server.port) as admin:
+            subscribed(client, other)
+            for _ in range(3):
+                lost = threading.Timer(0.2, lambda: admin.execute_command("CLIENT", "KILL", "TYPE", "pubsub"))
+                lost.start()
+                assert handed_over(client, other, "x") < SOON
+                lost.join()
+                assert handed_over(client, other, "x") < SOON
+
+    def test_a_lost_subscription_is_made_again_for_a_loop(
+        self, server: Server, url: str, other: interlock.Client
+    ) -> None:
+        async def main() -> None:
+            async with aio.connect(url) as client:
+                with redis.Redis(port=server.port) as admin:
+                    for _ in range(3):
+                        lease = other.lock("x").acquire()
+                        assert lease is not None
+                        task = asyncio.create_task(client.lock("x").acquire())
+                        await asyncio.to_thread(eventually, lambda: reading(client) is not None)
+                        await asyncio.to_thread(eventually, waits(other, "x"))
+                        admin.execute_command("CLIENT", "KILL", "TYPE", "pubsub")
+                        await asyncio.sleep(0.3)
+                        lease.release()
+                        async with asyncio.timeout(SOON):
+                            held = await task
+                        assert held is not None
+                        await held.release()
+
+        asyncio.run(main())
+
+    @ended_loops[0]
+    @ended_loops[1]
+    def test_a_client_serves_the_next_loop_when_the_one_that_read_has_ended(
+        self, url: str, other: interlock.Client
+    ) -> None:
+        client = aio.connect(url)
+
+        async def take() -> None:
+            lease = other.lock("x").acquire()
+            assert lease is not None
+            task = asyncio.create_task(client.lock("x").acquire())
+            await asyncio.to_thread(eventually, waits(other, "x"))
+            await asyncio.to_thread(eventually, lambda: reading(client) is not None)
+            await asyncio.sleep(0.05)
+            lease.release()
+            async with asyncio.timeout(SOON):
+                held = await task
+            assert held is not None
+            await held.release()
+
+        for _ in range(3):
+            asyncio.run(take())
+        began = time.monotonic()
+        asyncio.run(client.close())
+        assert time.monotonic() - began < 0.9  # the listener's thread had ended before its patience did
+
+    def test_a_thread_that_reads_itself_learns_that_its_client_was_closed(
+        self, url: str, other: interlock.Client
+    ) -> None:
+        client = interlock.connect(url)
+        subscribed(client, other)
+        told: list[BaseException] = []
+
+        def take() -> None:
+            try:
+                client.lock("x").acquire()
+            except interlock.ClientClosed as error:
+                told.append(error)
+
+        with other.lock("x"):
+            thread = in_thread(take)
+            eventually(lambda: isinstance(borrower(client), Knock))
+            began = time.monotonic()
+            client.close()
+            thread.join(10)
+        assert told
+        assert time.monotonic() - began < 0.9
+
+    def test_a_thread_that_reads_itself_is_called_back_from_a_server_without_a_sign_of_life(
+        self, monkeypatch: pytest.MonkeyPatch, server: Server, url: str, other: interlock.Client
+    ) -> None:
+        monkeypatch.setattr(listener, "PING", 0.2)
+        with interlock.connect(url) as client:
+            subscribed(client, other)
+            held = other.lock("x").acquire()
+            assert held is not None
+            thread = in_thread(lambda: client.lock("x").acquire(timeout=6))
+            eventually(lambda: isinstance(borrower(client), Knock))
+            left_to_the_borrower(client, server)
+            lost = reading(client)
+            with server.frozen():
+                eventually(lambda: not lost._waiting, within=SOON)
+            held.release()
+            thread.join(10)
+
+    def test_a_loop_forgets_the_number_of_a_subscription_that_ended_for_want_of_waiters(
+        self, monkeypatch: pytest.MonkeyPatch, url: str, other: interlock.Client
+    ) -> None:
+        """Or it would watch, under that number, what somebody opens next."""
+        monkeypatch.setattr(listener, "IDLE", 0.3)
+        monkeypatch.setattr(listener, "PING", 0.1)
+
+        async def main() -> None:
+            loop: Any = asyncio.get_running_loop()
+            async with aio.connect(url) as client:
+                with other.lock("x"):
+                    assert await client.lock("x").acquire(timeout=0.2) is None
+                ended = reading(client)
+                assert ended._borrower is loop
+                number = ended._wire.fileno()
+                async with asyncio.timeout(10):
+                    while ended._wire.fileno() >= 0:
+                        await asyncio.sleep(0.01)
+                assert number not in loop._selector.get_map()
+
+        asyncio.run(main())
+
+    def test_one_that_is_let_in_by_its_own_client_is_woken_though_it_reads(self, url: str) -> None:
+        """What a script tells its caller does not come by the subscription: a bell must get it out of there."""
+        with interlock.connect(url) as client, interlock.connect(url) as other:
+            subscribed(client, other)
+            lease = client.lock("x", ttl=5).acquire()  # another ttl: nobody's heir
+            assert lease is not None
+            got: list[float] = []
+
+            def take() -> None:
+                with client.lock("x"):
+                    got.append(time.monotonic())
+
+            thread = in_thread(take)
+            eventually(lambda: isinstance(borrower(client), Knock))
+            released = time.monotonic()
+            lease.release()
+            thread.join(15)
+            assert got[0] - released < SOON
+
+    def test_no_file_stays_open_after_any_of_them(
+        self, server: Server, url: str, other: interlock.Client
+    ) -> None:
+        def once() -> None:
+            async def wait_in_vain() -> None:
+                async with aio.connect(url) as client:
+                    assert await client.lock("x").acquire(timeout=0.1) is None
+
+            asyncio.run(wait_in_vain())
+            with interlock.connect(url) as client:
+                assert client.lock("x").acquire(timeout=0.1) is None
+
+        with other.lock("x"):
+            once()
+            before = len(os.listdir("/proc/self/fd"))
+            for _ in range(5):
+                once()
+            eventually(lambda: len(os.listdir("/proc/self/fd")) <= before)
