@@ -130,29 +130,23 @@ def test_a_quorum_of_hosts_without_addresses_says_so_once(colour: str, resolver:
 
 @COLOURS
 def test_a_lookup_that_never_ends_does_not_hold_up_who_asks(colour: str, resolver: Resolver) -> None:
-    async def ask(client: aio.Client) -> float:
-        began = time.monotonic()
-        with pytest.raises(StoreUnavailable, match=r"slow\.invalid:6379 did not answer"):
-            await client.lock("x").acquire(timeout=0.3)
-        return time.monotonic() - began
+    async def main() -> None:
+        async with aio.connect("redis://slow.invalid:6379/0") as client:
+            for _ in range(3):
+                with pytest.raises(StoreUnavailable, match=r"slow\.invalid:6379 did not answer"):
+                    await client.lock("x").acquire(timeout=0.3)
 
-    async def main() -> float:
-        try:
-            async with aio.connect("redis://slow.invalid:6379/0") as client:
-                return await ask(client)
-        finally:
-            resolver.answers.set()  # or the loop would wait for its threads
-
+    began = time.monotonic()
     if colour == "async":
-        assert asyncio.run(main()) < 4
-        return
-    client, began = interlock.connect("redis://slow.invalid:6379/0"), time.monotonic()
-    for _ in range(3):
-        with pytest.raises(StoreUnavailable, match=r"did not answer .* its name cannot be looked up"):
-            client.lock("x").acquire(timeout=0.3)
-    assert time.monotonic() - began < 12
-    assert len(resolver.slow) == 1  # who comes next waits for the first, and does not ask as well
-    client.close()
+        asyncio.run(main())  # nor the end of a loop, which waits for threads of its own
+    else:
+        with interlock.connect("redis://slow.invalid:6379/0") as client:
+            for _ in range(3):
+                with pytest.raises(StoreUnavailable, match=r"did not answer .* its name cannot be looked up"):
+                    client.lock("x").acquire(timeout=0.3)
+    assert time.monotonic() - began < 10
+    # Who comes next waits for the first, and does not ask as well; an asyncio client has a blocking side.
+    assert len(resolver.slow) <= (1 if colour == "sync" else 2)
 
 
 @COLOURS
@@ -166,9 +160,10 @@ def test_a_quorum_goes_on_while_a_lookup_does_not_end(colour: str, resolver: Res
             await store.release("x", claim.id, 0.0, 2.0)
         assert time.monotonic() - began < 4
         assert resolver.slow
-        resolver.answers.set()  # or the loop would wait for its threads
 
+    began = time.monotonic()
     run(colour, without_one("slow.invalid"), main)
+    assert time.monotonic() - began < 10
 
 
 @COLOURS

@@ -125,10 +125,13 @@ class Address:
     async def connect_async(self, timeout: float) -> Any:
         import asyncio
 
+        until = time.monotonic() + timeout
         connection, trust = self._make("asyncio.connection", timeout)
         connected = False
         try:
-            await asyncio.wait_for(connection.connect(), timeout)
+            if self._named:
+                await apart.looked_up(self._settings["host"], timeout)
+            await asyncio.wait_for(connection.connect(), max(0.001, until - time.monotonic()))
             connected = True
         except TimeoutError:
             raise self.silent(timeout) from None

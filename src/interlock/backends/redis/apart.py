@@ -1,7 +1,8 @@
-"""Connections to hosts that have a name are made on a thread of their own: the system's lookup knows no deadline.
+"""Hosts that have a name are looked up on a thread of their own: the system's lookup knows no deadline.
 
 While a resolver is down each lookup takes as long as it likes, half a minute by default. Whoever must reconnect to one
-node of a quorum would miss the renewals on all others. Asyncio looks names up on threads anyhow.
+node of a quorum would miss the renewals on all others. An event loop has threads for it, but few: lookups that nobody
+waits for any more would keep them from everybody else, and the loop from its end.
 """
 
 from __future__ import annotations
@@ -78,6 +79,57 @@ def made(place: str, make: Callable[[float], Any], timeout: float) -> Any:
     if earlier is not None:
         _left.pop(place, None)
     return connection
+
+
+class Lookup:
+    """One name being looked up, for all tasks that need it. What comes of it the client library will say."""
+
+    def __init__(self, host: str) -> None:
+        self._host = host
+        self._guard = threading.Lock()
+        self._calls: list[Callable[[], object]] | None = []
+        self._thread = threading.Thread(target=self._run, name="interlock-lookup", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            socket.getaddrinfo(self._host, None)
+        except (OSError, UnicodeError):
+            pass
+        with self._guard:
+            calls, self._calls = self._calls or [], None
+        for call in calls:
+            try:
+                call()
+            except RuntimeError:
+                pass  # the loop of who asked was closed
+
+    def alive(self) -> bool:
+        return self._thread.is_alive()
+
+    def then(self, call: Callable[[], object]) -> None:
+        """Call when it is over."""
+        with self._guard:
+            if self._calls is not None:
+                self._calls.append(call)
+                return
+        call()
+
+
+_lookups: dict[str, Lookup] = {}
+
+
+async def looked_up(host: str, timeout: float) -> None:
+    """Return once the system has been asked for the host; `TimeoutError` if it takes longer. One asks for all."""
+    import asyncio
+
+    lookup = _lookups.get(host)
+    if lookup is None or not lookup.alive():
+        lookup = _lookups[host] = Lookup(host)
+    loop = asyncio.get_running_loop()
+    over = asyncio.Event()
+    lookup.then(lambda: loop.call_soon_threadsafe(over.set))
+    await asyncio.wait_for(over.wait(), timeout)
 
 
 def named(host: object) -> bool:
