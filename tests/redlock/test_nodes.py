@@ -209,11 +209,11 @@ def test_many_idle_names_leave_one_small_hash(server: Server) -> None:
     pair = Pair(server)
     pair.admitted()
     old = time.time_ns() // 1000 - 2 * OLD
-    for n in range(1000):
+    for n in range(3 * MANY):
         assert pair.ask(Vote(Claim(f"name-{n}", "a", 30.0), old + n))[1] == ACCEPTED
         pair.ask(Release(f"name-{n}", "a"))
     for n in range(100):
-        pair.ask(Vote(Claim("another", f"b{n}", 30.0), old + 2000 + n))
+        pair.ask(Vote(Claim("another", f"b{n}", 30.0), old + 4 * MANY + n))
         pair.ask(Release("another", f"b{n}"))
     assert say(server, "HLEN", f"{pair.prefix}\x1fquorum") <= MANY + 8
     assert pair.ask(Vote(Claim("name-5", "a", 30.0), old + 5))[1] == TOO_LOW

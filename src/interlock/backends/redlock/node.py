@@ -33,7 +33,7 @@ from interlock.backends.redlock.requests import (
 )
 from interlock.model import Claim, Standing
 
-MANY = 64  # numbers that may stay for good
+MANY = 512  # numbers that may stay for good
 OLD = 60_000_000  # us after which a number is forgotten into the floor
 REMEMBERED = 61.0  # seconds an eviction is remembered at least
 FOREIGN = 50  # ms after which to look again at a foreigner's lock
