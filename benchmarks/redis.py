@@ -13,6 +13,7 @@ import redis
 import redis.asyncio
 
 import interlock
+from benchmarks import floor
 from benchmarks.embedded import hold, idle
 from benchmarks.pace import middle, timed
 from benchmarks.process import in_another
@@ -30,6 +31,7 @@ def questions() -> list[Question]:
             "A1: uncontended acquire+release on Redis, sync",
             [
                 Case("bare SET NX + EVALSHA", _bare_pair),
+                Case("interlock's scripts, bare", on_server(_floor_pair)),
                 Case("interlock", on_server(_interlock_pair)),
                 Case("redis-py Lock", on_server(_redis_py_pair)),
                 *when("redis_lock", Case("python-redis-lock", on_server(_redis_lock_pair))),
@@ -84,6 +86,12 @@ def _bare_pair() -> Iterator[Measure]:
         bare = Bare(server.port)
         yield lambda: timed(lambda: bare.pair(b"bench"))
         bare.close()
+
+
+def _floor_pair(port: int) -> Iterator[Measure]:
+    pair, close = floor.on_one(port)
+    yield lambda: timed(pair)
+    close()
 
 
 def _interlock_pair(port: int) -> Iterator[Measure]:
@@ -141,6 +149,7 @@ def _pottery_pair(port: int) -> Iterator[Measure]:
 def _async_cases(tasks: int) -> list[Case]:
     return [
         Case("bare, multiplexed", in_tasks(tasks, _open_bare)),
+        Case("interlock's scripts, bare", in_tasks(tasks, floor.in_tasks_on_one)),
         Case("interlock", in_tasks(tasks, _open_interlock)),
         Case("redis.asyncio Lock", in_tasks(tasks, _open_redis_py, whole=200)),
     ]

@@ -15,7 +15,7 @@ import redis.asyncio
 
 import interlock
 import interlock.aio
-from benchmarks import pace
+from benchmarks import floor, pace
 from benchmarks.pace import timed
 from benchmarks.question import Case, Figure, Measure, Question
 from benchmarks.redis_server import Bare, bare_protocol, busy, calls, served, when
@@ -40,6 +40,7 @@ def questions() -> list[Question]:
             "D1: uncontended acquire+release on five servers, sync",
             [
                 Case("bare, send all, read all", _five(_bare, BARE)),
+                Case("interlock's scripts, bare", _five(floor.on_five, OURS)),
                 Case("interlock", _five(_interlock, OURS)),
                 *when("redlock", Case("redlock-py", _five(_redlock_py, REDLOCK_PY, 100))),
                 *when("pottery", Case("pottery", _five(_pottery, (), 40))),
@@ -51,6 +52,7 @@ def questions() -> list[Question]:
             f"D2: acquire+release on five servers, asyncio, {TASKS} tasks on {TASKS} locks, for one pair",
             [
                 Case("bare, five multiplexed", in_tasks(TASKS, _open_bare, SERVERS)),
+                Case("interlock's scripts, bare", in_tasks(TASKS, floor.in_tasks_on_five, SERVERS)),
                 Case("interlock", in_tasks(TASKS, _open_interlock, SERVERS)),
                 *when("aioredlock", Case("aioredlock", in_tasks(TASKS, _open_aioredlock, SERVERS, 128))),
                 *when("pottery", Case("pottery", in_tasks(TASKS, _open_pottery, SERVERS, 128))),
