@@ -82,6 +82,20 @@ def test_tls_is_used_and_a_strange_certificate_is_named(tmp_path: Path) -> None:
         server.close()
 
 
+def test_a_certificate_of_ours_may_lie_in_one_file_with_its_key(tmp_path: Path) -> None:
+    shown, both = certificate(tmp_path, "shown"), tmp_path / "both.pem"
+    both.write_text(shown.read_text() + shown.with_suffix(".key").read_text())
+    server = SecureServer(shown, "--tls-auth-clients", "yes")
+    settings: dict[str, Any] = {"ssl": True, "ssl_ca_certs": str(shown), "ssl_certfile": str(both)}
+    try:
+        server.start()
+        for library in (valkey.Valkey, redis.Redis):
+            with library(host="127.0.0.1", port=server.secure, **settings) as theirs:
+                held_and_shown(interlock.connect(theirs))
+    finally:
+        server.close()
+
+
 def refusals(client: Any) -> list[Exception]:
     """What both faces say when a lock is asked for."""
 

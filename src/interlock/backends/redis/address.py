@@ -118,8 +118,6 @@ class Address:
         except Exception as error:
             connection.disconnect()
             raise self._refused(error, timeout, trust) from None
-        if trust is not None:
-            trust.keep(connection)
         return connection
 
     async def connect_async(self, timeout: float) -> Any:
@@ -157,9 +155,9 @@ class Address:
             return kind(**settings, **more), None
         from interlock.backends.redis.trust import Trust, taken  # here, not above: it loads `ssl`
 
-        settings = taken(self.place, kind, settings)
-        trust, connection = Trust(self._package, module, settings), kind(**settings, **more)
-        trust.lend(connection)
+        trust = Trust(self._package, settings)
+        connection = kind(**taken(self.place, kind, settings), **more)
+        trust.lend(self.place, connection, settings)
         return connection, trust
 
     def silent(self, timeout: float) -> StoreUnavailable:

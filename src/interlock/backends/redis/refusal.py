@@ -84,6 +84,7 @@ INSECURE = (
         "the server wants one of yours: ?ssl_certfile=/path/to/it.pem&ssl_keyfile=/path/to/key.pem",
     ),
 )
+PLAIN = "is the server running, reachable, and this port without TLS? with TLS use rediss://, redlocks://"
 NO_TLS = "is this port for TLS, and does the server want a certificate of yours (ssl_certfile, ssl_keyfile)?"
 
 
@@ -121,7 +122,12 @@ def broken(place: str, error: OSError, *, tls: bool) -> InterlockError:
         )
     if tls and isinstance(error, (FileNotFoundError, PermissionError)):
         return StoreUnfit(f"{place}: {FILES} ({said})")
-    return unreachable(place, os.strerror(error.errno) if error.errno else said)
+    why = os.strerror(error.errno) if error.errno else said
+    if isinstance(
+        error, (ConnectionResetError, BrokenPipeError)
+    ):  # how those end a handshake who want another
+        return StoreUnavailable(f"{place}: {why}; {NO_TLS if tls else PLAIN}")
+    return unreachable(place, why)
 
 
 def silent(place: str, timeout: float, *reasons: str) -> StoreUnavailable:

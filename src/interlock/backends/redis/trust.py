@@ -1,54 +1,78 @@
 """What TLS needs beside the address, read once: the library would read all authorities of the machine for each connection.
 
 That takes 25 ms, on an event loop at the cost of all its tasks; and the first lock on five servers makes ten
-connections, within half a second. What was read serves until TLS fails: then it may have been replaced.
+connections, within half a second. What was read serves until TLS fails: then files may have been replaced.
 """
 
 from __future__ import annotations
 
 import inspect
 import ssl
+import time
 from functools import partial
+from importlib import import_module
 from typing import Any
 
 from interlock.errors import StoreUnfit
 
-_read: dict[tuple[object, ...], Any] = {}  # a context, or what makes one for connections of asyncio
+FRESH = 1.0  # seconds for which nothing is read again: five nodes with strange certificates need one look, not five
+
+_read: dict[
+    tuple[object, ...], tuple[Any, float]
+] = {}  # what makes a context, the same one each time; since when
 
 
 class Trust:
-    """What connections with the same settings share."""
+    """What connections of both colours share that have the same settings."""
 
-    def __init__(self, package: str, module: str, settings: dict[str, Any]) -> None:
+    def __init__(self, package: str, settings: dict[str, Any]) -> None:
         told = {name: value for name, value in settings.items() if name.startswith("ssl")}
-        key = (package, module, *sorted(told.items(), key=lambda item: item[0]))
-        self._key: tuple[object, ...] | None = key
+        self._key: tuple[object, ...] | None = (package, *((name, told[name]) for name in sorted(told)))
+        self._package = package
         try:
-            hash(key)
+            hash(self._key)
         except TypeError:
             self._key = None
         if any("ocsp" in name and value for name, value in told.items()):
             self._key = None  # the library asks about each certificate, in its own way
 
-    def lend(self, connection: Any) -> None:
-        """Give a connection that is about to be made what an earlier one has read."""
+    def lend(self, place: str, connection: Any, settings: dict[str, Any]) -> None:
+        """Give a connection that is about to be made what an earlier one has read, or will."""
         if self._key is None:
             return
-        if hasattr(connection, "ssl_context"):
-            # Of asyncio: it reads when it first connects, for all who share it.
-            connection.ssl_context = _read.setdefault(self._key, connection.ssl_context)
-        elif (context := _read.get(self._key)) is not None:
-            connection._wrap_socket_with_ssl = partial(context.wrap_socket, server_hostname=connection.host)
+        blocking = not hasattr(connection, "ssl_context")
+        if blocking and bool(settings.get("ssl_certfile")) != bool(settings.get("ssl_keyfile")):
+            return  # both in one file: connections of asyncio would leave them out
+        kept = _read.get(self._key)
+        if kept is None:
+            maker = self._maker(place, settings) if blocking else connection.ssl_context
+            if maker is None:
+                return
+            kept = _read.setdefault(self._key, (maker, time.monotonic()))
+        if blocking:
+            connection._wrap_socket_with_ssl = partial(_wrapped, kept[0], connection.host)
+        else:
+            connection.ssl_context = kept[0]
 
-    def keep(self, connection: Any) -> None:
-        """Remember what a blocking connection has read."""
-        if self._key is not None and isinstance(connection._sock, ssl.SSLSocket):
-            _read.setdefault(self._key, connection._sock.context)
+    def _maker(self, place: str, settings: dict[str, Any]) -> Any:
+        """The library keeps what it read with connections of asyncio only; these may know fewer settings."""
+        kind = import_module(f"{self._package}.asyncio.connection").SSLConnection
+        try:
+            known = taken(place, kind, settings)
+        except StoreUnfit:
+            return None
+        return kind(**{name: value for name, value in known.items() if name.startswith("ssl")}).ssl_context
 
     def doubt(self, error: OSError) -> None:
-        """TLS failed: files may have been replaced, so the next connection reads them again."""
-        if self._key is not None and isinstance(error, ssl.SSLError):
-            _read.pop(self._key, None)
+        """TLS failed: files may have been replaced, so another connection reads them again."""
+        kept = None if self._key is None else _read.get(self._key)
+        if kept is not None and isinstance(error, ssl.SSLError) and time.monotonic() - kept[1] >= FRESH:
+            _read.pop(self._key or (), None)
+
+
+def _wrapped(maker: Any, host: str, sock: Any) -> ssl.SSLSocket:
+    made: ssl.SSLSocket = maker.get().wrap_socket(sock, server_hostname=host)
+    return made
 
 
 def taken(place: str, kind: type[Any], settings: dict[str, Any]) -> dict[str, Any]:
