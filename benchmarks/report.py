@@ -93,29 +93,38 @@ def as_json(results: list[Result]) -> str:
     return json.dumps(whole, indent=2) + "\n"
 
 
+LONGEST = 400.0  # of a bar: ten times the limit, or twice an absolute goal
+
+
 def as_svg(results: list[Result]) -> str:
-    """Bars, one group a question, longer is slower; the line is the goal. Bars end at 10x, or at twice the goal."""
+    """Bars, one group a question, longer is slower; the line is the goal. A bar that ends at a gap is longer than shown."""
     rows: list[str] = []
     y = 30
     for result in results:
         question = result.question
         title = f"{question.title} ({result.cores} core{'s' * (result.cores > 1)})"
         rows.append(f'<text x="10" y="{y}" class="t">{escape(title)}</text>')
-        top = y + 14
+        top, values = y + 14, []
         for case in question.cases:
             y += 20
             width, told = bar(result, case.name)
             kind = "us" if case.name == question.judged else "them"
             rows.append(f'<text x="190" y="{y + 11}" class="n">{escape(case.name)}</text>')
             rows.append(f'<rect x="200" y="{y}" width="{width:.1f}" height="14" class="{kind}"/>')
-            rows.append(f'<text x="{206 + width:.1f}" y="{y + 11}">{told}</text>')
+            if width >= LONGEST:
+                rows.append(f'<path d="M{200 + width - 14:.1f} {y + 16}l6 -18" class="cut"/>')
+            for kind in ("halo", "v"):
+                values.append(f'<text x="{206 + width:.1f}" y="{y + 11}" class="{kind}">{told}</text>')
         if question.goal is not None:
             x = 200 + (200 if question.absolute else question.goal * 40)
             rows.append(f'<path d="M{x:.1f} {top}V{y + 20}" class="g"/>')
-        y += 40
+            rows.append(f'<text x="{x:.1f}" y="{y + 31}" class="goal">goal</text>')
+        rows += values  # over the line, not under it
+        y += 52
     style = (
         "text{font:12px sans-serif;fill:#333}.t{font-weight:bold}.n{text-anchor:end}"
-        ".us{fill:#2a7}.them{fill:#aab}.g{stroke:#c33;stroke-dasharray:3}"
+        ".us{fill:#2a7}.them{fill:#aab}.g{stroke:#c33;stroke-dasharray:3}.cut{stroke:#fff;stroke-width:4}"
+        ".halo{stroke:#fff;stroke-width:4px}.goal{fill:#c33;font-size:10px;text-anchor:middle}"
     )
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="720" height="{y}" viewBox="0 0 720 {y}">'
@@ -128,9 +137,9 @@ def bar(result: Result, case: str) -> tuple[float, str]:
     question = result.question
     if not question.absolute or question.goal is None:
         value = ratio(result, case)
-        return min(value, 10.0) * 40, f"{value:.2f}x"
+        return min(value * 40, LONGEST), f"{value:.2f}x"
     value = median(result.values[case]) * question.scale
-    return min(value / question.goal, 2.0) * 200, f"{value:.1f} {question.unit}"
+    return min(value / question.goal * 200, LONGEST), f"{value:.1f} {question.unit}"
 
 
 def say(text: str) -> None:
