@@ -207,7 +207,8 @@ class TestRefusals:
         client.close()
 
     def test_a_slot_that_nobody_has_is_said_in_time(self) -> None:
-        with running("--cluster-enabled", "yes", "--cluster-require-full-coverage", "no") as alone:
+        node = ("--cluster-enabled", "yes", "--cluster-port", str(free_port()))
+        with running(*node, "--cluster-require-full-coverage", "no") as alone:
             with redis.Redis(port=alone.port) as admin:
                 admin.execute_command("CLUSTER ADDSLOTSRANGE", 0, 99)
                 until(partial(_serves, admin))

@@ -396,8 +396,11 @@ class TestWhatIsWrong:
             interlock.connect(url)
 
     def test_a_server_without_such_channels_says_so_before_anything_is_claimed(self) -> None:
-        old = ("--cluster-enabled", "yes", "--rename-command", "SUNSUBSCRIBE", "")
-        with running(*old) as alone, redis.Redis(port=alone.port) as admin:
+        node = ("--cluster-enabled", "yes", "--cluster-port", str(free_port()))
+        with (
+            running(*node, "--rename-command", "SUNSUBSCRIBE", "") as alone,
+            redis.Redis(port=alone.port) as admin,
+        ):
             admin.execute_command("CLUSTER ADDSLOTSRANGE", 0, 16383)
             until(partial(_serves, admin))
             url = f"redis+cluster://127.0.0.1:{alone.port}?notices="
