@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+import interlock
+from interlock import aio
 from interlock._core.drive import drive
 from interlock._runtime.tasks import Tasks
 from interlock._runtime.threads import Threads
@@ -55,3 +57,18 @@ async def until(store: RedlockStore, fact: Callable[[], Awaitable[object]], pati
         assert time.monotonic() < end, "it does not happen"
         await store._beside.wait(store._beside.signal(), 0.01)
     return found
+
+
+def holders(client: interlock.Client, name: str, patience: float = 10.0) -> list[int]:
+    """The tokens of who holds it, once somebody is seen: a node that is late may not have heard of it yet."""
+    end = time.monotonic() + patience
+    while not (found := client.inspect(name).holders) and time.monotonic() < end:
+        time.sleep(0.005)
+    return [standing.token for standing in found]
+
+
+async def holders_async(client: aio.Client, name: str, patience: float = 10.0) -> list[int]:
+    end = time.monotonic() + patience
+    while not (found := (await client.inspect(name)).holders) and time.monotonic() < end:
+        await asyncio.sleep(0.005)
+    return [standing.token for standing in found]

@@ -21,7 +21,7 @@ from interlock.backends.redlock.store import RedlockStore
 from interlock.errors import StoreUnavailable, StoreUnfit
 from tests.cli.program import Program
 from tests.redis.tls import SecureServer, certificate
-from tests.redlock.colours import COLOURS, run, until
+from tests.redlock.colours import COLOURS, holders, holders_async, run, until
 from tests.redlock.servers import say
 
 redis: Any = import_module("redis")  # by name: beside tests/redis a type checker takes that for it
@@ -72,7 +72,7 @@ def turn(url: Any, name: str) -> None:
         assert lease
         lease.renew()
         lease.check()
-        assert [standing.token for standing in client.inspect(name).holders] == [lease.token]
+        assert holders(client, name) == [lease.token]
         assert client.lock(name).acquire(blocking=False) is None
         lease.release()
         assert client.inspect(name).standings == ()
@@ -84,7 +84,7 @@ async def turn_async(url: Any, name: str) -> None:
         assert lease
         await lease.renew()
         lease.check()
-        assert [standing.token for standing in (await client.inspect(name)).holders] == [lease.token]
+        assert await holders_async(client, name) == [lease.token]
         assert await client.lock(name).acquire(blocking=False) is None
         await lease.release()
         assert (await client.inspect(name)).standings == ()
