@@ -11,9 +11,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from interlock.testing.simulation import campaign, simulate
 from tests.redlock.simulation.mutant import Mutant
 from tests.redlock.simulation.mutants import MUTANTS
-from tests.redlock.simulation.play import SCENARIOS, Plot, campaign, simulate
+from tests.redlock.simulation.play import SCENARIOS, QuorumPlot
 from tests.redlock.simulation.schedules import SCHEDULES
 from tests.redlock.simulation.weather import WEATHERS
 
@@ -34,7 +35,7 @@ def _unlogged() -> Iterator[None]:
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_nothing_that_must_never_happen_does(scenario: str) -> None:
     plots = [
-        Plot(scenario, weather, 1000 * place + number)
+        QuorumPlot(scenario, weather, 1000 * place + number)
         for place, weather in enumerate(WEATHERS)
         for number in range(EACH)
     ]
@@ -57,21 +58,23 @@ def test_a_deliberate_bug_is_noticed(mutant: Mutant) -> None:
 
 # Seeds that once found a bug stay here, each with what it found.
 FOUND = [
-    Plot("downgrade", "calm", 4),  # new nodes met several clients at once, and refused them
-    Plot("lock", "lossy", 25),  # nodes were admitted one after the other on the time of a caller who had none
-    Plot("election", "wall", 1),  # a claim between its rounds was shown as the leader, with token 0
-    Plot("election", "wall", 5),  # ... with a token that was never granted
+    QuorumPlot("downgrade", "calm", 4),  # new nodes met several clients at once, and refused them
+    QuorumPlot(
+        "lock", "lossy", 25
+    ),  # nodes were admitted one after the other on the time of a caller who had none
+    QuorumPlot("election", "wall", 1),  # a claim between its rounds was shown as the leader, with token 0
+    QuorumPlot("election", "wall", 5),  # ... with a token that was never granted
 ]
 
 
 @pytest.mark.parametrize("plot", FOUND, ids=lambda plot: f"{plot.scenario}-{plot.weather}-{plot.seed}")
-def test_what_a_seed_has_found_stays_fixed(plot: Plot) -> None:
+def test_what_a_seed_has_found_stays_fixed(plot: QuorumPlot) -> None:
     verdict = simulate(plot)
     assert not verdict.violations, str(verdict)
 
 
 def test_the_same_seed_gives_the_same_run() -> None:
-    plays = [Plot("long", "tempest", 7).play() for _ in range(2)]
+    plays = [QuorumPlot("long", "tempest", 7).play() for _ in range(2)]
     for play in plays:
         play.run()
     first, second = ([record.pack() for record in play.stage.history] for play in plays)

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from interlock.testing.checkers import Terms, Violation, judge, overlaps, unexcused
 from interlock.testing.history import Record, read
 from interlock.testing.tenure import lives, tenures
-from tests.storm.witness import PASSED_ON
 
 Span = tuple[float, float]
-N3_PASSED_ON = "N3, passed on"
 MAY_OVERLAP = ("f", "L")
 WIPES = (
     "empty restart",
@@ -51,22 +49,7 @@ def verdict(folder: Path, ttl: float, progress: float, resources: Sequence[str])
         *unexcused(removed(records), [*excused, *spans(records, WIPES, ttl)]),
         *standstill(records, resources, progress),
     ]
-    named = [*passed_on(records, found, excused)]
-    return Verdict(sorted(named, key=lambda violation: violation.time), numbers(records, excused, resources))
-
-
-def passed_on(records: Iterable[Record], found: list[Violation], excused: list[Span]) -> Iterator[Violation]:
-    """The same, with one kind of N3 named apart: a lease was passed on in its client after the store had lost it.
-
-    Who got it may have begun after another was granted a higher token. The resource refuses it, but it is an N3.
-    """
-    times = {record.time for record in records if record.call == "grant" and record.error == PASSED_ON}
-    for violation in found:
-        lost = not unexcused([violation], excused)
-        if violation.rule == "N3" and violation.time in times and lost:
-            yield Violation(N3_PASSED_ON, violation.time, violation.text)
-        else:
-            yield violation
+    return Verdict(sorted(found, key=lambda violation: violation.time), numbers(records, excused, resources))
 
 
 def spans(records: Iterable[Record], what: tuple[str, ...], ttl: float) -> list[Span]:

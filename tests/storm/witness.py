@@ -18,8 +18,6 @@ from tests.storm.journal import Journal
 BEGAN: ContextVar[float] = ContextVar("BEGAN", default=0.0)
 """When the call under way began: a token may be drawn at any time after that."""
 
-PASSED_ON = "passed on"
-
 _journals: dict[CoreClient, Journal] = {}
 _ended: set[str] = set()  # leases whose end is written
 

@@ -8,6 +8,7 @@ What interrupts it, at any await, leaves nothing behind: the claim is taken back
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import TYPE_CHECKING, TypeGuard
 
 from interlock import events
@@ -199,11 +200,22 @@ class Acquiring:
         self._stands = False
 
 
-async def removed(client: Client, claim: Claim, linger: float = 0.0, left: float = FOR_EVER) -> bool | None:
-    """Release a claim; None when the store did not answer: then the keeper goes on asking.
+class Removal(Enum):
+    """What became of a claim that was to be removed."""
 
-    False only when the store's *first* answer was that no such claim stands: after a lost reply that
-    would be our own doing. Takes no more than `left` seconds, but for one short request.
+    DONE = "it stood, and we removed it"
+    GONE = "it stood no more"
+    OWED = "the store did not answer: the keeper goes on asking"
+
+
+DONE, GONE, OWED = Removal
+
+
+async def removed(client: Client, claim: Claim, linger: float = 0.0, left: float = FOR_EVER) -> Removal:
+    """Release a claim; takes no more than `left` seconds, but for one short request.
+
+    It is gone only when the store's *first* answer was that no such claim stands: after a lost reply that
+    would be our own doing.
     """
     until = FOR_EVER if left == FOR_EVER else client.runtime.now() + left
     for tries in range(2):
@@ -217,9 +229,9 @@ async def removed(client: Client, claim: Claim, linger: float = 0.0, left: float
             _owe(client, claim, linger)
             raise
         else:
-            return True if tries else stood
+            return DONE if stood or tries else GONE
     _owe(client, claim, linger)
-    return None
+    return OWED
 
 
 def _owe(client: Client, claim: Claim, linger: float) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Protocol, TypeVar
 
 from interlock._core import timing
-from interlock._core.acquire import Acquiring, Place, removed
+from interlock._core.acquire import DONE, Acquiring, Place, removed
 from interlock._core.client import Client
 from interlock._core.holding import Holding
 from interlock._core.names import checked_name
@@ -143,7 +143,7 @@ class Waiting:
             except StoreUnavailable:
                 await runtime.sleep(min(0.2, max(0.0, until - runtime.now())))
         # Whoever removes the claim decides: if it is gone, we were notified at the last moment.
-        return not await removed(self.client, claim, left=0.0)
+        return await removed(self.client, claim, left=0.0) is not DONE
 
     async def _stands(self, claim: Claim, token: int, patience: float) -> bool:
         """Whether this is still the place we took: a late copy of our own request may have taken a new one."""

@@ -11,7 +11,7 @@ from contextlib import suppress
 
 from interlock import events
 from interlock._core import timing
-from interlock._core.acquire import FOR_EVER, removed
+from interlock._core.acquire import DONE, FOR_EVER, GONE, OWED, Removal, removed
 from interlock._core.attempt import Attempt
 from interlock._core.client import Client
 from interlock._core.cohort import BLOCK, Passing, call
@@ -170,27 +170,27 @@ class Holding:
             passing = self.client.cohort.pass_on(lease, before is State.HELD)
             if passing is Passing.NO_HEIR:
                 linger = self.lingering(lease) if self.min_hold else 0.0
-                stood = await removed(self.client, lease._claim, linger, left)
+                removal = await removed(self.client, lease._claim, linger, left)
             else:
-                stood = passing is Passing.DONE or await self._leave_cohort(lease, left)
+                removal = DONE if passing is Passing.DONE else await self._leave_cohort(lease, left)
         except Exception:
             raise
         except BaseException:  # interrupted between any two lines of it: whoever waits must not pay for it
             await self._give_back_anyway(lease)
             raise
-        if stood is None and strict:
+        if removal is OWED and strict:
             raise StoreUnavailable(
                 f"{self.resource}: the store did not answer the release; it is asked again in the background, "
                 f"and the claim lapses by itself within {lease.ttl:g} s"
             )
-        if stood is False:  # the store had forgotten it, and we had not noticed yet
+        if removal is GONE:  # the store had forgotten it, and we had not noticed yet
             lease._cause = "refused"
             raise lease.loss()
         if self.client.curious:
             held = self.client.runtime.now() - lease._granted_at
             self.client.emit(events.Released(self.resource, lease.token, held))
 
-    async def _leave_cohort(self, lease: Lease, left: float) -> bool | None:
+    async def _leave_cohort(self, lease: Lease, left: float) -> Removal:
         """Release for others' clients; then those of ours who waited for it ask again."""
         try:
             return await removed(self.client, lease._claim, 0.0, left)

@@ -11,27 +11,33 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, ClassVar, Self
 
 from interlock.testing.checkers import Violation
-from interlock.testing.play import Play
+from interlock.testing.play import Play, Scenario
 from interlock.testing.scenarios import SCENARIOS
 from interlock.testing.weather import WEATHERS
 
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """Which run a seed means."""
+    """Which run a seed means; a kind of its own has other scenarios, other weathers, and a command that replays it."""
+
+    scenarios: ClassVar[Mapping[str, Scenario]] = SCENARIOS
+    weathers: ClassVar[Mapping[str, Any]] = WEATHERS
+    command: ClassVar[str] = "python3 dev.py sim"
 
     scenario: str
     weather: str
     seed: int
 
     @classmethod
-    def of(cls, seed: int, scenario: str | None = None, weather: str | None = None) -> Plot:
+    def of(cls, seed: int, scenario: str | None = None, weather: str | None = None) -> Self:
         """All pairs of scenario and weather come up equally often over consecutive seeds."""
-        scenarios, weathers = list(SCENARIOS), list(WEATHERS)
+        scenarios, weathers = list(cls.scenarios), list(cls.weathers)
         return cls(
             scenario or scenarios[seed % len(scenarios)],
             weather or weathers[seed // len(scenarios) % len(weathers)],
@@ -39,12 +45,12 @@ class Plot:
         )
 
     def play(self) -> Play:
-        return Play(SCENARIOS[self.scenario], WEATHERS[self.weather], self.seed)
+        return Play(self.scenarios[self.scenario], self.weathers[self.weather], self.seed)
 
     @property
     def replay(self) -> str:
         """The command that shows this run again."""
-        return f"python3 dev.py sim --scenario {self.scenario} --weather {self.weather} --seed {self.seed}"
+        return f"{self.command} --scenario {self.scenario} --weather {self.weather} --seed {self.seed}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,30 +91,34 @@ def _say(text: str) -> None:
     sys.stdout.write(text + "\n")
 
 
-def main(argv: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(prog="dev.py sim", description=(__doc__ or "").splitlines()[0])
+def main(argv: Sequence[str], plot: type[Plot] = Plot) -> int:
+    """Run the seeds that the command line names; 1 if any broke a promise."""
+    parser = argparse.ArgumentParser(prog=plot.command, description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--seeds", type=int, default=2000, help="how many")
     parser.add_argument("--first", type=int, default=0, help="the first of them")
     parser.add_argument("--seed", type=int, help="this one alone, with its trace")
-    parser.add_argument("--scenario", choices=SCENARIOS)
-    parser.add_argument("--weather", choices=WEATHERS)
+    parser.add_argument("--scenario", choices=plot.scenarios)
+    parser.add_argument("--weather", choices=plot.weathers)
     options = parser.parse_args(argv)
     if options.seed is not None:
-        verdict = simulate(Plot.of(options.seed, options.scenario, options.weather), trace=True)
+        verdict = simulate(plot.of(options.seed, options.scenario, options.weather), trace=True)
         _say("\n".join(["", *map(str, verdict.violations), str(verdict)]))
         return 1 if verdict.violations else 0
     began = time.perf_counter()
     seeds = range(options.first, options.first + options.seeds)
-    verdicts = campaign(Plot.of(seed, options.scenario, options.weather) for seed in seeds)
+    verdicts = campaign(plot.of(seed, options.scenario, options.weather) for seed in seeds)
     took = time.perf_counter() - began
     guilty = [verdict for verdict in verdicts if verdict.violations]
     for verdict in guilty[:20]:
-        _say(str(verdict))
+        _say(str(verdict)[:600])
     _say(
         f"{len(verdicts)} seeds, {sum(v.grants for v in verdicts)} grants, {sum(v.faults for v in verdicts)} faults, "
         f"{sum(v.virtual for v in verdicts) / 3600:.1f} h of virtual time in {took:.1f} s "
         f"({1000 * took / max(1, len(verdicts)):.1f} ms a seed); {len(guilty)} with violations"
     )
+    rules = Counter(rule for verdict in guilty for rule in {found.rule for found in verdict.violations})
+    if rules:
+        _say(f"seeds that broke each rule: {dict(rules)}")
     return 1 if guilty else 0
 
 

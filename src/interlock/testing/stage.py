@@ -18,7 +18,6 @@ from interlock.testing.faults import Faults, Faulty, Link
 from interlock.testing.history import History, Kind
 from interlock.testing.server import Server
 from interlock.testing.simulated import Simulated
-from interlock.testing.tenure import PASSED_ON
 from interlock.testing.world import Killed, World
 
 
@@ -55,7 +54,7 @@ class WitnessedLease(aio.Lease):
         assert lender._heir is not None
         began = self.node.runtime.true_time(lender._heir.began)
         # Again: it lives only as long as the lender's would have.
-        self.node.note("grant", "ok", self, began=began, error=PASSED_ON)
+        self.node.note("grant", "ok", self, began=began, error="passed on")
 
     def _extend(self, asked: float, ttl: float) -> None:
         before = self._deadline

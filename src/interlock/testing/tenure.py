@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from interlock.testing.history import Record
 
 NEVER = float("inf")
-PASSED_ON = "passed on"  # what the record of a grant says of a lease that was another's just before
 
 
 @dataclass(slots=True)
@@ -28,7 +27,6 @@ class Tenure:
     ended: float = NEVER  # when its holder let go or was told of the loss
     lost: bool = False
     killed: float = NEVER  # when its process was
-    inherited: bool = False  # from another of its client; the store was not asked
     revived: float = 0.0  # when it was renewed although its deadline had passed; 0.0: never
 
     @property
@@ -111,7 +109,6 @@ def _granted(record: Record) -> Tenure:
         deadline=record.deadline,
         capacity=record.capacity,
         permits=[(record.time, record.permits)],
-        inherited=record.error == PASSED_ON,
     )
 
 
