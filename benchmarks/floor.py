@@ -63,7 +63,8 @@ def on_one(port: int) -> tuple[Callable[[], None], Callable[[], None]]:
 
 async def in_tasks_on_one(ports: list[int]) -> tuple[Pair, Callable[[], Awaitable[Any]]]:
     _warmed(url(ports[0]))
-    bare, requests = await bare_protocol(ports[0]), {}
+    bare = await bare_protocol(ports[0])
+    requests: dict[str, tuple[Words, Words]] = {}
 
     async def pair(name: str) -> None:
         if name not in requests:

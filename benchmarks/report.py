@@ -104,7 +104,8 @@ def as_svg(results: list[Result]) -> str:
         question = result.question
         title = f"{question.title} ({result.cores} core{'s' * (result.cores > 1)})"
         rows.append(f'<text x="10" y="{y}" class="t">{escape(title)}</text>')
-        top, values = y + 14, []
+        top = y + 14
+        values: list[str] = []
         for case in question.cases:
             y += 20
             width, told = bar(result, case.name)

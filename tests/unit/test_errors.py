@@ -30,6 +30,7 @@ EXAMPLES: dict[errors.InterlockError, type[BaseException]] = {
     errors.BrokenBarrier("start"): threading.BrokenBarrierError,
     errors.StaleToken("orders/42", 1792, 1793): RuntimeError,
     errors.StoreUnavailable("no answer"): ConnectionError,
+    errors.Unreached("no connection"): errors.StoreUnavailable,
     errors.StoreUnfit("read-only"): OSError,
     errors.ClientClosed("closed"): RuntimeError,
 }

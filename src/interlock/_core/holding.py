@@ -71,7 +71,8 @@ class Holding:
             raise Unsupported(f"{traits.backend} keeps only exclusive locks")
         if traits.shares == "pairwise" and not exclusive_or_pairwise:
             raise Unsupported(
-                f"{traits.backend} keeps no semaphores: its majorities settle only pairwise conflicts"
+                f"{traits.backend} keeps no semaphores: its majorities settle only pairwise conflicts; "
+                "keep them on one server, with redis://"
             )
 
     # ---- taking ---------------------------------------------------------------

@@ -1,4 +1,8 @@
-"""One view of what stands on many nodes: a claim that stands on a majority is a holder, a leftover is not."""
+"""One view of what stands on many nodes: a claim that is seen on a majority is a holder, a leftover is not.
+
+While nodes are away, a lock that is held may be seen on too few to tell it from a leftover, and is shown as free: what is
+shown as held, is. Nobody gets it for that: whoever asks for it asks for votes, not for this view.
+"""
 
 from __future__ import annotations
 

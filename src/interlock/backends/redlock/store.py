@@ -48,7 +48,8 @@ TRAITS = Traits(
 )
 
 NO_REGISTERS = (
-    "redlock keeps no registers: a majority of independent servers agrees on who holds, not on values"
+    "redlock keeps no registers: a majority of independent servers agrees on who holds, not on values; "
+    "keep these on one server, with redis://"
 )
 
 
