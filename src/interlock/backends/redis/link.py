@@ -12,26 +12,19 @@ from collections.abc import Awaitable
 from typing import Any
 
 from interlock.backends.redis.address import Route
-from interlock.backends.redis.refusal import garbled, silent, unreachable
-from interlock.backends.redis.resp import Garbled, reader
+from interlock.backends.redis.refusal import silent, unreachable
+from interlock.backends.redis.stream import Stream
 from interlock.errors import ClientClosed, InterlockError, StoreUnavailable, Unreached
 
 Waiting = tuple["asyncio.Future[Any]", float, float]  # the reply, until when, how long that is
 
 
-class Link(asyncio.Protocol):
-    """One connection on one event loop."""
+class Link(Stream):
+    """A stream of requests, each with a deadline of its own."""
 
     def __init__(self, place: str, loop: asyncio.AbstractEventLoop, connection: Any) -> None:
-        self.loop = loop
-        self.usable = True
-        self._place = place
-        self._connection = connection  # kept: the library closes what is forgotten
-        self._transport: asyncio.WriteTransport = connection._writer.transport
-        self._transport.set_protocol(self)
-        self._reader = reader()
+        super().__init__(place, loop, connection)
         self._pending: deque[Waiting] = deque()
-        self._out: list[bytes] = []
         self._timer: asyncio.TimerHandle | None = None
         self._looks_at = 0.0
 
@@ -52,31 +45,10 @@ class Link(asyncio.Protocol):
         waiting = [self.ask(request if n == 0 else b"", timeout) for n in range(replies)]
         return list(await asyncio.gather(*waiting))
 
-    def _flush(self) -> None:
-        out = self._out
-        if out and self.usable:
-            self._transport.write(out[0] if len(out) == 1 else b"".join(out))
-        out.clear()
-
-    def data_received(self, data: bytes) -> None:
-        pending, gets = self._pending, self._reader.gets
-        try:
-            self._reader.feed(data)
-            while (reply := gets()) is not False:
-                waiting = pending.popleft()[0]
-                if not waiting.done():  # cancelled or late: its reply is nobody's
-                    waiting.set_result(reply)
-        except (Garbled, IndexError) as error:
-            self.end(garbled(self._place, error))
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self.end(unreachable(self._place, exc or "the server closed the connection"))
-
-    def pause_writing(self) -> None:
-        """Requests are small and each has its deadline: the buffer is bounded by who waits."""
-
-    def resume_writing(self) -> None:
-        """See `pause_writing`."""
+    def _take(self, reply: Any) -> None:
+        waiting = self._pending.popleft()[0]
+        if not waiting.done():  # cancelled or late: its reply is nobody's
+            waiting.set_result(reply)
 
     # ---- deadlines ------------------------------------------------------------
 
@@ -93,18 +65,16 @@ class Link(asyncio.Protocol):
                 continue
             if until <= now:
                 self.usable = False  # it answers in order: whoever comes now would wait behind this
-                reply.set_exception(silent(self._place, timeout))
+                reply.set_exception(silent(self.place, timeout))
             else:
                 first = min(first, until)
         self._timer = None
         if first < float("inf"):
             self._look_at(first)
         elif not self.usable:
-            self.end(silent(self._place, 0.0))
+            self.end(silent(self.place, 0.0))
 
-    def end(self, error: InterlockError) -> None:
-        """Close, and tell everybody who waits."""
-        self.usable = False
+    def _tell_all(self, error: InterlockError) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -112,8 +82,6 @@ class Link(asyncio.Protocol):
             reply = self._pending.popleft()[0]
             if not reply.done():
                 reply.set_exception(error)
-        self._transport.abort()  # nothing is left to send, and TLS would take its time to say goodbye
-        self._connection._writer = self._connection._reader = None
 
 
 class Links:

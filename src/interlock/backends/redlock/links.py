@@ -12,8 +12,9 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any, Protocol
 
 from interlock.backends.redis.address import Address
-from interlock.backends.redis.refusal import garbled, refusal, silent, unreachable
-from interlock.backends.redis.resp import Failure, Garbled, reader
+from interlock.backends.redis.refusal import refusal, silent, unreachable
+from interlock.backends.redis.resp import Failure
+from interlock.backends.redis.stream import Stream
 from interlock.backends.redlock.packing import INTRODUCTION, INTRODUCTIONS, Packed, Packing, introduced
 from interlock.backends.redlock.requests import Hear, Limits, Request
 from interlock.errors import ClientClosed, InterlockError
@@ -26,56 +27,30 @@ class Asking(Protocol):
     def answered(self, line: Line, reply: Any) -> None: ...
 
 
-class Line(asyncio.Protocol):
+class Line(Stream):
     """One connection to one node."""
 
     def __init__(self, node: int, place: str, loop: asyncio.AbstractEventLoop, connection: Any) -> None:
+        super().__init__(place, loop, connection)
         self.node = node
-        self.place = place
-        self.usable = True
         self.words: tuple[bytes, bytes, bytes] = (b"", b"", b"")
-        self._loop = loop
-        self._connection = connection  # kept: the library closes what is forgotten
-        self._transport: asyncio.WriteTransport = connection._writer.transport
-        self._transport.set_protocol(self)
-        self._reader = reader()
         self._pending: deque[Asking] = deque()
-        self._out: list[bytes] = []
 
     def ask(self, asking: Asking, request: bytes, replies: int = 1) -> None:
         if not self._out:
-            self._loop.call_soon(self._flush)
+            self.loop.call_soon(self._flush)
         self._out.append(request)
         for _ in range(replies):
             self._pending.append(asking)
         if len(self._pending) > OWED:
             self.end(silent(self.place, 0.0))
 
-    def _flush(self) -> None:
-        out = self._out
-        if out and self.usable:
-            self._transport.write(out[0] if len(out) == 1 else b"".join(out))
-        out.clear()
+    def _take(self, reply: Any) -> None:
+        self._pending.popleft().answered(self, reply)
 
-    def data_received(self, data: bytes) -> None:
-        pending, gets = self._pending, self._reader.gets
-        try:
-            self._reader.feed(data)
-            while (reply := gets()) is not False:
-                pending.popleft().answered(self, reply)
-        except (Garbled, IndexError) as error:
-            self.end(garbled(self.place, error))
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self.end(unreachable(self.place, exc or "the server closed the connection"))
-
-    def end(self, error: InterlockError) -> None:
-        """Close, and tell everybody who waits."""
-        self.usable = False
+    def _tell_all(self, error: InterlockError) -> None:
         while self._pending:
             self._pending.popleft().answered(self, error)
-        self._transport.abort()
-        self._connection._writer = self._connection._reader = None
 
 
 class Introduction:

@@ -1,0 +1,64 @@
+"""One connection on one event loop: what one turn of the loop asks leaves in one send, replies come in that order."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from typing import Any
+
+from interlock.backends.redis.refusal import garbled, unreachable
+from interlock.backends.redis.resp import Garbled, reader
+from interlock.errors import InterlockError
+
+
+class Stream(asyncio.Protocol, ABC):
+    """Sends and parses; who gets a reply, and who is told of the end, is for those made of it."""
+
+    def __init__(self, place: str, loop: asyncio.AbstractEventLoop, connection: Any) -> None:
+        self.place = place
+        self.loop = loop
+        self.usable = True
+        self._connection = connection  # kept: the library closes what is forgotten
+        self._transport: asyncio.WriteTransport = connection._writer.transport
+        self._transport.set_protocol(self)
+        self._reader = reader()
+        self._out: list[bytes] = []
+
+    @abstractmethod
+    def _take(self, reply: Any) -> None:
+        """A reply, the next in order; IndexError if nobody asked for it."""
+
+    @abstractmethod
+    def _tell_all(self, error: InterlockError) -> None:
+        """Nobody will get an answer any more."""
+
+    def _flush(self) -> None:
+        out = self._out
+        if out and self.usable:
+            self._transport.write(out[0] if len(out) == 1 else b"".join(out))
+        out.clear()
+
+    def data_received(self, data: bytes) -> None:
+        take, gets = self._take, self._reader.gets
+        try:
+            self._reader.feed(data)
+            while (reply := gets()) is not False:
+                take(reply)
+        except (Garbled, IndexError) as error:
+            self.end(garbled(self.place, error))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.end(unreachable(self.place, exc or "the server closed the connection"))
+
+    def pause_writing(self) -> None:
+        """Requests are small and each has its deadline: the buffer is bounded by who waits."""
+
+    def resume_writing(self) -> None:
+        """See `pause_writing`."""
+
+    def end(self, error: InterlockError) -> None:
+        """Close, and tell everybody who waits."""
+        self.usable = False
+        self._tell_all(error)
+        self._transport.abort()  # nothing is left to send, and TLS would take its time to say goodbye
+        self._connection._writer = self._connection._reader = None
