@@ -13,7 +13,6 @@ import pytest
 from interlock.backends.redis.address import Address
 from interlock.backends.redis.dialling import stepped
 from interlock.backends.redlock.lanes import LanePanel
-from interlock.backends.redlock.node import MANY, OLD, Node
 from interlock.backends.redlock.packing import Packing
 from interlock.backends.redlock.requests import (
     ACCEPTED,
@@ -33,6 +32,7 @@ from interlock.backends.redlock.requests import (
     Vote,
 )
 from interlock.model import EVERYTHING, Claim, Standing
+from interlock.testing.redlock_node import MANY, OLD, Node
 from tests.redis.server import Server, running
 from tests.redlock.servers import say
 

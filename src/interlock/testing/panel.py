@@ -1,6 +1,6 @@
 """A quorum's nodes in simulation: servers that crash, forget, hang and jump, and a client's panel to ask them.
 
-A node's memory is `backends.redlock.node`, the executable specification of the scripts. A request belongs to the
+A node's memory is `redlock_node`, the executable specification of the scripts. A request belongs to the
 process of the server it was sent to: no connection outlives that, so what is late for a server that has restarted never
 arrives. Requests of one client to one node arrive in order but for those a fault delays or repeats, which is as
 much as several connections do.
@@ -12,11 +12,11 @@ from collections.abc import Callable, Collection, Sequence
 from copy import deepcopy
 from typing import Any
 
-from interlock.backends.redlock.node import Node as Memory
 from interlock.backends.redlock.requests import Hear, Limits, Reply, Request
 from interlock.errors import StoreUnavailable
 from interlock.ports import Signal
 from interlock.testing.faults import Link
+from interlock.testing.redlock_node import Node as Memory
 from interlock.testing.simulated import Simulated
 from interlock.testing.world import World
 

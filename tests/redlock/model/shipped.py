@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import cache
 
-from interlock.backends.redlock.node import MANY, OLD, Node
 from interlock.backends.redlock.requests import ACCEPTED, TOO_LOW, Admit, Release, Vote
 from interlock.model import Claim
+from interlock.testing.redlock_node import MANY, OLD, Node
 
 LATER = 10 * OLD  # by when a number of the model is old
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from interlock.backends.redlock import claiming, membership, mending, node, renewing
+from interlock.backends.redlock import claiming, membership, mending, renewing
 from interlock.backends.redlock.requests import ACCEPTED, TOO_LOW, Prolong, Release, Renew, Request, Vote
 from interlock.record import replaced
+from interlock.testing.redlock_node import Node
 from tests.redlock.simulation.mutant import Mutant, Patch
 
 
@@ -36,13 +37,13 @@ def _no_second_round() -> list[Patch]:
 
 
 def _no_marker() -> list[Patch]:
-    return [(node.Node, "votes", property(lambda self: True))]
+    return [(Node, "votes", property(lambda self: True))]
 
 
 def _no_quarantine() -> list[Patch]:
-    checkin = node.Node.checkin
+    checkin = Node.checkin
 
-    def at_once(self: node.Node, request: Any) -> list[Any]:
+    def at_once(self: Node, request: Any) -> list[Any]:
         """Its quarantine began long ago."""
         known = self.quorum.get("since")
         checkin(self, request)
@@ -50,25 +51,25 @@ def _no_quarantine() -> list[Patch]:
             self.quorum["since"] -= 3_600_000
         return checkin(self, request)
 
-    return [(node.Node, "checkin", at_once)]
+    return [(Node, "checkin", at_once)]
 
 
 def _no_floor() -> list[Patch]:
-    admit = node.Node.admit
+    admit = Node.admit
 
-    def bare(self: node.Node, request: Any) -> list[Any]:
+    def bare(self: Node, request: Any) -> list[Any]:
         return admit(self, replaced(request, floor=0))
 
-    return [(node.Node, "admit", bare)]
+    return [(Node, "admit", bare)]
 
 
 def _ids_per_client() -> list[Patch]:
-    answer = node.Node.answer
+    answer = Node.answer
 
     def shared(id: str) -> str:
         return id.partition("-")[0]
 
-    def known_by_client(self: node.Node, request: Request) -> list[Any]:
+    def known_by_client(self: Node, request: Request) -> list[Any]:
         if isinstance(request, Vote):
             request = replaced(request, claim=replaced(request.claim, id=shared(request.claim.id)))
         elif isinstance(request, Renew):
@@ -77,25 +78,25 @@ def _ids_per_client() -> list[Patch]:
             request = replaced(request, id=shared(request.id))
         return answer(self, request)
 
-    return [(node.Node, "answer", known_by_client)]
+    return [(Node, "answer", known_by_client)]
 
 
 def _late_release() -> list[Patch]:
-    release = node.Node.release
+    release = Node.release
 
-    def whatever(self: node.Node, request: Release) -> list[Any]:
+    def whatever(self: Node, request: Release) -> list[Any]:
         return release(self, replaced(request, upto=0))
 
-    return [(node.Node, "release", whatever)]
+    return [(Node, "release", whatever)]
 
 
 def _leftovers_count() -> list[Patch]:
-    prolong = node.Node._prolong
+    prolong = Node._prolong
 
-    def any_token(self: node.Node, item: Prolong, now: int) -> int | str:
+    def any_token(self: Node, item: Prolong, now: int) -> int | str:
         return prolong(self, replaced(item, token=0), now)
 
-    return [(node.Node, "_prolong", any_token)]
+    return [(Node, "_prolong", any_token)]
 
 
 def _minority_renews() -> list[Patch]:
@@ -123,15 +124,15 @@ def _no_clock_watch() -> list[Patch]:
 
 
 def _whoever_set_it() -> list[Patch]:
-    vote = node.Node.vote
+    vote = Node.vote
 
-    def again(self: node.Node, request: Vote) -> list[Any]:
+    def again(self: Node, request: Vote) -> list[Any]:
         number, _ = self.numbers.get(request.claim.resource, (0, ""))
         if request.ballot == number:
             self.numbers[request.claim.resource] = (number, request.claim.id)
         return vote(self, request)
 
-    return [(node.Node, "vote", again)]
+    return [(Node, "vote", again)]
 
 
 def _endless_rounds() -> list[Patch]:

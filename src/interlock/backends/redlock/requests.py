@@ -1,7 +1,7 @@
 """What is asked of the nodes, and the seam between the algorithm and the ways to ask them.
 
 Requests are records; only the panels of real servers know bytes. A reply is a list that begins with the node's clock
-in microseconds; the heads of the scripts say what follows. `node` is the same in plain Python.
+in microseconds; the heads of the scripts say what follows. `testing.redlock_node` is the same in plain Python.
 """
 
 from __future__ import annotations
