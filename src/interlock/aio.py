@@ -14,6 +14,7 @@ a test compares the two. Nothing is decided here: every algorithm stands in `_co
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
 from functools import wraps
 from inspect import isawaitable, iscoroutinefunction
@@ -174,22 +175,30 @@ class _Named:
         return self._name
 
 
-@_as(blocking._LockFace)
-class _LockFace(_Named):
-    _core: Any  # Holding or Reentrant
+@_as(blocking._Decorator)
+class _Decorator(ABC):
+    @abstractmethod
+    async def __aenter__(self) -> Any: ...
 
-    async def acquire(self, blocking: bool = True, timeout: float = -1) -> Lease | None:
-        lease: Lease | None = await self._core.attempt(blocking, timeout).run()
-        return lease if isinstance(self, RLock) else _outlive(lease)
+    @abstractmethod
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
 
-    async def release(self) -> None:
-        await self._core.release()
+    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, Coroutine[Any, Any, R]]:
+        _demand_coroutine(function)
 
-    async def locked(self) -> bool:
-        return bool(await self._core.locked())
+        @wraps(function)
+        async def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
+            async with self:
+                return await function(*args, **kwargs)
 
-    def owned(self) -> bool:
-        return bool(self._core.owned())
+        return guarded
+
+
+@_as(blocking._Body)
+class _Body(_Named, _Decorator):
+    _core: Any  # a kind of Holding
 
     async def __aenter__(self) -> Lease:
         lease: Lease = await self._core.attempt().demand()
@@ -204,15 +213,21 @@ class _LockFace(_Named):
         if lease is not None:
             await self._core.leave(lease, _end([lease], error))
 
-    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, Coroutine[Any, Any, R]]:
-        _demand_coroutine(function)
 
-        @wraps(function)
-        async def locked(*args: P.args, **kwargs: P.kwargs) -> R:
-            async with self:
-                return await function(*args, **kwargs)
+@_as(blocking._LockFace)
+class _LockFace(_Body):
+    async def acquire(self, blocking: bool = True, timeout: float = -1) -> Lease | None:
+        lease: Lease | None = await self._core.attempt(blocking, timeout).run()
+        return lease if isinstance(self, RLock) else _outlive(lease)
 
-        return locked
+    async def release(self) -> None:
+        await self._core.release()
+
+    async def locked(self) -> bool:
+        return bool(await self._core.locked())
+
+    def owned(self) -> bool:
+        return bool(self._core.owned())
 
     def __repr__(self) -> str:
         state = "locked" if self._core.held() else "unlocked"
@@ -261,9 +276,9 @@ class RWLock(_Named):
 
 
 @_as(blocking.Semaphore)
-class Semaphore(_Named):
+class Semaphore(_Body):
     def __init__(self, holding: SemaphoreHolding) -> None:
-        self._core = holding
+        self._core: SemaphoreHolding = holding
         self._name = holding.resource
 
     @property
@@ -285,29 +300,6 @@ class Semaphore(_Named):
     def owned(self) -> bool:
         return self._core.owned()
 
-    async def __aenter__(self) -> Lease:
-        lease = _own(await self._core.attempt().demand())
-        self._core.enter(lease)
-        _begin([lease])
-        return lease
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        lease = self._core.exit()
-        if lease is not None:
-            await self._core.leave(lease, _end([_own(lease)], error))
-
-    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, Coroutine[Any, Any, R]]:
-        _demand_coroutine(function)
-
-        @wraps(function)
-        async def limited(*args: P.args, **kwargs: P.kwargs) -> R:
-            async with self:
-                return await function(*args, **kwargs)
-
-        return limited
-
     def __repr__(self) -> str:
         bound = f"/{self._core.capacity}" if self._core.bounded else ""
         at = f"at {id(self):#x} {self._name!r}"
@@ -320,7 +312,7 @@ class BoundedSemaphore(Semaphore):
 
 
 @_as(blocking.MultiLock)
-class MultiLock:
+class MultiLock(_Decorator):
     def __init__(self, multi: Multi) -> None:
         self._core = multi
 
@@ -356,16 +348,6 @@ class MultiLock:
     ) -> None:
         leases = [_own(lease) for lease in self._core.exit()]
         await self._core.give_back(leases, _end(leases, error))
-
-    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, Coroutine[Any, Any, R]]:
-        _demand_coroutine(function)
-
-        @wraps(function)
-        async def locked(*args: P.args, **kwargs: P.kwargs) -> R:
-            async with self:
-                return await function(*args, **kwargs)
-
-        return locked
 
     def __repr__(self) -> str:
         state = "locked" if self._core.held() else "unlocked"

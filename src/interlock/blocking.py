@@ -8,6 +8,7 @@ here: every algorithm stands in `_core`.
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from functools import wraps
 from types import TracebackType
@@ -118,10 +119,54 @@ class _Named:
         return self._name
 
 
-class _LockFace(_Named):
-    """acquire, release, `with` and decorator, the same for all that is locked."""
+class _Decorator(ABC):
+    """A `with` that can stand over a function, too."""
 
-    _core: Any  # Holding or Reentrant
+    @abstractmethod
+    def __enter__(self) -> Any: ...
+
+    @abstractmethod
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
+        """As a decorator: run the function under it, each call under a lease of its own."""
+        _refuse_coroutine(function)
+
+        @wraps(function)
+        def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
+            with self:
+                return function(*args, **kwargs)
+
+        return guarded
+
+
+class _Body(_Named, _Decorator):
+    """A `with` body under one lease."""
+
+    _core: Any  # a kind of Holding
+
+    def __enter__(self) -> Lease:
+        attempt = self._core.attempt()
+        try:
+            lease: Lease = drive(attempt.demand())
+            self._core.enter(lease)
+            return lease
+        except BaseException:  # as in Lock.acquire
+            drive(attempt.undo())
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        lease = self._core.exit()
+        if lease is not None:
+            drive(self._core.leave(lease, error))
+
+
+class _LockFace(_Body):
+    """acquire, release, `with` and decorator, the same for all that is locked."""
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> Lease | None:
         """Take the lock; return the lease, or None if it could not be had.
@@ -153,34 +198,6 @@ class _LockFace(_Named):
     def owned(self) -> bool:
         """Whether the calling thread or task holds the lock through this object. Asks nobody."""
         return bool(self._core.owned())
-
-    def __enter__(self) -> Lease:
-        attempt = self._core.attempt()
-        try:
-            lease: Lease = drive(attempt.demand())
-            self._core.enter(lease)
-            return lease
-        except BaseException:  # as in acquire
-            drive(attempt.undo())
-            raise
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        lease = self._core.exit()
-        if lease is not None:
-            drive(self._core.leave(lease, error))
-
-    def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
-        """As a decorator: run the function under the lock, each call under a lease of its own."""
-        _refuse_coroutine(function)
-
-        @wraps(function)
-        def locked(*args: P.args, **kwargs: P.kwargs) -> R:
-            with self:
-                return function(*args, **kwargs)
-
-        return locked
 
     def __repr__(self) -> str:
         state = "locked" if self._core.held() else "unlocked"
@@ -248,11 +265,11 @@ class RWLock(_Named):
         return f"<interlock.{type(self).__name__} {self._name!r} at {id(self):#x}>"
 
 
-class Semaphore(_Named):
+class Semaphore(_Body):
     """A number of permits shared by processes and machines, used as `threading.Semaphore`."""
 
     def __init__(self, holding: SemaphoreHolding) -> None:
-        self._core = holding
+        self._core: SemaphoreHolding = holding
         self._name = holding.resource
 
     @property
@@ -288,34 +305,6 @@ class Semaphore(_Named):
         """Whether the calling thread or task holds permits through this object. Asks nobody."""
         return self._core.owned()
 
-    def __enter__(self) -> Lease:
-        attempt = self._core.attempt()
-        try:
-            lease = _own(drive(attempt.demand()))
-            self._core.enter(lease)
-            return lease
-        except BaseException:  # as in Lock.acquire
-            drive(attempt.undo())
-            raise
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        lease = self._core.exit()
-        if lease is not None:
-            drive(self._core.leave(lease, error))
-
-    def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
-        """As a decorator: run the function under one permit."""
-        _refuse_coroutine(function)
-
-        @wraps(function)
-        def limited(*args: P.args, **kwargs: P.kwargs) -> R:
-            with self:
-                return function(*args, **kwargs)
-
-        return limited
-
     def __repr__(self) -> str:
         bound = f"/{self._core.capacity}" if self._core.bounded else ""
         return f"<interlock.{type(self).__name__} at {id(self):#x} {self._name!r}: value={self._core.value}{bound}>"
@@ -325,7 +314,7 @@ class BoundedSemaphore(Semaphore):
     """A semaphore that refuses, with ValueError, permits it never gave out."""
 
 
-class MultiLock:
+class MultiLock(_Decorator):
     """Several resources at once, taken in sorted order: all or none, and no deadlock by order."""
 
     def __init__(self, multi: Multi) -> None:
@@ -372,17 +361,6 @@ class MultiLock:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         drive(self._core.give_back(self._core.exit(), error))
-
-    def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
-        """As a decorator: run the function under all of the locks."""
-        _refuse_coroutine(function)
-
-        @wraps(function)
-        def locked(*args: P.args, **kwargs: P.kwargs) -> R:
-            with self:
-                return function(*args, **kwargs)
-
-        return locked
 
     def __repr__(self) -> str:
         state = "locked" if self._core.held() else "unlocked"
