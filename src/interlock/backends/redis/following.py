@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from interlock.backends.redis.leaf import Leaf, Pausing
+from interlock.backends.redis.refusal import since
 from interlock.backends.redis.resp import Failure
 from interlock.errors import ClientClosed, StoreUnavailable
 
@@ -42,7 +43,7 @@ class Following:
         self._now = (make(), route.changes)  # the leaf, and how many changes it has seen
 
     async def ask(self, request: bytes, timeout: float, replies: int = 1, again: bool = True) -> Any:
-        until = self._pausing.now() + timeout
+        until, failure = self._pausing.now() + timeout, None
         while True:
             leaf, seen = self._now
             if seen != self._route.changes:
@@ -56,7 +57,7 @@ class Following:
             except (StoreUnavailable, ClientClosed) as error:
                 if self._closed:
                     raise
-                failure = self._told(leaf, error)
+                failure = since(failure, self._told(leaf, error))
                 repeatable = again or isinstance(error, ClientClosed)  # then it was not sent
                 if self._several:
                     await self._replace(leaf)

@@ -15,7 +15,7 @@ import time
 from typing import Any
 
 from interlock.backends.redis.address import Route
-from interlock.backends.redis.refusal import garbled, silent, unreachable
+from interlock.backends.redis.refusal import garbled, silent, since, unreachable
 from interlock.backends.redis.resp import Garbled, reader
 from interlock.errors import ClientClosed, StoreUnavailable, Unreached
 
@@ -185,12 +185,15 @@ class Pool:
             return await self.ask(request, timeout, replies, again)
         try:
             reply = wire.ask(request, timeout, replies, now)
-        except Broken:
+        except Broken as lost:
             self._drop(wire)
             self._drain()  # the others are as old
             if not again:
                 raise
-            return self._ask_slowly(request, max(0.001, now + timeout - time.monotonic()), replies)
+            try:
+                return self._ask_slowly(request, max(0.001, now + timeout - time.monotonic()), replies)
+            except Unreached as error:
+                raise since(lost, error) from None
         except BaseException:  # interrupted, too: what comes late must not answer another
             self._drop(wire)
             raise

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from interlock.backends.redis.resp import Failure
-from interlock.errors import InterlockError, StoreUnavailable, StoreUnfit
+from interlock.errors import InterlockError, StoreUnavailable, StoreUnfit, Unreached
 
 COMMANDS = (
     "eval evalsha exists get set del pttl pexpire pexpireat hget hmget hset hdel zadd zrem zrange "
@@ -141,3 +141,13 @@ def garbled(place: str, error: Exception) -> StoreUnfit:
 
 def _short(text: str) -> str:
     return text if len(text) <= 120 else text[:117] + "..."
+
+
+def since(before: StoreUnavailable | None, error: StoreUnavailable) -> StoreUnavailable:
+    """What a request has met by now. One that may have arrived once never counts as unsent again.
+
+    Or nobody would take the claim back that it made, and all would wait out its ttl.
+    """
+    if before is None or isinstance(before, Unreached) or not isinstance(error, Unreached):
+        return error
+    return StoreUnavailable(str(error))

@@ -15,7 +15,7 @@ from interlock.backends.redis.refusal import refusal
 from interlock.backends.redis.resp import Failure, command
 from interlock.backends.redis.scripts import CLAIM
 from interlock.backends.redis.store import RedisStore
-from interlock.errors import InvalidURL, StoreUnavailable
+from interlock.errors import InvalidURL, StoreUnavailable, Unreached
 from interlock.model import Busy, Claim, ClaimAnswer, Granted
 from interlock.ports import IO_TIMEOUT
 
@@ -69,7 +69,10 @@ class ReplicatedStore(RedisStore):
         except TooFew as short:
             if not isinstance(short.reply, int):
                 self._listener.tell(packing.claim_answer(claim, short.reply)[-1])
-            await self.release(claim.resource, claim.id, 0.0, max(0.01, until - self._pausing.now()))
+            try:
+                await self.release(claim.resource, claim.id, 0.0, max(0.01, until - self._pausing.now()))
+            except Unreached as error:
+                raise StoreUnavailable(str(error)) from None  # the claim was sent, and stands
             raise StoreUnavailable(
                 f"{claim.resource}: {short.confirmed} of the {short.wanted} replicas wanted confirmed the grant in "
                 f"time, so it was taken back; see INFO replication on {self._place}"

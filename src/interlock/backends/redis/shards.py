@@ -15,6 +15,7 @@ from interlock.backends.redis.address import Route
 from interlock.backends.redis.cluster import Cluster
 from interlock.backends.redis.dialling import Dialling
 from interlock.backends.redis.leaf import Leaf, Pausing
+from interlock.backends.redis.refusal import since
 from interlock.backends.redis.resp import Failure, command
 from interlock.backends.redis.slots import Place, place_in, slot_of
 from interlock.errors import ClientClosed, StoreUnavailable, Unreached
@@ -48,6 +49,7 @@ class Shards:
     async def ask(self, request: bytes, timeout: float, replies: int = 1, again: bool = True) -> Any:
         """The reply of the node that has the slot; its refusal, if it still refuses when the time is up."""
         until, slot, known = self._pausing.now() + timeout, slot_of(request), self.way.map
+        met: StoreUnavailable | None = None
         if known is not None:  # the usual way: nothing is in doubt
             place = known.where[slot]
             leaf = self._leaves.get(place)
@@ -64,9 +66,12 @@ class Shards:
                         failure = self._trouble(_moved_on(self.way.place), place, again)
                 if failure is not None and self._pausing.now() >= until:
                     raise failure
-        return await self._ask_around(request, slot, until, replies, again)
+                met = failure
+        return await self._ask_around(request, slot, until, replies, again, met)
 
-    async def _ask_around(self, request: bytes, slot: int, until: float, replies: int, again: bool) -> Any:
+    async def _ask_around(
+        self, request: bytes, slot: int, until: float, replies: int, again: bool, met: StoreUnavailable | None
+    ) -> Any:
         """The same, wherever that leads; what a node has refused last is better told than that nobody answers now."""
         now, aside, pause, told = self._pausing.now, None, 0.0, None
         end = until if again else min(until, now() + BRIEFLY)
@@ -77,7 +82,7 @@ class Shards:
                 left = max(0.001, until - now())
                 reply = await self.ask_at(place, request, left, replies, again, asking=aside is not None)
             except (StoreUnavailable, ClientClosed) as error:
-                failure, aside = self._trouble(error, place, again), None
+                failure, aside = since(met, self._trouble(error, place, again)), None
             else:
                 first = reply[0] if replies > 1 else reply
                 code = refused(first)
@@ -88,6 +93,7 @@ class Shards:
                 else:
                     failure = self._trouble(_moved_on(self.way.place), place, again)
                 aside = self._redirected(code, first, place)
+            met = failure or met
             if now() + pause >= end:
                 if told is not None:
                     return told

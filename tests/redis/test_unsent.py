@@ -1,0 +1,103 @@
+"""What may have arrived once is never said to be unsent: a claim that nobody takes back stands for its whole ttl."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from typing import Any
+
+import pytest
+
+import interlock
+from interlock.backends.redis.dialling import stepped
+from interlock.backends.redis.following import Following
+from interlock.backends.redis.store import RedisStore
+from interlock.errors import StoreUnavailable, Unreached
+from interlock.model import Claim
+from tests.attacks.stage import eventually
+from tests.redis.proxy import Proxy
+from tests.redis.server import Server
+from tests.redis.test_shards import LOW, SILENT, A, Clock, Stage
+from tests.redis.test_slots import LAST
+
+AWAY = Unreached("nobody listens there")
+
+
+class Leaf:
+    """What a request meets, one attempt after the other; the last again and again."""
+
+    def __init__(self, *met: StoreUnavailable) -> None:
+        self.met = list(met)
+
+    async def ask(self, request: bytes, timeout: float, replies: int = 1, again: bool = True) -> Any:
+        raise self.met.pop(0) if len(self.met) > 1 else self.met[0]
+
+    def after_fork(self) -> None: ...
+    async def close(self) -> None: ...
+
+
+class Way:
+    place, changes = "here", 0
+
+    def after_fork(self) -> None: ...
+
+
+def test_on_one_server(server: Server, url: str) -> None:
+    """The claim arrives, its reply is lost, and then nobody listens for a while."""
+    proxy = Proxy(server.port)
+    prefix = url.partition("prefix=")[2]
+    with interlock.connect(url) as other, interlock.connect(proxy.url(prefix)) as client:
+        with client.lock("warm-up"):
+            pass  # a connection is kept
+        proxy._listening.shutdown(socket.SHUT_RDWR)
+        proxy._listening.close()
+        proxy.cuts = 1
+        with pytest.raises(StoreUnavailable):
+            client.lock("x").acquire(timeout=1)
+        assert other.lock("x").locked(), "this is about a claim that was made"
+        proxy._listening = socket.create_server(("127.0.0.1", proxy.port))
+        threading.Thread(target=proxy._accept, daemon=True).start()
+        eventually(lambda: not other.lock("x").locked(), within=5)  # and not after its ttl
+    proxy.close()
+
+
+@pytest.mark.parametrize(
+    ("met", "unsent"), [((SILENT, AWAY), False), ((AWAY,), True), ((AWAY, SILENT, AWAY), False)]
+)
+@pytest.mark.parametrize("several", [True, False], ids=["a pool", "a link"])
+def test_behind_sentinels(met: tuple[StoreUnavailable, ...], unsent: bool, several: bool) -> None:
+    leaf = Leaf(*met)
+    following = Following(lambda: leaf, Way(), Clock(), several=several)
+    with pytest.raises(StoreUnavailable) as told:
+        stepped(following.ask(b"", 1.0))
+    assert isinstance(told.value, Unreached) is unsent
+
+
+@pytest.mark.parametrize(
+    ("met", "unsent"), [((SILENT, AWAY), False), ((AWAY,), True), ((AWAY, SILENT, AWAY), False)]
+)
+@pytest.mark.parametrize("known", [True, False])
+def test_in_a_cluster(met: tuple[StoreUnavailable, ...], unsent: bool, known: bool) -> None:
+    stage = Stage({A: (0, LAST)})
+    if known:
+        stage.answers[A] = [b"-"]
+        stage.ask(LOW)
+    stage.answers[A] = list(met)
+    with pytest.raises(StoreUnavailable) as told:
+        stage.ask(LOW)
+    assert isinstance(told.value, Unreached) is unsent
+
+
+def test_of_a_grant_that_too_few_replicas_confirmed(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It stands on the master until it is taken back: that the request for this was not sent is no comfort."""
+
+    async def away(*args: object, **options: object) -> bool:
+        raise AWAY
+
+    with interlock.connect(f"{url}&replicas=1") as client:
+        monkeypatch.setattr(RedisStore, "release", away)
+        with pytest.raises(StoreUnavailable) as told:
+            stepped(client._core.store.claim(Claim("x", "me", 30.0), 0.5))
+        monkeypatch.undo()
+        assert not isinstance(told.value, Unreached)
+        assert client.lock("x").locked()
