@@ -116,20 +116,22 @@ __all__ = [
 # Where the names live, light rooms first. Each is opened when a name of it is first asked for: the command line
 # answers `--help` without the clients, and nobody loads asyncio who does not wait on a loop.
 _ROOMS = ("errors", "model", "who", "shutdown", "blocking", "_core.election", "_core.states")
+_MODULES = ("aio", "blocking", "errors", "events", "model", "ports", "shutdown", "who")
 
+if not TYPE_CHECKING:  # which would take every misspelt name for one that is found here
 
-def __getattr__(name: str) -> Any:
-    from importlib import import_module
+    def __getattr__(name: str) -> Any:
+        from importlib import import_module
 
-    if name == "aio":
-        return import_module("interlock.aio")
-    if name in __all__:
-        for room in _ROOMS:
-            found = vars(import_module(f"interlock.{room}")).get(name)
-            if found is not None:
-                globals()[name] = found
-                return found
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        if name in _MODULES:  # `interlock.errors`, though nobody has imported it yet
+            return import_module(f"interlock.{name}")
+        if name in __all__:
+            for room in _ROOMS:
+                found = vars(import_module(f"interlock.{room}")).get(name)
+                if found is not None:
+                    globals()[name] = found
+                    return found
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 from tests.house.source import SRC
 
 BUDGET = 0.025
@@ -53,3 +55,14 @@ class TestImport:
         }
         backends = {name for name in loaded if name.startswith("interlock.backends")}
         assert not (heavy & loaded) | backends
+
+    @pytest.mark.parametrize(
+        "module", ["aio", "blocking", "errors", "events", "model", "ports", "shutdown", "who"]
+    )
+    def test_the_public_modules_are_there_though_nobody_imported_them(self, module: str) -> None:
+        """As they were while the package imported all of them: `except interlock.errors.LeaseLost` must not fail."""
+        program = f"import sys; sys.path.insert(0, {str(SRC)!r}); import interlock; print(interlock.{module}.__name__)"
+        told = subprocess.run(
+            [sys.executable, "-I", "-c", program], capture_output=True, text=True, timeout=60
+        )
+        assert told.stdout.strip() == f"interlock.{module}", told.stderr

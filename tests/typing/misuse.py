@@ -22,6 +22,7 @@ def sync(client: interlock.Client) -> None:
     client.evict("x")  # error: call-arg
     client.lease("x")  # error: attr-defined
     interlock.connect(6379)  # error: arg-type
+    interlock.conect("redis://localhost")  # error: attr-defined
     with client.lock("x") as lease:
         lease.token = 1  # error: misc
 
