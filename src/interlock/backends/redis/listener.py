@@ -102,7 +102,7 @@ class Listener(Ears):
                 if self._closed:
                     return
                 self._wire = wire
-                self._current = Reading(wire, self._take) if POLLS and wire.polls else None
+                self._current = self._lendable(wire)
                 self._send(wire, command(b"SUBSCRIBE", self.channel, *self._channels()))
             self._hear_all(wire)
         except (OSError, EOFError, Garbled, ValueError):
@@ -120,6 +120,13 @@ class Listener(Ears):
             (wire if reading is None else reading).close()
             for signal in signals:  # nobody knows what was missed: all look again
                 signal.set()
+
+    def _lendable(self, wire: Wire) -> Reading | None:
+        """How it is lent; None where only our thread can read it."""
+        try:
+            return Reading(wire, self._take) if POLLS and wire.polls else None
+        except OSError:  # no files are left for its bells: to connect anew would not help
+            return None
 
     def _hear_all(self, wire: Wire) -> None:
         asked, heard_at, idle_at = False, time.monotonic(), time.monotonic() + IDLE

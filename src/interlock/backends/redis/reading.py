@@ -17,9 +17,11 @@ from typing import Any
 
 from interlock.backends.redis.leaf import Pausing
 from interlock.backends.redis.pool import Wire
+from interlock.backends.redis.resp import Failure, Garbled
 from interlock.ports import Signal
 
 POLLS = hasattr(select, "poll")
+LOST = (OSError, EOFError, ValueError, Garbled, Failure)  # what ends a subscription
 
 
 class Bell:
@@ -74,10 +76,16 @@ class Reading:
         self._take = take
         self._lock = threading.Lock()  # whoever reads: messages are taken in the order they came
         self._guard = threading.Lock()
-        self._bell, self._knocker = Bell(), Bell()  # of the listener's thread; of one that reads for itself
+        self._bell = Bell()  # of the listener's thread
+        try:
+            self._knocker = Bell()  # of one that reads for itself
+        except OSError:
+            self._bell.close()
+            raise
         self._waiting: dict[Signal, object] = {}  # and where: their loop, or None for threads
         self._borrower: object = None  # a loop, or the signal of a thread
         self._recalled: object = None  # a loop that has not stopped yet
+        self._polling = threading.Lock()  # a thread that reads for itself: what it polls must not be closed
         self._ended = False
         self._news = False
         self._own, self._lent, self._borrowed = select.poll(), select.poll(), select.poll()
@@ -103,9 +111,14 @@ class Reading:
         return heard
 
     def close(self) -> None:
-        """End it where it is read: a loop must not meet another connection under the same number."""
+        """End it where it is read: nobody must meet another connection under the same number.
+
+        A loop closes it when it next turns, and a thread that reads for itself when it leaves.
+        """
         with self._guard:
             self._ended = True
+            self._wire.hang_up()  # now: the server need not wait for a loop that is stuck
+            self._knocker.ring()
             loop = self._recalled if isinstance(self._borrower, Knock) else self._borrower or self._recalled
         if loop is None or not _on(loop, self._close, loop):
             self._close(None)
@@ -113,9 +126,11 @@ class Reading:
     def _close(self, loop: Any) -> None:
         if loop is not None:
             self._stop_on(loop)
-        self._wire.close()
-        self._bell.close()
-        self._knocker.close()  # which wakes a thread that polls it
+        if self._polling.acquire(blocking=False):  # otherwise the thread that polls it sees to that
+            self._wire.close()
+            self._bell.close()
+            self._knocker.close()
+            self._polling.release()
 
     # ---- whoever reads ------------------------------------------------------------
 
@@ -140,24 +155,34 @@ class Reading:
             self._bell.ring()
 
     def _stop_on(self, loop: Any) -> None:
-        self._recalled = None
         if (number := self._wire.fileno()) >= 0:
             loop.remove_reader(number)
+        self._recalled = None  # not before: another thread may close it then
 
     def read_until(self, knock: Knock, timeout: float) -> None:
         """On a thread that has borrowed it: until its signal is set, the time is up or the connection lost."""
         until = time.monotonic() + timeout
         left = timeout
-        while not knock.is_set() and left > 0 and not self._ended:
-            for number, _ in self._borrowed.poll(left * 1000):
+        try:
+            while not knock.is_set() and left > 0 and self._read_once(left):
+                left = until - time.monotonic()
+        finally:
+            if self._ended and self._recalled is None:  # otherwise the loop that was recalled closes it
+                self._close(None)
+
+    def _read_once(self, timeout: float) -> bool:
+        with self._polling:
+            if self._ended:
+                return False
+            for number, _ in self._borrowed.poll(timeout * 1000):
                 if number == self._knocker.fileno():
                     self._knocker.hush()
                     continue
                 try:
                     self.read()
-                except Exception:  # as above
-                    return
-            left = until - time.monotonic()
+                except LOST:  # as above; and what the thread's own signal handlers raise is for its caller
+                    return False
+        return True
 
     # ---- lending --------------------------------------------------------------------
 
@@ -165,10 +190,10 @@ class Reading:
         """Whether a thread reads for itself from now on. A loop, once it has borrowed it, reads for its tasks."""
         with self._guard:
             self._waiting[signal] = loop
-            if self._ended or isinstance(self._borrower, Knock):
+            if self._ended:
                 return False
             if self._borrower is not None:
-                if self._borrower is not loop:  # it may be stuck, or gone
+                if self._borrower is not loop:  # it may be stuck, a thread in a signal handler, or gone
                     self._recall()
             elif loop is not None:
                 if self._recalled is None and all(where is loop for where in self._waiting.values()):
@@ -187,16 +212,18 @@ class Reading:
         self._bell.ring()
 
     def _recall(self) -> None:
-        loop, self._borrower = self._borrower, None
-        if _on(loop, self._stop_on, loop):
-            self._recalled = loop
+        borrower, self._borrower = self._borrower, None
+        if not isinstance(borrower, Knock):  # which may go on reading: it does no harm
+            self._recalled = borrower  # first: it may stop before we are back
+            if not _on(borrower, self._stop_on, borrower):
+                self._recalled = None
         self._bell.ring()
 
     def _lend(self, loop: Any) -> None:
         try:
             loop.add_reader(self._wire.fileno(), self._read_on, loop)
-        except NotImplementedError:
-            return  # not by this kind of loop
+        except (NotImplementedError, OSError, RuntimeError):
+            return  # not by this kind of loop, or not now
         self._borrower = loop
 
     def give_back(self, signal: Signal) -> None:

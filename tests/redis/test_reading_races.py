@@ -1,0 +1,227 @@
+"""Who reads a subscription, in unlucky orders: each was seen to go wrong once."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import socket
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any, cast
+
+import pytest
+import redis
+
+import interlock
+from interlock.backends.redis import reading as module
+from interlock.backends.redis.pool import Wire
+from interlock.backends.redis.reading import Knock, Reading
+from tests.attacks.stage import eventually
+from tests.attacks.strike import strikes
+from tests.redis.server import Server
+from tests.redis.test_reading import (
+    SOON,
+    borrower,
+    handed_over,
+    in_thread,
+    left_to_the_borrower,
+    reading,
+    subscribed,
+)
+
+
+class Line:
+    """A wire to a server that says nothing."""
+
+    def __init__(self) -> None:
+        self._ours, self._server = socket.socketpair()
+        self.says: list[Any] = []
+        self.before_number: Callable[[], object] = lambda: None
+
+    def fileno(self) -> int:
+        self.before_number()
+        return self._ours.fileno()
+
+    def received(self) -> list[Any]:
+        if not self._ours.recv(1, socket.MSG_DONTWAIT):
+            raise EOFError
+        return self.says
+
+    def hang_up(self) -> None:
+        self._ours.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        self._ours.close()
+        self._server.close()
+
+
+class Loop:
+    """Watches numbers. What it is told to call it calls at once, as one in another thread may; or when it turns."""
+
+    def __init__(self, *, at_once: bool) -> None:
+        self.watched: set[int] = set()
+        self._at_once = at_once
+        self._later: list[tuple[Callable[..., object], Any]] = []
+
+    def add_reader(self, number: int, call: object, loop: object) -> None:
+        self.watched.add(number)
+
+    def remove_reader(self, number: int) -> None:
+        self.watched.discard(number)
+
+    def call_soon_threadsafe(self, call: Callable[..., object], argument: object) -> None:
+        self._later.append((call, argument))
+        if self._at_once:
+            self.turn()
+
+    def turn(self) -> None:
+        later, self._later = self._later, []
+        for call, argument in later:
+            call(argument)
+
+
+@pytest.fixture
+def line() -> Iterator[Line]:
+    line = Line()
+    yield line
+    line.close()
+
+
+@pytest.fixture
+def lent(line: Line) -> Reading:
+    return Reading(cast(Wire, line), lambda reply: None)
+
+
+def knock() -> Knock:
+    return Knock(threading.Event())
+
+
+class TestALoopThatIsCalledBack:
+    def test_may_stop_before_the_caller_is_back_and_others_may_borrow_then(self, lent: Reading) -> None:
+        first, second = Loop(at_once=True), Loop(at_once=True)
+        one, other = knock(), knock()
+        lent.borrow(one, first)
+        lent.borrow(other, second)  # calls the first back
+        lent.leave(one)
+        lent.leave(other)
+        lent.borrow(other, second)
+        assert lent._borrower is second
+        lent.close()
+
+    def test_has_stopped_before_the_number_can_be_anothers(self, line: Line, lent: Reading) -> None:
+        """Or the loop keeps it, and whoever is given that number next cannot be watched there."""
+        first = Loop(at_once=False)
+        lent.borrow(knock(), first)
+        lent.borrow(knock(), Loop(at_once=True))
+        calls = [lent.close]
+        line.before_number = lambda: calls and calls.pop()()  # by another thread, just then
+        first.turn()
+        first.turn()
+        assert not first.watched
+        assert line._ours.fileno() == -1
+
+
+class TestAThreadThatReadsForItself:
+    def test_does_not_poll_numbers_that_are_anothers_by_now(self, line: Line, lent: Reading) -> None:
+        """The subscription ends between its look at that and its poll; others open files at once."""
+        mine, polls, opened = knock(), lent._borrowed, list[socket.socket]()
+
+        class Late:
+            def poll(self, timeout: float) -> Any:
+                if not opened:
+                    lent.close()
+                    opened.extend(side for _ in range(5) for side in socket.socketpair())
+                return polls.poll(timeout)
+
+        lent._borrowed = cast(Any, Late())
+        assert lent.borrow(mine, None)
+        began = time.monotonic()
+        lent.read_until(mine, 5.0)
+        assert time.monotonic() - began < SOON
+        lent.leave(mine)
+        assert line._ours.fileno() == -1
+        for side in opened:
+            side.close()
+
+    def test_does_not_keep_what_its_signal_handlers_raise_from_its_caller(self, line: Line) -> None:
+        """They run wherever it is: where a message is taken, too."""
+
+        class Alarm(Exception):
+            pass
+
+        def interrupted(reply: object) -> None:
+            raise Alarm
+
+        lent, mine = Reading(cast(Wire, line), interrupted), knock()
+        line.says.append(b"hello")
+        assert lent.borrow(mine, None)
+        line._server.send(b"!")
+        with pytest.raises(Alarm):
+            lent.read_until(mine, 5.0)
+        lent.leave(mine)
+        lent.close()
+
+    def test_keeps_nobody_waiting_while_it_handles_a_signal(self, server: Server, url: str) -> None:
+        """Its handlers run in the middle of the poll, and may take their time, or wait for who waits here."""
+        told: list[float] = []
+        with interlock.connect(url) as client, interlock.connect(url) as other:
+            subscribed(client, other)
+            held = other.lock("first").acquire()
+            assert held is not None
+
+            def handle(*_: object) -> None:
+                told.append(handed_over(client, other, "second"))
+                held.release()
+
+            def direct() -> None:
+                eventually(lambda: isinstance(borrower(client), Knock))
+                left_to_the_borrower(client, server)
+                os.kill(os.getpid(), signal.SIGUSR1)
+
+            before = signal.signal(signal.SIGUSR1, handle)
+            try:
+                director = in_thread(direct)
+                with client.lock("first", timeout=30):
+                    pass
+                director.join(10)
+            finally:
+                signal.signal(signal.SIGUSR1, before)
+        assert told[0] < SOON
+
+    def test_leaves_the_reading_in_order_wherever_ctrl_c_strikes(self, url: str) -> None:
+        """The next who waits hears of its grant."""
+        ghosts = 0  # of strikes where it leaves: forgotten with the subscription
+        with interlock.connect(url) as client, interlock.connect(url) as other:
+            subscribed(client, other)
+            with other.lock("busy"), warnings.catch_warnings():
+                warnings.simplefilter("ignore", RuntimeWarning)  # a coroutine struck before its first step
+                for strike in strikes(lambda: client.lock("busy").acquire(timeout=0.02), module.__file__):
+                    assert handed_over(client, other, "x") < SOON, strike.where
+                    assert not other.inspect("busy").waiters, strike.where
+                    ghosts += strike.where.endswith("leave")
+                    assert len(reading(client)._waiting) <= ghosts, strike.where
+
+
+def test_without_files_for_bells_the_listeners_thread_reads_alone(
+    server: Server, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It connected a thousand times a second instead, for as long as somebody waited."""
+
+    def full() -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(socket, "socketpair", full)
+    with (
+        interlock.connect(url) as client,
+        interlock.connect(url) as other,
+        redis.Redis(port=server.port) as admin,
+    ):
+        before = admin.info("stats")["total_connections_received"]
+        with other.lock("busy"):
+            assert client.lock("busy").acquire(timeout=0.5) is None
+        assert handed_over(client, other, "x") < SOON
+        assert reading(client) is None
+        assert admin.info("stats")["total_connections_received"] - before < 10
