@@ -6,6 +6,8 @@ import errno
 import os
 import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 import warnings
@@ -19,7 +21,7 @@ import interlock
 from interlock.backends.redis import reading as module
 from interlock.backends.redis.pool import Wire
 from interlock.backends.redis.reading import Knock, Reading
-from tests.attacks.stage import eventually
+from tests.attacks.stage import ENVIRONMENT, eventually
 from tests.attacks.strike import strikes
 from tests.redis.server import Server
 from tests.redis.test_reading import (
@@ -31,6 +33,19 @@ from tests.redis.test_reading import (
     reading,
     subscribed,
 )
+
+WAITS_ALONE = """
+import sys, threading, time, interlock
+from interlock.backends.redis.reading import Knock
+interlock.release_on_signal()
+client = interlock.connect(sys.argv[1])
+def tell():
+    while not isinstance(getattr(client._core.store._listener.reading, "_borrower", None), Knock):
+        time.sleep(0.001)
+    print("reads", flush=True)
+threading.Thread(target=tell, daemon=True).start()
+client.lock("taken").acquire()
+"""
 
 
 class Line:
@@ -190,6 +205,21 @@ class TestAThreadThatReadsForItself:
             finally:
                 signal.signal(signal.SIGUSR1, before)
         assert told[0] < SOON
+
+    def test_is_ended_by_a_signal_at_once(self, url: str) -> None:
+        """Its wait is no work of ours that a handler should let come to its end."""
+        with interlock.connect(url) as other, other.lock("taken"):
+            process = subprocess.Popen(
+                [sys.executable, "-c", WAITS_ALONE, url], stdout=subprocess.PIPE, env=ENVIRONMENT
+            )
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"reads\n"
+            began = time.monotonic()
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(10) == -signal.SIGTERM
+            process.stdout.close()
+            assert time.monotonic() - began < SOON
+            assert not other.inspect("taken").waiters
 
     def test_leaves_the_reading_in_order_wherever_ctrl_c_strikes(self, url: str) -> None:
         """The next who waits hears of its grant."""

@@ -174,7 +174,7 @@ class Reading:
         with self._polling:
             if self._ended:
                 return False
-            for number, _ in self._borrowed.poll(timeout * 1000):
+            for number, _ in self.wait(timeout):
                 if number == self._knocker.fileno():
                     self._knocker.hush()
                     continue
@@ -183,6 +183,10 @@ class Reading:
                 except LOST:  # as above; and what the thread's own signal handlers raise is for its caller
                     return False
         return True
+
+    def wait(self, timeout: float) -> list[tuple[int, int]]:
+        """What has something to read, once there is any. A signal finds by this name that the thread waits: see `shutdown`."""
+        return self._borrowed.poll(timeout * 1000)
 
     # ---- lending --------------------------------------------------------------------
 
