@@ -6,7 +6,9 @@ import asyncio
 import gc
 import threading
 import time
+import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ import pytest
 import interlock
 from interlock import aio
 from interlock._core import register, watching
+from interlock._runtime import lifetimes
 from interlock.errors import ClientClosed, StoreUnavailable
 from tests.attacks.stage import AsyncStage, Stage, eventually, raises
 
@@ -170,3 +173,29 @@ def test_a_debt_to_a_store_that_is_unfit_neither_storms_nor_stops_the_others() -
     stage.store.before.clear()
     eventually(lambda: not stage.store.inner._space.queues, 3)
     stage.client.close()
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+def test_who_waits_while_the_process_ends_does_not_line_up_again(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others would wait behind a process that is gone. One that goes on after all asks again a little later."""
+    with interlock.connect(url(kind, tmp_path)) as other, other.lock("x"):
+        with interlock.connect(url(kind, tmp_path)) as client:
+
+            def wait() -> None:
+                with suppress(ClientClosed):
+                    client.lock("x").acquire()
+
+            thread = threading.Thread(target=wait, daemon=True)
+            thread.start()
+            eventually(lambda: other.inspect("x").waiters)
+            monkeypatch.setattr(lifetimes, "_clients", weakref.WeakSet([client._core]))
+            lifetimes.give_back_everything()  # as when the interpreter exits
+            monkeypatch.undo()
+            until = time.monotonic() + 0.3
+            while time.monotonic() < until:
+                assert not other.inspect("x").waiters
+            eventually(lambda: other.inspect("x").waiters)
+        thread.join(5)
+        assert not thread.is_alive()

@@ -124,6 +124,8 @@ class Acquiring:
                 self.ahead = answer.ahead
                 granted = await self._pause(answer, left)
                 self._client.open()  # who waits in a client that was closed would wait for ever
+                if granted is None and (quiet := self._client.quiet()) > 0:
+                    await self._runtime.sleep(max(0.0, min(quiet, self.left())))
             answer = granted if granted is not None else await self._ask()
         return answer
 

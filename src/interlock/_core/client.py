@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from interlock._core.reentry import Entry
 
 CLOSING = 5.0  # seconds that closing may take
+QUIET = 1.0  # seconds for which those who wait ask for nothing when their process is about to end
 
 
 class Client:
@@ -48,6 +49,7 @@ class Client:
         # Most programs listen to warnings only: they should not pay for the making of other events.
         self.curious = getattr(listener, "curious", True)
         self._closed = False
+        self._quiet_until = 0.0
         keeper_store = store if keeper_runtime is runtime else store.blocking()
         emit = WeakMethod(self.emit)
 
@@ -77,6 +79,14 @@ class Client:
         """Raise unless the client may be used."""
         if self._closed:
             raise ClientClosed("this client was closed")
+
+    def hush(self) -> None:
+        """What is given back next stays so: whoever is woken by that waits a moment, in which the process ends."""
+        self._quiet_until = self.runtime.now() + QUIET
+
+    def quiet(self) -> float:
+        """Seconds for which nobody should ask for a place again."""
+        return self._quiet_until - self.runtime.now() if self._quiet_until else 0.0
 
     @property
     def closed(self) -> bool:

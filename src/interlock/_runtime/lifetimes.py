@@ -41,7 +41,10 @@ def give_back_everything(timeout: float = CLOSING) -> None:
     An event loop may be gone or stuck by now, so this goes through each store's blocking side.
     """
     until = clock.now() + timeout
-    for client in list(_clients):
+    clients = list(_clients)
+    for client in clients:
+        client.hush()  # or a place that is given back is taken anew, and others wait behind a process that is gone
+    for client in clients:
         with suppress(Exception):  # its store is away: what is left lapses by itself
             _give_back(client, until)
 
