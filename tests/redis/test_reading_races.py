@@ -18,6 +18,7 @@ import pytest
 import redis
 
 import interlock
+from interlock.backends.redis import listener
 from interlock.backends.redis import reading as module
 from interlock.backends.redis.pool import Wire
 from interlock.backends.redis.reading import Knock, Reading
@@ -233,6 +234,21 @@ class TestAThreadThatReadsForItself:
                     assert not other.inspect("busy").waiters, strike.where
                     ghosts += strike.where.endswith("leave")
                     assert len(reading(client)._waiting) <= ghosts, strike.where
+
+
+def test_a_request_to_a_server_that_takes_nothing_keeps_nobody_for_long(
+    server: Server, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is sent under the guard that everybody needs who begins to wait, or stops."""
+    monkeypatch.setattr(listener, "PING", 0.2)
+    with interlock.connect(url) as client, interlock.connect(url) as other:
+        subscribed(client, other)
+        ears, waiter = cast(Any, client._core.store)._listener, threading.Event()
+        with server.frozen():
+            sender = in_thread(lambda: ears.subscribed(b"more than fits" * 4_000_000, waiter))
+            sender.join(5)
+            assert not sender.is_alive()
+            ears.forget(b"", waiter)
 
 
 def test_without_files_for_bells_the_listeners_thread_reads_alone(

@@ -102,6 +102,7 @@ class Listener(Ears):
                 if self._closed:
                     return
                 self._wire = wire
+                wire.bound(PING)  # who sends has the guard, and all who wait need it
                 self._current = self._lendable(wire)
                 self._send(wire, command(b"SUBSCRIBE", self.channel, *self._channels()))
             self._hear_all(wire)

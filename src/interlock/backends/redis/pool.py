@@ -82,6 +82,10 @@ class Wire:
             self._patience(until - now)
             data = self._sock.recv(CHUNK)
 
+    def bound(self, timeout: float) -> None:
+        """No read or write takes longer than that from now on."""
+        self._patience(timeout)
+
     def send(self, request: bytes) -> None:
         self._sock.sendall(request)
 
