@@ -78,8 +78,9 @@ class Quorum:
         text = f"{doing} needs {members.majority} of {members.size} nodes ({'; '.join(words)})"
         if sum(told == QUARANTINED for told in said.values()) > members.size - members.majority:
             text += (
-                "; so many have lost their memory that only an operator can say when they may begin anew: see "
-                "`interlock quorum status` and `interlock quorum init`"
+                "; new servers begin as soon as all of them answer. If these were in use before, so many have lost their "
+                "memory that only an operator can say when they may begin anew: see `interlock quorum status` and "
+                "`interlock quorum init`"
             )
         return kind(text)
 
