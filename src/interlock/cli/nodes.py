@@ -42,9 +42,7 @@ def word(state: NodeState, states: Sequence[NodeState]) -> str:
 
 def _why(silent: NodeState | NodeView) -> str:
     """What is wrong, without the advice and the place, which would push the other columns off the screen."""
-    fault = silent.state.removeprefix(silent.place).lstrip(": ").partition(";")[0]
-    _, named, reason = fault.rpartition(f" connecting to {silent.place.removeprefix('Redis at ')}. ")
-    return words.printable(reason if named else fault)
+    return words.printable(silent.state.removeprefix(silent.place).lstrip(": ").partition(";")[0])
 
 
 def predicate(state: NodeState, states: Sequence[NodeState]) -> str:
