@@ -115,7 +115,7 @@ __all__ = [
 
 # Where the names live, light rooms first. Each is opened when a name of it is first asked for: the command line
 # answers `--help` without the clients, and nobody loads asyncio who does not wait on a loop.
-_ROOMS = ("errors", "model", "who", "shutdown", "blocking", "_core.election", "_core.states")
+_ROOMS = ("errors", "model", "who", "blocking", "shutdown", "_core.election", "_core.states")
 _MODULES = ("aio", "blocking", "errors", "events", "model", "ports", "shutdown", "who")
 
 if not TYPE_CHECKING:  # which would take every misspelt name for one that is found here
