@@ -22,6 +22,9 @@ from tests.redis.server import Server, free_port
 
 SHARDS = 3
 SLOTS = 16384
+SHARDED = ("SSUBSCRIBE", "SUNSUBSCRIBE", "SPUBLISH")
+BEFORE = tuple(word for name in SHARDED for word in ("--rename-command", name, ""))
+"""The options of a server that has no sharded channels, as all had before Redis 7."""
 
 
 class ClusterNode(Server):
@@ -57,13 +60,16 @@ def _port_of_its_own() -> int:
 
 
 class RedisCluster:
-    """Nodes by port. `masters` and `replicas` are as they were at the beginning, shard by shard."""
+    """Nodes by port. `masters` and `replicas` are as they were at the beginning, shard by shard; the first `old` are old."""
 
-    def __init__(self, replicas: int = 1, password: str | None = None, options: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, replicas: int = 1, password: str | None = None, options: tuple[str, ...] = (), old: int = 0
+    ) -> None:
         guarded = ("--requirepass", password, "--masterauth", password) if password else ()
         self._password = password
-        self.masters = [ClusterNode(*guarded, *options) for _ in range(SHARDS)]
-        self.replicas = [ClusterNode(*guarded, *options) for _ in range(SHARDS * replicas)]
+        lacks = [BEFORE if shard < old else () for shard in range(SHARDS)]
+        self.masters = [ClusterNode(*guarded, *options, *lack) for lack in lacks]
+        self.replicas = [ClusterNode(*guarded, *options, *lack) for lack in lacks * replicas]
         self.nodes = {node.port: node for node in (*self.masters, *self.replicas)}
 
     def start(self) -> None:
@@ -173,10 +179,12 @@ class RedisCluster:
             node.close()
 
 
-def started(replicas: int = 1, password: str | None = None, options: tuple[str, ...] = ()) -> RedisCluster:
+def started(
+    replicas: int = 1, password: str | None = None, options: tuple[str, ...] = (), old: int = 0
+) -> RedisCluster:
     """A whole Cluster. On a busy machine a master may be replaced before it is whole: then it never is, as it should be."""
     for more in (True, False):
-        made = RedisCluster(replicas, password, options)
+        made = RedisCluster(replicas, password, options, old)
         try:
             made.start()
         except BaseException as error:
@@ -197,9 +205,11 @@ def steady() -> RedisCluster:
 
 
 @contextmanager
-def fragile(replicas: int = 1, password: str | None = None, *options: str) -> Iterator[RedisCluster]:
-    """A Cluster of this test's own, to be broken."""
-    made = started(replicas, password, options)
+def fragile(
+    replicas: int = 1, password: str | None = None, *options: str, old: int = 0
+) -> Iterator[RedisCluster]:
+    """A Cluster of this test's own, to be broken; the first `old` shards of it have no sharded channels."""
+    made = started(replicas, password, options, old)
     try:
         yield made
     finally:

@@ -79,9 +79,11 @@ class TestClients:
 
         asyncio.run(main())
 
-    def test_one_subscription_hears_of_grants_on_all_shards(self, steady: RedisCluster) -> None:
+    def test_one_subscription_to_plain_messages_hears_of_grants_on_all_shards(
+        self, steady: RedisCluster
+    ) -> None:
         prefix = f"{uuid4().hex}:"
-        holder, client = (interlock.connect(steady.url(prefix)) for _ in range(2))
+        holder, client = (interlock.connect(steady.url(prefix, notices="plain")) for _ in range(2))
         names = [steady.name_on(shard, prefix) for shard in range(SHARDS)]
         leases = [holder.lock(name).acquire() for name in names]
         waiters = [Waiter(client, name) for name in names]

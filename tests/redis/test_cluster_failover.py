@@ -128,8 +128,9 @@ class TestAMasterIsKilled:
 
         asyncio.run(main())
 
-    def test_who_listened_there_hears_elsewhere(self, cluster: RedisCluster) -> None:
-        holder, client = (interlock.connect(cluster.url(), ttl=20) for _ in range(2))
+    def test_who_listened_there_to_plain_messages_hears_elsewhere(self, cluster: RedisCluster) -> None:
+        url = cluster.url(notices="plain")
+        holder, client = (interlock.connect(url, ttl=20) for _ in range(2))
         names = [cluster.name_on(shard) for shard in range(SHARDS)]
         leases: list[Any] = [holder.lock(name).acquire() for name in names]
         waiters = [Waiter(client, name, timeout=60) for name in names]

@@ -1,4 +1,4 @@
-"""With `notices=sharded` a grant is told within its shard: wherever its slot is by now, and to whom it is for."""
+"""On a Cluster a grant is told within its shard: wherever its slot is by now, and to whom it is for."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from interlock.backends.redis.refusal import COMMANDS
 from interlock.errors import InvalidURL, StoreUnfit
 from interlock.model import Busy, Claim, Granted
 from tests.redis import clusters
-from tests.redis.clusters import SHARDS, ClusterNode, RedisCluster
+from tests.redis.clusters import BEFORE, SHARDS, ClusterNode, RedisCluster
 from tests.redis.sentinels import until
 from tests.redis.server import free_port, running
 from tests.redis.test_chaos import ENVIRONMENT, Waiter
@@ -61,7 +61,7 @@ def steady() -> RedisCluster:
 
 @pytest.fixture
 def url(steady: RedisCluster) -> str:
-    return steady.url(f"{uuid4().hex}:", notices="sharded")
+    return steady.url(f"{uuid4().hex}:")
 
 
 class Stranger:
@@ -265,7 +265,7 @@ class TestHandingOver:
         client.close()
 
     def test_grants_that_wait_for_replicas_are_told_too(self, steady: RedisCluster) -> None:
-        url = steady.url(f"{uuid4().hex}:", notices="sharded", replicas="majority")
+        url = steady.url(f"{uuid4().hex}:", replicas="majority")
         held_and_shown(interlock.connect(url))
         asyncio.run(held_and_shown_async(aio.connect(url)))
 
@@ -398,7 +398,7 @@ class TestWhatIsWrong:
     def test_a_server_without_such_channels_says_so_before_anything_is_claimed(self) -> None:
         node = ("--cluster-enabled", "yes", "--cluster-port", str(free_port()))
         with (
-            running(*node, "--rename-command", "SUNSUBSCRIBE", "") as alone,
+            running(*node, *BEFORE) as alone,
             redis.Redis(port=alone.port) as admin,
         ):
             admin.execute_command("CLUSTER ADDSLOTSRANGE", 0, 16383)
@@ -425,13 +425,14 @@ class TestWhatIsWrong:
         for node in steady.nodes.values():
             allowed = [f"+{word}" for word in words.split()]
             steady.ask(node, "ACL", "SETUSER", "sharer", "on", ">pw", *keys, *channels, *allowed)
-        url = steady.url("locks:", notices="sharded").replace("://", "://sharer:pw@", 1)
+        url = steady.url("locks:").replace("://", "://sharer:pw@", 1)
         held_and_shown(interlock.connect(url))
         holder, client = (interlock.connect(url) for _ in range(2))
         lease = holder.lock("x").acquire()
         assert lease
         waiter = Waiter(client, "x")
         until(partial(told, client, "x"))
+        assert branches(client)
         began = time.monotonic()
         lease.release()
         waiter.join(15)
@@ -445,7 +446,7 @@ class TestWhatIsWrong:
         for node in steady.nodes.values():
             allowed = [f"+{word}" for word in words.split()]
             steady.ask(node, "ACL", "SETUSER", "deaf", "on", ">pw", "~*", "&*", *allowed)
-        url = steady.url(f"{uuid4().hex}:", notices="sharded").replace("://", "://deaf:pw@", 1)
+        url = steady.url(f"{uuid4().hex}:").replace("://", "://deaf:pw@", 1)
         holder, client = (interlock.connect(url) for _ in range(2))
         lease = holder.lock("x").acquire()
         assert lease
@@ -468,7 +469,7 @@ def test_many_who_wait_at_once_are_told_through_tls(certificates: Path) -> None:
         with redis.Redis(port=alone.port) as admin:
             admin.execute_command("CLUSTER ADDSLOTSRANGE", 0, 16383)
             until(partial(_serves, admin))
-        url = f"rediss+cluster://127.0.0.1:{secure}?ssl_ca_certs={cert}&notices=sharded"
+        url = f"rediss+cluster://127.0.0.1:{secure}?ssl_ca_certs={cert}"
 
         async def main() -> None:
             names = [f"n{number}" for number in range(200)]

@@ -44,7 +44,7 @@ def cluster() -> Iterator[RedisCluster]:
 
 
 def url(cluster: RedisCluster) -> str:
-    return cluster.url(notices="sharded")
+    return cluster.url()
 
 
 def handed_over(lease: Any, waiter: Waiter) -> float:

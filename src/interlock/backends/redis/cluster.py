@@ -34,7 +34,6 @@ class Cluster:
         self.place = f"Redis Cluster at {','.join(f'{host}:{port}' for host, port in self._seeds)}"
         self.map: SlotMap | None = None
         self.on_change: Callable[[], None] | None = None
-        self.sharded = False  # whether nodes must have sharded channels
         self._confirmed = 0.0  # when a node last told of the epoch of our map
         self._nodes = list(self._seeds)  # those in trouble last
         self.suspects: dict[Place, Place | None] = {}  # not to be trusted as it stands, and who knows better
@@ -220,8 +219,6 @@ class Member:
         connection = await dial.connect(self._address, timeout)
         try:
             words = await dial.ask(self._address, connection, _left(until), b"INFO", b"replication")
-            if self._cluster.sharded:  # asked before any claim: a script that cannot publish ends half way
-                await dial.ask(self._address, connection, _left(until), b"SUNSUBSCRIBE")
         except BaseException:
             await dial.close(connection)
             raise

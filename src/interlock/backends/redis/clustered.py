@@ -13,20 +13,39 @@ from interlock.backends.redis.refusal import refusal
 from interlock.backends.redis.replicated import ReplicatedStore
 from interlock.backends.redis.resp import Failure, bulk
 from interlock.backends.redis.scripts import RENEW, STRETCH
-from interlock.backends.redis.shards import Shards
+from interlock.backends.redis.sharded import ShardedListener
+from interlock.backends.redis.shards import Shards, refused
 from interlock.backends.redis.slots import Place
 from interlock.backends.redis.store import BATCH, RedisStore
 from interlock.errors import InterlockError, StoreUnavailable
-from interlock.model import NoAnswer, Renewal, RenewAnswer, Renewed
+from interlock.model import Claim, ClaimAnswer, NoAnswer, Renewal, RenewAnswer, Renewed
 from interlock.ports import IO_TIMEOUT
 
 MOVING = ("TRYAGAIN", "ASK")
+PASSING = ("BUSY", "LOADING")  # refusals that say nothing of what a node can
 
 
 class ClusterStore(RedisStore):
     """Claims and registers on all shards of a Cluster. A shard that is away does not trouble the others."""
 
     _leaf: Shards
+
+    async def claim(self, claim: Claim, timeout: float = IO_TIMEOUT) -> ClaimAnswer:
+        if not self._listener.decided(claim.resource):
+            until = self._pausing.now() + timeout
+            await self._decide(claim.resource, timeout)
+            timeout = max(0.001, until - self._pausing.now())
+        return await super().claim(claim, timeout)
+
+    async def _decide(self, resource: str, timeout: float) -> None:
+        """Ask the node of a resource for sharded channels: a claim made without would stand there for good."""
+        listener = self._listener
+        assert isinstance(listener, ShardedListener)
+        reply = await self._leaf.ask(listener.question(resource), timeout)
+        able = not isinstance(reply, Failure)
+        if not able and (listener.must or refused(reply) or reply.code in PASSING):
+            raise refusal(self._place, reply)
+        listener.judge(resource, able)
 
     async def renew(self, renewals: Sequence[Renewal], timeout: float = IO_TIMEOUT) -> list[RenewAnswer]:
         until = self._pausing.now() + timeout

@@ -10,7 +10,6 @@ import threading
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from interlock.backends.redis.reading import Reading
 from interlock.ports import Signal
 
 KEPT = 4096  # messages kept for waiters that do not listen yet
@@ -24,8 +23,6 @@ def queue(resource: str) -> bytes:
 class Ears:
     """Sets the signals of those who wait."""
 
-    reading: Reading | None = None  # the subscription, where those who wait may read it themselves
-
     def after_fork(self) -> None:
         """In a forked child: nobody of ours waits yet."""
         self._guard = threading.Lock()
@@ -33,6 +30,10 @@ class Ears:
         self._kept: dict[bytes, int] = {}
         self._arriving: dict[Signal, bytes] = {}  # who waits for a subscription, and to which channel
         self._closed = False
+
+    def decided(self, resource: str) -> bool:
+        """Whether it is known which channel claims on a resource have; where there is one way, it is."""
+        return True
 
     # ---- who waits ---------------------------------------------------------------
 

@@ -44,7 +44,7 @@ class Listener(Ears):
         self._thread: threading.Thread | None = None
         self._wire: Wire | None = None
         self._current: Reading | None = None
-        self.reading = None
+        self.reading: Reading | None = None  # those who wait may read it themselves
 
     @property
     def registers(self) -> Listener:
@@ -64,6 +64,7 @@ class Listener(Ears):
             wire = self._wire
             if wire is not None:
                 self._send(wire, command(b"SUBSCRIBE", channel))
+            self._attend()
             return False
 
     # ---- the thread -------------------------------------------------------------------
@@ -84,7 +85,7 @@ class Listener(Ears):
 
     def _wanted(self) -> bool:
         with self._guard:
-            if self._closed or not self._ears:
+            if self._closed or not (self._ears or self._arriving):
                 self._thread = None  # under the guard: who comes next starts another
                 return False
             return True

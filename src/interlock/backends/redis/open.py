@@ -88,8 +88,9 @@ def open_cluster_url(parts: SplitResult, runtime: Runtime, *, asynchronous: bool
     scheme = parts.scheme.partition("+")[0]
     server = Address.of_url(f"{scheme}://{credentials}{at}{bracketed}:{port}/0?{rest}")
     way = Cluster(server, places)
-    way.sharded = _sharded(parts)
-    return open_cluster(way, prefix, runtime, asynchronous=asynchronous, replicas=replicas)
+    return open_cluster(
+        way, prefix, runtime, asynchronous=asynchronous, replicas=replicas, notices=_notices(parts)
+    )
 
 
 def _options(parts: SplitResult) -> tuple[str, Replicas | None, str]:
@@ -106,12 +107,12 @@ def _options(parts: SplitResult) -> tuple[str, Replicas | None, str]:
     return ours.get("prefix", ""), replicas, rest
 
 
-def _sharded(parts: SplitResult) -> bool:
-    """Whether grants are told by sharded channels."""
-    word = dict(parse_qsl(parts.query, keep_blank_values=True)).get("notices", "plain")
-    if word not in ("plain", "sharded"):
+def _notices(parts: SplitResult) -> str | None:
+    """How grants are told; None where the nodes decide."""
+    word = dict(parse_qsl(parts.query, keep_blank_values=True)).get("notices")
+    if word not in (None, "plain", "sharded"):
         raise InvalidURL(f"notices={word}: say how grants are told: plain, to all nodes, or sharded")
-    return word == "sharded"
+    return word
 
 
 def _check_database(parts: SplitResult, database: str) -> None:
@@ -172,7 +173,13 @@ def open_sentinels(
 
 
 def open_cluster(
-    way: Cluster, prefix: str, runtime: Runtime, *, asynchronous: bool, replicas: Replicas | None = None
+    way: Cluster,
+    prefix: str,
+    runtime: Runtime,
+    *,
+    asynchronous: bool,
+    replicas: Replicas | None = None,
+    notices: str | None = None,
 ) -> RedisStore:
     """The store on all nodes of a Cluster; so many replicas of its shard must confirm each grant."""
 
@@ -188,7 +195,7 @@ def open_cluster(
         return Shards(way, make, pausing, dial)
 
     kinds, keys = (ClusterStore, ReplicatedClusterStore), ClusterKeys(prefix)
-    listener = ShardedListener(way, keys) if way.sharded else None
+    listener = None if notices == "plain" else ShardedListener(way, keys, must=notices == "sharded")
     store = _assembled(way, keys, runtime, asynchronous, leaf, wanted, kinds, listener)
     way.on_change = store.taken_over
     return store

@@ -61,7 +61,7 @@ SENTENCES: tuple[tuple[str, bool, str], ...] = (
         "is no node of a Redis Cluster; use redis:// instead of redis+cluster://",
     ),
     ("max number of clients", True, "has reached its limit of clients; raise maxclients, or use fewer"),
-    ("SUNSUBSCRIBE", False, NO_SHARDED_CHANNELS),
+    ("SPUBLISH", False, NO_SHARDED_CHANNELS),
     ("unknown command", False, TOO_OLD),
     ("syntax error", False, TOO_OLD),
     ("DB index", False, "has no database of this number; see `databases` in its redis.conf"),

@@ -1,9 +1,13 @@
-"""Hearing of grants by sharded channels (`notices=sharded`, Redis 7): what is published stays within its shard.
+"""Hearing of grants on a Cluster by sharded channels (Redis 7): what is published stays within its shard.
 
 A script may publish only to a slot of its own keys. So the store has a channel for each slot that it makes claims on, and
 for each master with such a slot that somebody waits for a branch: one connection, on a thread of its own. There is no
 map here to go stale. When a branch ends, or the server takes a channel from it because the slot has moved, those who wait on it
 look again: their own request finds the node that has the slot now, and the channel follows them there.
+
+Not every node has such channels, and not every user may use them. A claim stands with its channel for good, so the node is
+asked before the first claim there. Once one cannot, plain messages and the one subscription for them do for all names that have
+no sharded channel yet; the others keep theirs, since claims may stand with it.
 """
 
 from __future__ import annotations
@@ -18,17 +22,33 @@ from interlock.backends.redis.cluster import Cluster
 from interlock.backends.redis.ears import Ears, queue
 from interlock.backends.redis.keys import REMEMBERED_NAMES, ClusterKeys, slot
 from interlock.backends.redis.listener import IDLE, Listener
+from interlock.backends.redis.reading import Reading
+from interlock.backends.redis.resp import command
 from interlock.backends.redis.slots import Place
 from interlock.ports import Signal
+
+
+class Plain(Listener):
+    """The subscription to plain messages: all of registers, and grants where there are no sharded channels."""
+
+    def __init__(self, way: Cluster, trunk: ShardedListener) -> None:
+        super().__init__(way)
+        self._trunk = trunk
+
+    def _grant(self, message: bytes) -> None:
+        self._trunk.heard(message)
 
 
 class ShardedListener(Ears):
     """Passes on what is published, by one subscription for each slot that somebody waits for."""
 
-    def __init__(self, way: Cluster, keys: ClusterKeys) -> None:
+    def __init__(self, way: Cluster, keys: ClusterKeys, *, must: bool = False) -> None:
         self._way = way
         self._keys = keys
-        self.registers = Listener(way)  # their writers do not know who listens, and publish to all nodes
+        self.must = must  # whether nodes that have no such channels are refused
+        self.plain = False  # whether one was met that has none
+        self._able: set[Place] = set()  # those that were asked, and have them
+        self.registers = Plain(way, self)  # their writers do not know who listens, and publish to all nodes
         self.after_fork()
 
     def after_fork(self) -> None:
@@ -36,29 +56,82 @@ class ShardedListener(Ears):
         super().after_fork()
         self.registers.after_fork()
         self._own = os.urandom(8).hex().encode()
-        self._channels: dict[str, bytes] = {}
+        self._channels: dict[str, bytes] = {}  # of names on nodes that have them
         self._generations: dict[bytes, int] = {}  # of the channels that are subscribed to
         self._confirmed: dict[bytes, Branch] = {}  # where
         self._count = 0
         self._used: dict[bytes, float] = {}  # when somebody last began to wait
         self._branches: dict[Place, Branch] = {}
 
+    # ---- what the nodes can -------------------------------------------------------
+
+    def decided(self, resource: str) -> bool:
+        """Whether it is known which channel claims on a resource have; from then on it is that."""
+        if resource in self._channels or self.plain:
+            return True
+        if self._home(resource) not in self._able:
+            return False
+        self._keep(resource)
+        return True
+
+    def _home(self, resource: str) -> Place:
+        return self._way.home(slot(self._keys.holder(resource)))
+
+    def _keep(self, resource: str) -> None:
+        with self._guard:
+            if self.plain:
+                return  # by now: somebody else's claim on it may stand with the plain one
+            if len(self._channels) >= REMEMBERED_NAMES:
+                self._channels.clear()
+            self._channels[resource] = self._channel(resource)
+
+    def question(self, resource: str) -> bytes:
+        """What only a node of sharded channels answers, from a user who may use them; nobody hears it."""
+        return command(b"SPUBLISH", b"Sinterlock:" + self._keys.tagged(resource), b"")
+
+    def judge(self, resource: str, able: bool) -> None:
+        """The node of a resource was asked."""
+        if able:
+            self._able.add(self._home(resource))
+            self._keep(resource)
+        else:
+            with self._guard:
+                self.plain = True
+
     # ---- channels -----------------------------------------------------------------
 
     def line(self, resource: str) -> tuple[bytes, int]:
         """The channel of our claims on a resource, and which subscription to it this is; 0 while there is none."""
-        channel = self._channels.get(resource) or self._channel(resource)
+        channel = self._channels.get(resource)
+        if channel is None:
+            if self.plain:
+                return self.registers.line(resource)
+            channel = self._channel(resource)
         return channel, self._generations.get(channel, 0)
 
     def _channel(self, resource: str) -> bytes:
-        if len(self._channels) >= REMEMBERED_NAMES:
-            self._channels.clear()
         # The first letter tells the scripts how to publish.
-        made = self._channels[resource] = b"Sinterlock:%b%b" % (self._keys.tagged(resource), self._own)
-        return made
+        return b"Sinterlock:%b%b" % (self._keys.tagged(resource), self._own)
+
+    @property
+    def reading(self) -> Reading | None:
+        """The plain subscription, if grants come by it: those who wait may read it themselves."""
+        return self.registers.reading if self.plain else None
+
+    def listen(self, topic: bytes, signal: Signal) -> None:
+        super().listen(topic, signal)
+        if self.plain:
+            self.registers.listen(topic, signal)  # which keeps it going, and wakes them all when it is lost
+
+    def forget(self, topic: bytes, signal: Signal) -> None:
+        super().forget(topic, signal)
+        if self.plain:
+            self.registers.forget(topic, signal)
 
     def subscribed(self, channel: bytes, signal: Signal) -> bool:
         """True if the channel is subscribed to; otherwise the signal is set once it is, and nothing was missed."""
+        if channel == self.registers.channel:
+            return self.registers.subscribed(channel, signal)
         with self._guard:
             self._used[channel] = time.monotonic()
             if channel in self._generations:

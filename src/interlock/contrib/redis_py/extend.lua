@@ -17,6 +17,6 @@ if ms < left then -- the head of the queue sleeps until the old lapse: it should
   local head = redis.call('ZRANGE', KEYS[3], 0, 0)[1]
   local record = head and redis.call('HGET', KEYS[2], head)
   local channel = record and string.match(record, '^%d+\n%d+\n%d+\n%d+\n([^\n]*)\n')
-  if channel then redis.call(string.byte(channel) == 83 and 'SPUBLISH' or 'PUBLISH', channel, head .. ' 0') end
+  if channel then redis.pcall(string.byte(channel) == 83 and 'SPUBLISH' or 'PUBLISH', channel, head .. ' 0') end
 end
 return ms

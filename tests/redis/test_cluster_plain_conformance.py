@@ -1,4 +1,4 @@
-"""With sharded channels the store on a Cluster keeps the promises of the port, and the clients on it theirs.
+"""With plain messages the store on a Cluster keeps the promises of the port, and the clients on it theirs.
 
 The suites in which somebody waits, or is told; with INTERLOCK_FULL=1 in the environment, all of them.
 """
@@ -11,9 +11,9 @@ from uuid import uuid4
 from interlock.testing.conformance import CLIENT_SUITES, STORE_SUITES, StoreFactory, suites
 from tests.redis.clusters import steady
 
-TOLD = {"Claims", "Renewals", "Wakeups", "Registers", "Operators"}
+TOLD = {"Wakeups", "Operators"}
 ALL = [*STORE_SUITES, *CLIENT_SUITES]
 WANTED = [suite for suite in ALL if suite.__name__ in TOLD or os.environ.get("INTERLOCK_FULL")]
 
 
-globals().update(suites(StoreFactory(lambda: steady().url(f"{uuid4().hex}:", notices="sharded")), WANTED))
+globals().update(suites(StoreFactory(lambda: steady().url(f"{uuid4().hex}:", notices="plain")), WANTED))
