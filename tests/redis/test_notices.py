@@ -30,7 +30,7 @@ from tests.redis import clusters
 from tests.redis.clusters import SHARDS, RedisCluster, fragile
 from tests.redis.sentinels import until
 from tests.redis.test_chaos import Waiter
-from tests.redis.test_sharded import TOLD, branches, calls, listener, listening, told
+from tests.redis.test_sharded import FOLLOWED, TOLD, branches, calls, listener, listening, told
 
 Places = Callable[[RedisCluster], AbstractContextManager[Any]]
 
@@ -284,17 +284,37 @@ class TestNobodyIsLeftUntold:
         client.close()
 
     def test_all_who_wait_look_again_when_the_plain_subscription_is_lost(self, old: RedisCluster) -> None:
+        two = names(old)[:2]
+        holder, client = (interlock.connect(old.url(), ttl=60) for _ in range(2))
+        leases = [holder.lock(name).acquire() for name in two]
+        waiters = [Waiter(client, name) for name in two]  # one alone would read it, and find out
+        until(lambda: all(told(client, name) for name in two))
+        assert listener(client).reading is not None, "who waits may read it as any plain subscription"
+        was = listener(client).line(two[0])[1]
+        for node in old.masters:
+            old.ask(node, "CLIENT", "KILL", "TYPE", "pubsub")
+        until(lambda: listener(client).line(two[0])[1] > was, FOLLOWED)
+        for lease, waiter in zip(leases, waiters, strict=True):
+            _released(lease, waiter)
+        holder.close()
+        client.close()
+
+    def test_a_plain_message_brings_the_token(self, old: RedisCluster) -> None:
         name = names(old)[0]
         holder, client = (interlock.connect(old.url(), ttl=60) for _ in range(2))
         lease = holder.lock(name).acquire()
         waiter = Waiter(client, name)
         until(partial(told, client, name))
-        assert listener(client).reading is not None, "who waits may read it as any plain subscription"
-        was = listener(client).line(name)[1]
-        for node in old.masters:
-            old.ask(node, "CLIENT", "KILL", "TYPE", "pubsub")
-        until(lambda: listener(client).line(name)[1] > was)
+        store: Any = client._core.store
+        looked, claim = list[Any](), store.claim
+
+        def noted(*args: Any) -> Any:
+            looked.append(args)
+            return claim(*args)
+
+        store.claim = noted
         _released(lease, waiter)
+        assert not looked, "it asked again for what it was told"
         holder.close()
         client.close()
 

@@ -25,6 +25,7 @@ ROUNDS = (
     1.0  # seconds for which requests that are sent together are repeated: the others must not wait for them
 )
 PAUSE, LONGEST_PAUSE = 0.01, 0.1  # seconds between attempts: growing
+LEAST = 0.02  # seconds for another attempt: in less, all it finds out is that nobody answered in time
 BRIEFLY = (
     0.5  # seconds for which a release is repeated: the keeper goes on with it, and its caller need not wait
 )
@@ -94,7 +95,7 @@ class Shards:
                     failure = self._trouble(_moved_on(self.way.place), place, again)
                 aside = self._redirected(code, first, place)
             met = failure or met
-            if now() + pause >= end:
+            if now() + pause + LEAST >= end:
                 if told is not None:
                     return told
                 raise failure or _moved_on(self.way.place)
