@@ -47,6 +47,7 @@ class Stage:
         self.way = Cluster(SERVER, list(shards))
         self.answers: dict[Place, list[Answer]] = {}
         self.asked: list[tuple[Place, bytes]] = []
+        self.limits: list[float] = []
         self.has(shards, 1)
         self.way._adopted(self.map)
         self.shards = Shards(self.way, self._leaf, self.clock, self.world)
@@ -86,6 +87,7 @@ class Leaf:
             raise ClientClosed("this client was closed")
         stage, got = self._stage, []
         stage.asked.append((self._place, request))
+        stage.limits.append(timeout)
         for _ in range(replies):
             answers = stage.answers[self._place]
             answer = answers.pop(0) if len(answers) > 1 else answers[0]
@@ -195,6 +197,17 @@ def test_a_silent_node_is_left_for_the_one_that_took_over(stage: Stage) -> None:
     assert stage.ask(LOW, 5.0) == b"c"
     assert stage.places == [A, C]
     assert told == ["change"]
+
+
+@pytest.mark.parametrize("thousandth", range(100, 200, 3))
+def test_no_attempt_is_so_short_that_all_it_could_tell_is_that_the_time_is_up(
+    stage: Stage, thousandth: int
+) -> None:
+    stage.answers = {A: [Unreached("its certificate is not trusted")]}
+    with pytest.raises(StoreUnavailable, match="its certificate"):
+        stage.ask(LOW, timeout=thousandth / 1000)
+    assert len(stage.limits) > 2
+    assert min(stage.limits) >= 0.019
 
 
 def test_a_silent_node_does_not_outlast_the_time(stage: Stage) -> None:

@@ -5,7 +5,7 @@ One request, from top to bottom: `store` (the port) -> `packing` (nouns to bytes
 grants for the `ears` of those who wait, `names` lists resources, `address` opens connections (`apart` while a name is looked up, with what TLS needs from
 `trust`), `refusal` says what is wrong in one sentence. With Sentinel the way to the server is `sentinel`'s, and `following` stands before the leaves;
 `replicated` waits for replicas. With a Cluster `cluster` knows who has which of the `slots`, `shards` stands before
-one leaf for each node, and the store is `clustered`; grants may come by a `branch` to each master, see `sharded`.
+one leaf for each node, and the store is `clustered`; grants come by a `branch` to each master where the nodes can, see `sharded`.
 """
 
 from interlock.backends.redis.open import (
