@@ -254,6 +254,41 @@ def test_a_hung_node_costs_its_timeout_once_and_its_late_replies_are_dropped(col
         run(colour, servers.url(), main)
 
 
+@COLOURS
+def test_a_hung_node_without_a_connection_does_not_keep_the_others_from_being_heard(colour: str) -> None:
+    """Or who looks after the nodes would call all of them away, and then every request would wait for the hung one."""
+    with quorum(5) as servers:
+
+        async def main(store: RedlockStore) -> None:
+            await pair(store)
+            say(servers[2], "CLIENT", "KILL", "TYPE", "normal")
+            with servers[2].frozen():
+                for _ in range(3):
+                    assert states([*await store.status()]).count("voting") == 4
+                await pair(store)  # which finds that it is away
+                took = sorted([(await pair(store))[0] for _ in range(20)])
+                assert took[10] < 0.045
+
+        run(colour, servers.url(), main)
+
+
+@COLOURS
+def test_a_node_that_hangs_for_long_is_waited_for_by_nobody(colour: str) -> None:
+    """Its connection is given up when it owes too much; the looks that follow must not slow down who takes locks."""
+    with quorum(5) as servers:
+
+        async def main(store: RedlockStore) -> None:
+            await pair(store)
+            with servers[2].frozen():
+                end = time.monotonic() + 5.0
+                took: list[float] = []
+                while time.monotonic() < end:
+                    took += [(await pair(store))[0] for _ in range(20)]
+                assert sorted(took)[-5] < 0.1
+
+        run(colour, servers.url(), main)
+
+
 async def free(store: RedlockStore, name: str) -> bool:
     return states([*await store.view(name)]) == ["free"] * 5
 

@@ -50,7 +50,7 @@ class Lane:
         missing = [node for node in awaited if lines[node] is None]
         for place, node in enumerate(missing):
             # Each gets its share of the time that is left: one that hangs must not use up the others'.
-            share = (began + limits.longest - now()) / (len(missing) - place)
+            share = (began + limits.connecting(missing, awaited) - now()) / (len(missing) - place)
             if not self._connect(node, hear, limits, share):
                 lost.append(node)
         sent, waiting, heard = now(), set(awaited), 0

@@ -156,7 +156,8 @@ class LinkPanel:
         lost: list[int] = []
         if missing:
             began = self.now()
-            lost = await self._connect(loop, missing, hear, limits)
+            most = limits.connecting(missing, awaited)
+            lost = await self._connect(loop, missing, hear, most, limits.timeout)
             left = max(0.001, limits.longest - (self.now() - began))
             limits = Limits(min(limits.timeout, left), left, limits.least)
         asked = Round(self.now, packed, hear, awaited, limits)
@@ -200,12 +201,12 @@ class LinkPanel:
             self._look_at(loop, first)
 
     async def _connect(
-        self, loop: asyncio.AbstractEventLoop, missing: list[int], hear: Hear, limits: Limits
+        self, loop: asyncio.AbstractEventLoop, missing: list[int], hear: Hear, most: float, usual: float
     ) -> list[int]:
         """Those that could not be reached. All at once; one attempt at a time for all who need the same node."""
         if self._closed:
             raise ClientClosed("this client was closed")
-        timeout = min(limits.longest, max(limits.timeout, CONNECTING, 2 * self._slowest))
+        timeout = min(most, max(usual, CONNECTING, 2 * self._slowest))
         began = self.now()
         tasks: dict[int, asyncio.Task[Line]] = {}
         for node in missing:

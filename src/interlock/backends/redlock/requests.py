@@ -112,6 +112,13 @@ class Limits:
     def __init__(self, timeout: float, longest: float, least: int) -> None:
         self.timeout, self.longest, self.least = timeout, max(longest, timeout), least
 
+    def connecting(self, missing: Collection[int], awaited: Collection[int]) -> float:
+        """Seconds for which those without a connection may be waited for: some is left to hear the others.
+
+        Or one that hangs would pass for all: nobody heard in time counts as away.
+        """
+        return self.longest if len(missing) == len(awaited) else self.longest / 2
+
 
 class Panel(Protocol):
     """The nodes, and one way to ask them."""
