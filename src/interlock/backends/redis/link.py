@@ -30,9 +30,7 @@ class Link(Stream):
 
     def ask(self, request: bytes, timeout: float) -> asyncio.Future[Any]:
         loop = self.loop
-        if not self._out:
-            loop.call_soon(self._flush)
-        self._out.append(request)
+        self._send(request, not self._pending)
         reply: asyncio.Future[Any] = loop.create_future()
         until = loop.time() + timeout
         self._pending.append((reply, until, timeout))

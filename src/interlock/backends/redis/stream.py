@@ -1,4 +1,4 @@
-"""One connection on one event loop: what one turn of the loop asks leaves in one send, replies come in that order."""
+"""One connection on one event loop: what many ask in one turn of it leaves in one send, replies come in that order."""
 
 from __future__ import annotations
 
@@ -31,6 +31,15 @@ class Stream(asyncio.Protocol, ABC):
     @abstractmethod
     def _tell_all(self, error: InterlockError) -> None:
         """Nobody will get an answer any more."""
+
+    def _send(self, request: bytes, alone: bool) -> None:
+        """Send at once where nobody else waits for a reply; otherwise with all that this turn of the loop asks."""
+        if alone:
+            self._transport.write(request)
+            return
+        if not self._out:
+            self.loop.call_soon(self._flush)
+        self._out.append(request)
 
     def _flush(self) -> None:
         out = self._out

@@ -37,9 +37,7 @@ class Line(Stream):
         self._pending: deque[Asking] = deque()
 
     def ask(self, asking: Asking, request: bytes, replies: int = 1) -> None:
-        if not self._out:
-            self.loop.call_soon(self._flush)
-        self._out.append(request)
+        self._send(request, not self._pending)
         for _ in range(replies):
             self._pending.append(asking)
         if len(self._pending) > OWED:
