@@ -7,12 +7,17 @@
 --          {0 or 1, id, token, ...}  and who of the caller's channel was let in (token 0: should look again)
 
 local id, linger, mine = ARGV[1], tonumber(ARGV[2]), ARGV[3]
-
--- include publish.lua
-
 local held = redis.call('GET', KEYS[1])
 local ours = held and string.sub(held, 1, #id + 1) == id .. '\n'
 if not ours and redis.call('EXISTS', KEYS[2]) == 0 then return 0 end
+
+local head = ours and linger == 0 and redis.call('ZRANGE', KEYS[3], 0, 0)[1]
+if ours and linger == 0 and not head and string.find(held, mine, 1, true) then -- the quick way: nobody waits
+  redis.call('DEL', KEYS[1])
+  return 1
+end
+
+-- include publish.lua
 
 local function told() -- another's claim was removed: whoever waits on it must learn
   if not string.find(held, mine, 1, true) then
@@ -22,8 +27,7 @@ local function told() -- another's claim was removed: whoever waits on it must l
 end
 
 if ours and linger == 0 then
-  local head = redis.call('ZRANGE', KEYS[3], 0, 0)[1]
-  if not head then -- the quick way: nobody waits
+  if not head then
     redis.call('DEL', KEYS[1])
     return told()
   end
