@@ -290,7 +290,8 @@ def test_a_node_that_hangs_for_long_is_waited_for_by_nobody(colour: str) -> None
 
 
 async def free(store: RedlockStore, name: str) -> bool:
-    return states([*await store.view(name)]) == ["free"] * 5
+    """Whether every node has been told of the release: a majority is enough for its caller."""
+    return set(states([*await store.view(name)])) == {"free"}
 
 
 @COLOURS
@@ -330,6 +331,7 @@ def test_a_node_that_comes_back_is_used_again(colour: str) -> None:
 
         async def main(store: RedlockStore) -> None:
             await pair(store)
+            await until(store, partial(free, store, "x"))  # or what it was not told of stands there for a ttl
             servers[0].kill()
             await pair(store)
             servers[0].start()
