@@ -347,3 +347,21 @@ def test_closing_ends_the_listener_and_gives_back_every_descriptor(opened: Open)
     drive(store.close())
     assert threading.active_count() == before
     assert not store._listener.bell.address
+
+
+def test_who_begins_to_listen_during_a_look_is_not_passed_over(
+    opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It looked before the change and listened before the look was over: nothing else would ever wake it."""
+    writer, waiter = opened(), opened()
+    heard, run = threading.Event(), waiter._listener._database.run
+
+    def late(*args: Any) -> Any:
+        ear = listener.Ear("rn", heard, changed=lambda connection: True)
+        waiter._listener._ears["rn"] = [ear]
+        drive(writer.compare_and_set("n", 0, "v", "1"))
+        return run(*args)
+
+    monkeypatch.setattr(waiter._listener._database, "run", late)
+    waiter._listener._look()
+    assert heard.is_set()

@@ -140,10 +140,8 @@ class Listener:
 
     def _look(self) -> None:
         """Look for what was changed without a ring reaching us."""
-        with self._guard:
-            ears = [ear for listening in self._ears.values() for ear in listening]
         try:
-            missed = self._database.run(self._database.clock.now() + NET, self._missed, ears)
+            missed = self._database.run(self._database.clock.now() + NET, self._missed)
         except InterlockError:
             return  # whoever waits learns it from its own next call
         for ear in missed:
@@ -151,11 +149,13 @@ class Listener:
         if available():
             self._pause = DEAF if missed else min(NET, self._pause * 2)
 
-    def _missed(self, connection: sqlite3.Connection, ears: list[Ear]) -> list[Ear]:
+    def _missed(self, connection: sqlite3.Connection) -> list[Ear]:
         (version,) = connection.execute("pragma data_version").fetchone()
         now_seen = (self._database.opened, version)
         if now_seen == self._seen:
             return []
+        with self._guard:  # after the version: who listens later looks for itself, and sees what this version has
+            ears = [ear for listening in self._ears.values() for ear in listening]
         rows: dict[str, dict[str, int]] = {}
         missed: list[Ear] = []
         for ear in ears:
