@@ -8,7 +8,8 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 import pytest
 import redis
@@ -20,11 +21,14 @@ from interlock.backends.redis.reading import Knock, Reading
 from tests.attacks.stage import eventually
 from tests.redis.server import Server
 
+T = TypeVar("T", bound=Callable[..., None])
+
+
 # asyncio and redis-py complain of connections that were open when their loop ended: that is what these tests do.
-ended_loops = (
-    pytest.mark.usefixtures("collected"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-)
+def ended_loops(test: T) -> T:
+    quiet = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+    return pytest.mark.usefixtures("collected")(quiet(test))  # type: ignore[no-any-return]
+
 
 SOON = 2.0  # seconds: much less than after which a waiter looks by itself, with the default ttl
 
@@ -83,6 +87,18 @@ def subscribed(client: interlock.Client, other: interlock.Client) -> None:
     eventually(lambda: reading(client) is not None)
 
 
+def another(client: aio.Client, lost: Any) -> bool:
+    """Whether the reading that was lost is not the one any more."""
+    return reading(client) is not lost
+
+
+async def lent_to_this_loop(client: aio.Client) -> Any:
+    """The reading, once this loop has borrowed it."""
+    loop = asyncio.get_running_loop()
+    await asyncio.to_thread(eventually, lambda: borrower(client) is loop)
+    return reading(client)
+
+
 def left_to_the_borrower(client: interlock.Client, server: Server) -> None:
     """The listener's thread reads no longer: it notices that another does when something comes."""
     store: Any = client._core.store
@@ -125,8 +141,7 @@ class TestWhoWaitsAlone:
                     assert lease is not None
                     waiting = [asyncio.create_task(client.lock(name).acquire()) for _ in range(3)]
                     await asyncio.to_thread(eventually, waits(other, name))
-                    await asyncio.to_thread(eventually, lambda: reading(client) is not None)
-                    await asyncio.sleep(0.05)
+                    await lent_to_this_loop(client)
                     lease.release()
                     async with asyncio.timeout(SOON):
                         for _ in waiting:
@@ -171,8 +186,7 @@ class TestWhoWaitsBesideOthers:
                 first.release()
             assert got[0] - released < SOON
 
-    @ended_loops[0]
-    @ended_loops[1]
+    @ended_loops
     def test_does_not_depend_on_a_loop_that_is_stuck(self, url: str, other: interlock.Client) -> None:
         """One asyncio client, two loops in two threads: the first borrows the reading, and then blocks."""
         client = aio.connect(url)
@@ -231,10 +245,10 @@ class TestWhatEndsTheReading:
                         lease = other.lock("x").acquire()
                         assert lease is not None
                         task = asyncio.create_task(client.lock("x").acquire())
-                        await asyncio.to_thread(eventually, lambda: reading(client) is not None)
                         await asyncio.to_thread(eventually, waits(other, "x"))
+                        lost = await lent_to_this_loop(client)
                         admin.execute_command("CLIENT", "KILL", "TYPE", "pubsub")
-                        await asyncio.sleep(0.3)
+                        await asyncio.to_thread(eventually, partial(another, client, lost))
                         lease.release()
                         async with asyncio.timeout(SOON):
                             held = await task
@@ -243,8 +257,7 @@ class TestWhatEndsTheReading:
 
         asyncio.run(main())
 
-    @ended_loops[0]
-    @ended_loops[1]
+    @ended_loops
     def test_a_client_serves_the_next_loop_when_the_one_that_read_has_ended(
         self, url: str, other: interlock.Client
     ) -> None:
@@ -256,7 +269,6 @@ class TestWhatEndsTheReading:
             task = asyncio.create_task(client.lock("x").acquire())
             await asyncio.to_thread(eventually, waits(other, "x"))
             await asyncio.to_thread(eventually, lambda: reading(client) is not None)
-            await asyncio.sleep(0.05)
             lease.release()
             async with asyncio.timeout(SOON):
                 held = await task
