@@ -72,7 +72,7 @@ class Holding:
         if traits.shares == "pairwise" and not exclusive_or_pairwise:
             raise Unsupported(
                 f"{traits.backend} keeps no semaphores: its majorities settle only pairwise conflicts; "
-                "keep them on one server, with redis://"
+                "keep them on one server"
             )
 
     # ---- taking ---------------------------------------------------------------

@@ -30,7 +30,7 @@ class Cell:
         if not traits.registers:
             raise Unsupported(
                 f"{traits.backend} keeps no registers, which events, latches, barriers and marks are made of: its "
-                "majorities settle who holds a lock, not the order of writes; keep these on one server, with redis://"
+                "majorities settle who holds a lock, not the order of writes; keep these on one server"
             )
         self.client = client
         self.name = checked_name(name)
