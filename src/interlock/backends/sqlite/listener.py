@@ -154,7 +154,7 @@ class Listener:
         now_seen = (self._database.opened, version)
         if now_seen == self._seen:
             return []
-        with self._guard:  # after the version: who listens later looks for itself, and sees what this version has
+        with self._guard:  # after the version: who listens later looks for itself, and sees what it has
             ears = [ear for listening in self._ears.values() for ear in listening]
         rows: dict[str, dict[str, int]] = {}
         missed: list[Ear] = []
