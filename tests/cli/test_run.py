@@ -42,8 +42,11 @@ class TestTheExitCode:
         assert program.call("run", "-n", "-E", "9", "job", "--", "true").returncode == 9
         assert program.call("run", "-n", "-E", "0", "job", "--", "true").returncode == 0
 
-    def test_is_69_for_a_server_that_was_never_reached_and_one_line_says_so(self, program: Program) -> None:
-        told = program.call("--url", "redis://127.0.0.1:1", "run", "job", "--", "touch", "ran")
+    @pytest.mark.parametrize("scheme", ["redis", "redis+cluster"])
+    def test_is_69_for_a_server_that_was_never_reached_and_one_line_says_so(
+        self, scheme: str, program: Program
+    ) -> None:
+        told = program.call("--url", f"{scheme}://127.0.0.1:1", "run", "job", "--", "touch", "ran")
         assert told.returncode == 69
         assert told.stderr.count("\n") == 1
         assert "Connection refused" in told.stderr

@@ -104,7 +104,7 @@ class Cluster:
         if errors and all(isinstance(error, StoreUnfit) for error in errors):
             raise errors[0]
         said = "; ".join(str(error) for error in errors)
-        raise StoreUnavailable(
+        raise Unreached(  # what was asked for has not been sent
             f"{self.place}: no node tells who has which slot now ({said or 'those that answer are behind'})"
         )
 
