@@ -26,7 +26,7 @@ from interlock.model import Claim
 
 ID, CHANNEL = "0123456789abcdef0123-1f", b"interlock:0123456789abcdef"
 WHO = '["host",1234,"MainThread","app/jobs.py:88"]'
-BALLOT = 14  # which word of a vote it is
+BALLOT = 8  # which word of a vote it is
 Words = list[bytes]
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Sequence
 from copy import deepcopy
 from typing import Any
 
-from interlock.backends.redlock.requests import Hear, Limits, Reply, Request
+from interlock.backends.redlock.requests import Hear, Limits, Request
 from interlock.errors import StoreUnavailable
 from interlock.ports import Signal
 from interlock.testing.faults import Link
@@ -78,14 +78,14 @@ class Letterbox:
 
     def __init__(self, signal: Callable[[], Signal]) -> None:
         self._fresh = signal
-        self.replies: list[tuple[int, Reply]] = []
+        self.replies: list[tuple[int, Any]] = []
         self.came = signal()
 
-    def put(self, node: int, reply: Reply) -> None:
+    def put(self, node: int, reply: Any) -> None:
         self.replies.append((node, reply))
         self.came.set()
 
-    def empty(self) -> list[tuple[int, Reply]]:
+    def empty(self) -> list[tuple[int, Any]]:
         replies, self.replies = self.replies, []
         self.came = self._fresh()
         return replies
@@ -168,7 +168,7 @@ class SimulatedPanel:
             await self._stand_still(server)
         finally:
             arrived.set()
-        reply: Reply
+        reply: Any
         if server.up and server.life == life:
             reply = server.memory.answer(request)
         else:

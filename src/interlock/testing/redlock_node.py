@@ -11,7 +11,6 @@ from collections.abc import Callable
 from typing import Any
 
 from interlock.backends.redlock.requests import (
-    ACCEPTED,
     BUSY,
     EVICTED,
     GONE,
@@ -61,7 +60,7 @@ class Node:
         self.durable = durable
         self.claims: dict[str, dict[str, Stands]] = {}
         self.marks: dict[tuple[str, str], tuple[str, int]] = {}  # evictions: the operator's words, until when
-        self.quorum: dict[str, Any] = {}  # run, since, top, longest, floor, durable
+        self.quorum: dict[str, Any] = {}  # run, vote, since, top, longest, floor, durable
         self.numbers: dict[str, tuple[int, str]] = {}
 
     # ---- what happens to servers ----------------------------------------------------
@@ -86,7 +85,7 @@ class Node:
 
     # ---- requests -------------------------------------------------------------------
 
-    def answer(self, request: Request) -> list[Any]:
+    def answer(self, request: Request) -> int | list[Any]:
         """What the script for this request answers, in the words of `requests`."""
         match request:
             case Vote():
@@ -110,7 +109,7 @@ class Node:
 
     @property
     def votes(self) -> bool:
-        return self.quorum.get("run") == self.run and "since" not in self.quorum
+        return bool(self.quorum.get("vote") == self.run)
 
     def _live(self, resource: str, now: int) -> dict[str, Stands]:
         live = {id: s for id, s in self.claims.get(resource, {}).items() if s.lapses > now}
@@ -124,10 +123,11 @@ class Node:
         words, until = self.marks.get((resource, id), ("", 0))
         return words if until > now else None
 
-    def vote(self, request: Vote) -> list[Any]:
+    def vote(self, request: Vote) -> int | list[Any]:
         now, claim = self._clock(), request.claim
         if not self.votes:
             return [now, NO_VOTE]
+        self._forget(now)
         live = self._live(claim.resource, now)
         if (reason := self._mark(claim.resource, claim.id, now)) is not None:
             return [now, EVICTED, reason]
@@ -150,7 +150,7 @@ class Node:
             self.quorum["top"] = max(self.quorum.get("top", 0), request.ballot)
         if accepted or request.fill:
             stands.token = request.ballot
-            return [now, ACCEPTED, request.ballot]
+            return now
         return [now, TOO_LOW, number]
 
     @staticmethod
@@ -181,9 +181,8 @@ class Node:
             stands.permits = min(stands.permits, item.permits)
         return RENEWED
 
-    def release(self, request: Release) -> list[Any]:
+    def release(self, request: Release) -> int | list[Any]:
         now = self._clock()
-        self._forget(now)
         live = self._live(request.resource, now)
         stands = live.get(request.id)
         if stands is None or stands.foreign or (request.upto and stands.token > request.upto):
@@ -194,7 +193,7 @@ class Node:
             live[f"lingering-{stands.token}"] = stands
         if not live:
             self.claims.pop(request.resource, None)
-        return [now, 1]
+        return now
 
     def _forget(self, now: int) -> None:
         """Old numbers become one: the floor. A server does it step by step."""
@@ -243,6 +242,8 @@ class Node:
             q["run"] = self.run
         if not request.look:
             q["durable"] = self.durable
+            if "since" not in q:
+                q["vote"] = self.run
         fields = len(q) + len(self.numbers)
         facts = [q.get(name, 0) for name in ("since", "top", "longest", "floor")]
         return [now, q.get("run", ""), *facts, fields, self.run, int(self.durable)]
@@ -257,4 +258,5 @@ class Node:
             if request.floor > q.get(name, 0):
                 q[name] = request.floor
         del q["since"]
+        q["vote"] = self.run
         return [now, 1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from interlock.backends.redlock.requests import ACCEPTED, TOO_LOW, Admit, Release, Vote
+from interlock.backends.redlock.requests import TOO_LOW, Admit, Vote
 from interlock.model import Claim
 from interlock.testing.redlock_node import MANY, OLD, Node
 
@@ -13,7 +13,7 @@ LATER = 10 * OLD  # by when a number of the model is old
 
 def _node(number: int, floor: int, setter: int = -1) -> Node:
     node = Node(lambda: LATER)
-    node.quorum = {"run": node.run, "floor": floor}
+    node.quorum = {"run": node.run, "vote": node.run, "floor": floor}
     if number:
         node.numbers["r"] = (number, str(setter))
     return node
@@ -23,9 +23,9 @@ def _node(number: int, floor: int, setter: int = -1) -> Node:
 def accept(seen: int, setter: int, ballot: int, id: int) -> tuple[int, int] | None:
     """The number and its setter after a vote; None when the ballot is too low."""
     node = _node(seen, 0, setter)
-    _, said, *_ = node.answer(Vote(Claim("r", str(id), 1.0), ballot))
-    assert said in (ACCEPTED, TOO_LOW)
-    if said == TOO_LOW:
+    said = node.answer(Vote(Claim("r", str(id), 1.0), ballot))
+    if isinstance(said, list):
+        assert said[1] == TOO_LOW
         return None
     number, owner = node.numbers["r"]
     return number, int(owner)
@@ -42,9 +42,10 @@ def fill(seen: int, token: int) -> int:
 @cache
 def exceed(number: int, floor: int) -> int:
     """What a ballot has to exceed on a node with this number, 0 for none, and this floor."""
-    _, said, seen = _node(number, floor).answer(Vote(Claim("r", "asks", 1.0), 0))
-    assert said == TOO_LOW
-    return int(seen)
+    said = _node(number, floor).answer(Vote(Claim("r", "asks", 1.0), 0))
+    assert isinstance(said, list)
+    assert said[1] == TOO_LOW
+    return int(said[2])
 
 
 @cache
@@ -52,7 +53,7 @@ def pruned(number: int, floor: int) -> int:
     """The floor after the number was found to be old."""
     node = _node(number, floor)
     node.numbers |= {f"other {n}": (LATER, "") for n in range(MANY)}
-    node.answer(Release("r", "gone"))
+    node.answer(Vote(Claim("another", "passes by", 1.0), LATER))
     assert "r" not in node.numbers
     return int(node.quorum["floor"])
 
@@ -62,7 +63,6 @@ def admitted(number: int, read: int) -> tuple[int, int]:
     """The number and the floor of a node that came back with this number and was admitted with this floor."""
     node = _node(number, 0)
     node.quorum["since"] = 1
-    _, said = node.answer(Admit(since=1, quarantine=1, floor=read))
-    assert said == 1
+    assert node.answer(Admit(since=1, quarantine=1, floor=read)) == [LATER, 1]
     assert node.votes
     return node.numbers.get("r", (0, ""))[0], int(node.quorum["floor"])

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from interlock.backends.redlock import claiming, membership, mending, renewing
-from interlock.backends.redlock.requests import ACCEPTED, TOO_LOW, Prolong, Release, Renew, Request, Vote
+from interlock.backends.redlock.requests import TOO_LOW, Prolong, Release, Renew, Request, Vote
 from interlock.record import replaced
 from interlock.testing.redlock_node import Node
 from tests.redlock.simulation.mutant import Mutant, Patch
@@ -30,7 +30,7 @@ def _no_second_round() -> list[Patch]:
 
     def believing(self: claiming.Votes, place: int, reply: Any, sent: float, received: float) -> bool:
         if isinstance(reply, list) and reply[1] == TOO_LOW:
-            reply = [reply[0], ACCEPTED, reply[2]]
+            reply = reply[0]
         return hear(self, place, reply, sent, received)
 
     return [(claiming.Votes, "hear", believing)]
@@ -69,7 +69,7 @@ def _ids_per_client() -> list[Patch]:
     def shared(id: str) -> str:
         return id.partition("-")[0]
 
-    def known_by_client(self: Node, request: Request) -> list[Any]:
+    def known_by_client(self: Node, request: Request) -> int | list[Any]:
         if isinstance(request, Vote):
             request = replaced(request, claim=replaced(request.claim, id=shared(request.claim.id)))
         elif isinstance(request, Renew):
@@ -84,7 +84,7 @@ def _ids_per_client() -> list[Patch]:
 def _late_release() -> list[Patch]:
     release = Node.release
 
-    def whatever(self: Node, request: Release) -> list[Any]:
+    def whatever(self: Node, request: Release) -> int | list[Any]:
         return release(self, replaced(request, upto=0))
 
     return [(Node, "release", whatever)]
@@ -126,7 +126,7 @@ def _no_clock_watch() -> list[Patch]:
 def _whoever_set_it() -> list[Patch]:
     vote = Node.vote
 
-    def again(self: Node, request: Vote) -> list[Any]:
+    def again(self: Node, request: Vote) -> int | list[Any]:
         number, _ = self.numbers.get(request.claim.resource, (0, ""))
         if request.ballot == number:
             self.numbers[request.claim.resource] = (number, request.claim.id)

@@ -43,7 +43,7 @@ class QuorumStage(Stage):
 
     def _admit_all(self) -> None:
         for server in self.servers:
-            since = server.memory.answer(CheckIn())[2]
+            since = server.memory.checkin(CheckIn())[2]
             server.memory.answer(Admit(since=since, quarantine=0, floor=0))
 
     def connect(self, node: Node) -> Store:

@@ -21,6 +21,7 @@ class Keys:
 
     def __init__(self, prefix: str) -> None:
         self.prefix = prefix.encode()
+        self._two: dict[str, bytes] = {}
         self._four: dict[str, bytes] = {}
         self._five: dict[str, bytes] = {}
         self._last = bulk(self.prefix + b"\x1ftoken")
@@ -34,6 +35,16 @@ class Keys:
             holder = self.holder(resource)
             parts = [holder, *(companion(holder, letter) for letter in (b"h", b"w", b"e"))]
             found = self._four[resource] = b"".join([bulk(part) for part in parts])
+        return found
+
+    def two(self, resource: str) -> bytes:
+        """Holder and records, encoded one after the other."""
+        found = self._two.get(resource)
+        if found is None:
+            if len(self._two) >= REMEMBERED_NAMES:
+                self._two.clear()
+            holder = self.holder(resource)
+            found = self._two[resource] = bulk(holder) + bulk(companion(holder, b"h"))
         return found
 
     def five(self, resource: str) -> bytes:

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from interlock.backends.redis import packing
 from interlock.backends.redis.leaf import Pausing
+from interlock.errors import StoreUnavailable
 from interlock.model import Queue
 from interlock.ports import IO_TIMEOUT
 
@@ -19,7 +20,12 @@ async def until_changed(
     """Return when the queue differs from `seen`, or after `timeout` seconds."""
     until, pause, outline = pausing.now() + timeout, LOOK, packing.outline(seen)
     while (left := until - pausing.now()) > 0:
-        if packing.outline(await inspect(seen.resource, min(left, IO_TIMEOUT))) != outline:
-            return
+        try:
+            if packing.outline(await inspect(seen.resource, min(left, IO_TIMEOUT))) != outline:
+                return
+        except StoreUnavailable:
+            if pausing.now() < until:
+                raise
+            return  # our own time was up before the answer came
         await pausing.wait(pausing.signal(), min(pause, left))
         pause = min(LOOK_AT_MOST, pause * 1.5)

@@ -17,4 +17,5 @@ if ARGV[5] == '1' and top > 0 then return {clock, 0} end
 if floor > tonumber(f[3] or 0) then redis.call('HSET', KEYS[1], 'floor', ARGV[4]) end
 if floor > top then redis.call('HSET', KEYS[1], 'top', ARGV[4]) end
 redis.call('HDEL', KEYS[1], 'since')
+redis.call('HSET', KEYS[1], 'vote', ARGV[1])
 return {clock, 1}

@@ -15,7 +15,6 @@ from typing import Any
 from interlock.backends.redlock.clock import DRIFT, SLACK
 from interlock.backends.redlock.quorum import QUARANTINED, ROUND, Quorum
 from interlock.backends.redlock.requests import (
-    ACCEPTED,
     BUSY,
     EVICTED,
     MISMATCH,
@@ -53,35 +52,37 @@ class Votes:
         self.mismatch = 0
         self.said: dict[int, str | InterlockError] = {}
 
-    def hear(self, node: int, reply: Reply, sent: float, received: float) -> bool:
+    def hear(self, node: int, reply: int | Reply, sent: float, received: float) -> bool:
         self.heard += 1
         members = self._members
-        if isinstance(reply, InterlockError):
+        if isinstance(reply, int):
+            self.stands.append(node)
+            if not members.counts(node, reply, sent, received):
+                self.said[node] = "its clock jumped"
+            else:
+                self.holding += 1
+                self.accepted += 1
+                if self.accepted >= members.majority:
+                    return True
+        elif isinstance(reply, InterlockError):
             self.said[node] = reply
         else:
-            counts = members.counts(node, reply[0], sent, received)
-            code = reply[1]
-            if code in (ACCEPTED, TOO_LOW):
-                self.stands.append(node)
-                if not counts:
-                    self.said[node] = "its clock jumped"
-                else:
-                    self.holding += 1
-                    if code == ACCEPTED:
-                        self.accepted += 1
-                        if self.accepted >= members.majority:
-                            return True
-                    elif reply[2] > self.seen:
-                        self.seen = reply[2]
-            else:
-                self._refused(node, code, reply)
+            self._not_accepted(node, reply, members.counts(node, reply[0], sent, received))
         pending = members.size - self.heard
         if self.holding + pending < members.majority:
             return True  # there can be no majority any more
         return self.accepted + pending < members.majority <= self.holding  # only a higher ballot can help
 
-    def _refused(self, node: int, code: int, reply: list[Any]) -> None:
-        if code == BUSY:
+    def _not_accepted(self, node: int, reply: list[Any], counts: bool) -> None:
+        code = reply[1]
+        if code == TOO_LOW:
+            self.stands.append(node)
+            if not counts:
+                self.said[node] = "its clock jumped"
+            else:
+                self.holding += 1
+                self.seen = max(self.seen, reply[2])
+        elif code == BUSY:
             self.busy[node] = reply[3]
             self.ahead = max(self.ahead, reply[2])
             self.said[node] = "refused"

@@ -10,6 +10,5 @@ local function evict(KEYS, ARGV)
 end
 
 local found = evict(KEYS, {ARGV[1], ARGV[2], '', ARGV[3]})
-local f = redis.call('HMGET', KEYS[5], 'run', 'since')
-local vote = f[1] == ARGV[4] and not f[2]
+local vote = redis.call('HGET', KEYS[5], 'vote') == ARGV[4]
 return {tonumber(found[1]), vote and 1 or -9, found}

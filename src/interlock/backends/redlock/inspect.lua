@@ -10,6 +10,5 @@ local function inspect(KEYS, ARGV)
 end
 
 local found = inspect(KEYS, {''})
-local f = redis.call('HMGET', KEYS[5], 'run', 'since')
-local vote = f[1] == ARGV[1] and not f[2]
+local vote = redis.call('HGET', KEYS[5], 'vote') == ARGV[1]
 return {tonumber(found[1]), vote and 1 or -9, found}

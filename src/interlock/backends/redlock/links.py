@@ -108,7 +108,7 @@ class Round:
             return
         if reply.__class__ is Failure:
             reply = refusal(line.place, reply)
-        elif reply.__class__ is not list:
+        elif isinstance(reply, InterlockError):
             self.broken.append(line.node)
         self.waiting.discard(line.node)
         self.heard += 1

@@ -31,15 +31,15 @@ from interlock.errors import InterlockError, StoreUnfit
 REMEMBERED = 61.0  # seconds an eviction is remembered at least
 
 _VOTE, _RELEASE, RENEW = (Script(f"../redlock/{name}") for name in ("vote", "release", "renew"))
-VOTE = _VOTE.call(5, 9)
-RELEASE = _RELEASE.call(5, 3)
+VOTE, VOTE_SHARED = _VOTE.call(3, 5), _VOTE.call(3, 8)
+RELEASE, RELEASE_SO = _RELEASE.call(2, 1), _RELEASE.call(2, 3)
 INSPECT = Script("../redlock/inspect").call(5, 1)
 EVICT = Script("../redlock/evict").call(5, 4)
 CHECKIN = Script("../redlock/checkin").call(1, 3)
 ADMIT = Script("../redlock/admit").call(1, 5)
 SCAN = Script("../redlock/scan").call(0, 3)
 
-_settings: dict[tuple[float, int, int], bytes] = {}
+_millis: dict[float, bytes] = {}
 
 
 class Packed:
@@ -52,7 +52,9 @@ class Packed:
         self._body = body
         self._told = told  # which of a connection's words follow the body: see `introduced`
         self._tail = tail  # what follows them
-        self.lasting = call is RELEASE  # must be done also if nobody waits for it any more
+        self.lasting = (
+            call is RELEASE or call is RELEASE_SO
+        )  # must be done also if nobody waits for it any more
 
     def quick(self, words: tuple[bytes, bytes, bytes]) -> bytes:
         return self._call.quick + self._body + words[self._told] + self._tail
@@ -138,27 +140,29 @@ class Packing:
 
     def _vote(self, request: Vote) -> Packed:
         claim = request.claim
-        note, who, id, name = claim.note.encode(), claim.who.encode(), claim.id.encode(), claim.resource
-        end, field = b"\n%d\n%b%b" % (len(note), note, who), b"=" + name.encode()
-        ballot = b"%d" % request.ballot
-        body = b"%b%b$%d\r\n%b\r\n%b$%d\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n$1\r\n%d\r\n" % (
-            *(
-                self.keys.four(name),
-                self._quorum,
-                len(id),
-                id,
-                _shared(claim.ttl, claim.permits, claim.capacity),
-            ),
-            *(len(end), end, len(field), field, len(ballot), ballot, request.fill),
+        note, who, id, ballot = (
+            claim.note.encode(),
+            claim.who.encode(),
+            claim.id.encode(),
+            b"%d" % request.ballot,
         )
-        return Packed(VOTE, body, 1)
+        end = b"\n%d\n%b%b" % (len(note), note, who)
+        body = b"%b%b$%d\r\n%b\r\n%b$%d\r\n%b\r\n$%d\r\n%b\r\n" % (
+            *(self.keys.two(claim.resource), self._quorum, len(id), id, _ttl(claim.ttl)),
+            *(len(ballot), ballot, len(end), end),
+        )
+        if claim.capacity == 1 and not request.fill:
+            return Packed(VOTE, body, 1)
+        shared = bulk(b"%d" % claim.permits) + bulk(b"%d" % claim.capacity) + bulk(b"%d" % request.fill)
+        return Packed(VOTE_SHARED, body, 1, shared)
 
     def _release(self, request: Release) -> Packed:
         id = request.id.encode()
-        linger = b"$1\r\n0\r\n" if request.linger <= 0 else bulk(millis(request.linger))
-        upto = bulk(b"%d" % request.upto) if request.upto else b"$0\r\n\r\n"
-        keys = self.keys.four(request.resource) + self._quorum
-        return Packed(RELEASE, b"%b$%d\r\n%b\r\n%b%b" % (keys, len(id), id, linger, upto), 0)
+        body = b"%b$%d\r\n%b\r\n" % (self.keys.two(request.resource), len(id), id)
+        if request.linger <= 0 and not request.upto:
+            return Packed(RELEASE, body, 0)
+        linger = bulk(millis(request.linger)) if request.linger > 0 else b"$1\r\n0\r\n"
+        return Packed(RELEASE_SO, body + linger + bulk(b"%d" % request.upto if request.upto else b""), 0)
 
     def _renew(self, request: Renew) -> Packed:
         items = request.items
@@ -213,13 +217,11 @@ class Packing:
         reply[1] = f"{kind}:{cursor}" if cursor != "0" else ("hash:0" if kind == "string" else "")
 
 
-def _shared(ttl: float, permits: int, capacity: int) -> bytes:
+def _ttl(ttl: float) -> bytes:
     """What most claims of a program share, encoded once."""
-    shared = (ttl, permits, capacity)
-    found = _settings.get(shared)
+    found = _millis.get(ttl)
     if found is None:
-        if len(_settings) > 1000:
-            _settings.clear()
-        parts = (millis(ttl), b"%d" % permits, b"%d" % capacity)
-        found = _settings[shared] = b"".join([bulk(part) for part in parts])
+        if len(_millis) > 1000:
+            _millis.clear()
+        found = _millis[ttl] = bulk(millis(ttl))
     return found

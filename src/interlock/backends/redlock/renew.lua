@@ -11,8 +11,8 @@
 local t = redis.call('TIME')
 local clock = tonumber(string.format('%d%06d', t[1], t[2]))
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
-local f = redis.call('HMGET', KEYS[1], 'run', 'since', 'longest')
-if f[1] ~= ARGV[1] or f[2] then return {clock, -9, (f[1] and f[1] ~= ARGV[1]) and 0 or 1} end
+local f = redis.call('HMGET', KEYS[1], 'vote', 'run', 'longest')
+if f[1] ~= ARGV[1] then return {clock, -9, (f[2] and f[2] ~= ARGV[1]) and 0 or 1} end
 
 local function renew(KEYS, ARGV)
 -- include renew.lua

@@ -121,12 +121,15 @@ async def release(quorum: Quorum, request: Release, timeout: float) -> bool:
     fell: list[int] = []
     said: dict[int, str | InterlockError] = {}
 
-    def hear(node: int, reply: Reply, sent: float, received: float) -> bool:
-        if isinstance(reply, InterlockError):
+    def hear(node: int, reply: int | Reply, sent: float, received: float) -> bool:
+        if isinstance(reply, int):
+            members.counts(node, reply, sent, received)
+            stood.append(node)
+        elif isinstance(reply, InterlockError):
             said[node] = reply
-            return False
-        members.counts(node, reply[0], sent, received)
-        (stood if reply[1] else fell).append(node)
+        else:
+            members.counts(node, reply[0], sent, received)
+            fell.append(node)
         return len(stood) >= members.majority or len(fell) >= members.majority
 
     await quorum.ask(request, hear, timeout)

@@ -1,7 +1,8 @@
 """What is asked of the nodes, and the seam between the algorithm and the ways to ask them.
 
 Requests are records; only the panels of real servers know bytes. A reply is a list that begins with the node's clock
-in microseconds; the heads of the scripts say what follows. `testing.redlock_node` is the same in plain Python.
+in microseconds; the heads of the scripts say what follows. The clock alone is a plain yes: a vote was accepted, a
+release met its claim. `testing.redlock_node` is the same in plain Python.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from interlock.errors import InterlockError
 from interlock.model import Claim
 from interlock.record import record
 
-ACCEPTED, TOO_LOW, BUSY, EVICTED, MISMATCH, NO_VOTE = 1, 2, 0, -1, -2, -9
-"""What a vote answers, after the clock."""
+TOO_LOW, BUSY, EVICTED, MISMATCH, NO_VOTE = 2, 0, -1, -2, -9
+"""What a vote that was not accepted answers, after the clock."""
 
 RENEWED, GONE, STRAY = 1, 0, 2
 """What a renewal answers for one claim; an operator's words mean that it was evicted."""
@@ -22,7 +23,7 @@ RENEWED, GONE, STRAY = 1, 0, 2
 
 @record
 class Vote:
-    """Enter the claim, and accept the ballot as its number. -> [us, ACCEPTED...NO_VOTE, ...]"""
+    """Enter the claim, and accept the ballot as its number. -> us, or [us, TOO_LOW...NO_VOTE, ...]"""
 
     claim: Claim
     ballot: int
@@ -50,7 +51,7 @@ class Renew:
 
 @record
 class Release:
-    """Remove a claim. -> [us, 0 or 1]; `upto`: not if a later ballot than this entered it (0: any)."""
+    """Remove a claim. -> us, or [us, 0] if it did not stand; `upto`: not if a later ballot than this entered it (0: any)."""
 
     resource: str
     id: str
@@ -100,7 +101,7 @@ class Admit:
 
 
 Request: TypeAlias = Vote | Renew | Release | Inspect | Evict | Scan | CheckIn | Admit
-Reply: TypeAlias = "list[Any] | InterlockError"
+Reply: TypeAlias = "list[Any] | InterlockError"  # of a vote or a release also an int
 Hear: TypeAlias = Callable[[int, Reply, float, float], bool]
 
 

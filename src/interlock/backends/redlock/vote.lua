@@ -1,53 +1,76 @@
 -- Enter a claim on this node if nobody is in its way, and accept its ballot as the resource's number.
 --
--- KEYS  1 holder  2 records  3 waiters  4 lapses  5 quorum (hash)
--- ARGV  1 id  2 ttl ms  3 permits  4 capacity  5 the record's end: channel \n bytes of note \n note who
---       6 the resource's field in the quorum  7 ballot  8 1: fill in what a majority holds already  9 run id
+-- KEYS  1 holder  2 records  3 quorum (hash)
+-- ARGV  1 id  2 ttl ms  3 ballot  4 the record's end: channel \n bytes of note \n note who  5 run id
+--       and, if it is not a new claim of 1 permit out of 1: 6 permits  7 capacity  8 1: fill in what a majority holds already
 --
--- Returns  {us, 1, ballot}   it stands here and the ballot was accepted; us is this node's clock
+-- Returns  us                it stands here and the ballot was accepted; us is this node's clock
 --          {us, 2, number}   it stands here, but this number was accepted before: the ballot is too low
 --          {us, 0, ahead, ms}  others are in its way, nothing changed; look again after so many ms
 --          {us, -1, reason}  evicted by an operator
 --          {us, -2, capacity}  live claims stand under another capacity
 --          {us, -9}          no vote: this node lost its memory, or has not been admitted yet
 
-local id, ttl, field, ballot, quorum = ARGV[1], ARGV[2], ARGV[6], tonumber(ARGV[7]), KEYS[5]
+local MANY = 512 -- fields of the quorum that may stay for good
+local OLD = 60e6 -- us after which a number is forgotten into the floor: no attempt lasts that long
+
+local holder, quorum, id, ttl, ballot = KEYS[1], KEYS[3], ARGV[1], ARGV[2], ARGV[3]
 local t = redis.call('TIME')
-local us = string.format('%d%06d', t[1], t[2])
-local clock = tonumber(us)
-local f = redis.call('HMGET', quorum, 'run', 'since', 'floor', 'top', 'longest', field)
-if f[1] ~= ARGV[9] or f[2] then return {clock, -9} end
+local clock = t[1] * 1000000 + t[2]
+local f = redis.call('HMGET', quorum, 'vote', 'top', 'longest')
+if f[1] ~= ARGV[5] then return {clock, -9} end
+local top, longest = f[2], f[3]
 
-local number, setter = string.match(f[6] or '', '^(%d+) (.*)$')
-number = tonumber(number or 0)
-if f[3] and tonumber(f[3]) > number then number, setter = tonumber(f[3]), nil end
-local accepted = ballot > number or (ballot == number and setter == id)
-local own = accepted or ARGV[8] == '1' -- what is filled in was granted by a majority: its number is its own
-local taller, longer = ballot > tonumber(f[4] or 0), tonumber(ttl) > tonumber(f[5] or 0)
-
-if ARGV[3] == '1' and ARGV[4] == '1' and redis.call('EXISTS', KEYS[1], KEYS[2]) == 0 then -- the quick way: nobody is there
-  local token = own and ARGV[7] or '0'
-  redis.call('SET', KEYS[1], id .. '\n' .. token .. '\n' .. us .. '\n' .. ttl .. '\n1\n' .. ARGV[5], 'PX', ttl)
-  if accepted and taller and not longer then
-    redis.call('HSET', quorum, field, ARGV[7] .. ' ' .. id, 'top', ARGV[7])
-    return {clock, 1, ballot}
-  end
+-- The quick way: nobody is there, and no number here is as high. Numbers of one length compare as words do: what this
+-- costs is five servers' time for each lock, and every call of a function shows in it.
+local entered = not ARGV[6] and top and longest and #top == #ballot and ballot > top
+  and (longest == ttl or tonumber(longest) > tonumber(ttl)) and redis.call('EXISTS', holder, KEYS[2]) == 0
+if entered then
+  local us = t[1] .. string.sub('00000' .. t[2], -6)
+  redis.call('SET', holder, id .. '\n' .. ballot .. '\n' .. us .. '\n' .. ttl .. '\n1\n' .. ARGV[4], 'PX', ttl)
+  redis.call('HSET', quorum, '=' .. holder, ballot .. ' ' .. id, 'top', ballot)
+  if clock % 8 ~= 0 then return clock end
 end
+
+if clock % 8 == 0 and redis.call('HLEN', quorum) > MANY then -- now and then some old numbers become one, the floor
+  local known = redis.call('HMGET', quorum, 'cursor', 'floor')
+  local floor, old = tonumber(known[2] or 0), {}
+  local step = redis.call('HSCAN', quorum, known[1] or '0', 'MATCH', '=*', 'COUNT', 32)
+  for i = 1, #step[2], 2 do
+    local number = tonumber(string.match(step[2][i + 1], '^%d+'))
+    if number < clock - OLD then
+      old[#old + 1] = step[2][i]
+      if number > floor then floor = number end
+    end
+    if #old == 100 then break end
+  end
+  if #old > 0 then redis.call('HDEL', quorum, unpack(old)) end
+  redis.call('HSET', quorum, 'cursor', step[1], 'floor', string.format('%.0f', floor))
+end
+if entered then return clock end
+
+local field, proposed = '=' .. holder, tonumber(ballot)
+local known = redis.call('HMGET', quorum, 'floor', field)
+local number, setter = string.match(known[2] or '', '^(%d+) (.*)$')
+number = tonumber(number or 0)
+if known[1] and tonumber(known[1]) > number then number, setter = tonumber(known[1]), nil end
+local accepted = proposed > number or (proposed == number and setter == id)
+local own = accepted or ARGV[8] == '1' -- what is filled in was granted by a majority: its number is its own
 
 local function standing_here() -- the claim stands: what the quorum must remember of it
   if accepted then
-    redis.call('HSET', quorum, field, ARGV[7] .. ' ' .. id)
-    if taller then redis.call('HSET', quorum, 'top', ARGV[7]) end
+    redis.call('HSET', quorum, field, ballot .. ' ' .. id)
+    if proposed > tonumber(top or 0) then redis.call('HSET', quorum, 'top', ballot) end
   end
-  if longer then redis.call('HSET', quorum, 'longest', ttl) end
-  if own then return {clock, 1, ballot} end
+  if tonumber(ttl) > tonumber(longest or 0) then redis.call('HSET', quorum, 'longest', ttl) end
+  if own then return clock end
   return {clock, 2, number}
 end
 
 -- include queue.lua
 
-local permits, capacity = tonumber(ARGV[3]), tonumber(ARGV[4])
-local q = open(KEYS[1], KEYS[2], KEYS[3], KEYS[4], '')
+local permits, capacity, stem = tonumber(ARGV[6] or 1), tonumber(ARGV[7] or 1), string.sub(KEYS[2], 1, -2)
+local q = open(holder, KEYS[2], stem .. 'w', stem .. 'e', '')
 
 local function answer(reply)
   save(q)
@@ -62,13 +85,13 @@ if under and under ~= capacity then return answer({clock, -2, under}) end
 
 if is(q, id) then
   local _, r = split(q.held)
-  if own then r.token = ARGV[7] end
+  if own then r.token = ballot end
   hold(q, id, r, math.max(tonumber(ttl), redis.call('PTTL', q.k)))
   return answer(standing_here())
 end
 local r = parse(redis.call('HGET', q.h, id))
 if r then
-  if own then redis.call('HSET', q.h, id, table.concat({ARGV[7], r.since, r.ttl, r.permits, r.channel, r.length, r.tail}, '\n')) end
+  if own then redis.call('HSET', q.h, id, table.concat({ballot, r.since, r.ttl, r.permits, r.channel, r.length, r.tail}, '\n')) end
   lapse(q, id, q.now + ttl)
   return answer(standing_here())
 end
@@ -78,6 +101,6 @@ if q.waiting > 0 or taken(q) + permits > capacity then
   local inside = q.n + ((q.held and capacity == 1) and 1 or 0)
   return answer({clock, 0, inside + q.waiting, retry(q, q.waiting)})
 end
-r = parse(table.concat({own and ARGV[7] or '0', q.us, ttl, permits, ARGV[5]}, '\n'))
+r = parse(table.concat({own and ballot or '0', q.us, ttl, permits, ARGV[4]}, '\n'))
 if capacity == 1 and permits == 1 then hold(q, id, r, ttl) else admit(q, id, r, q.now + ttl) end
 return answer(standing_here())
