@@ -75,7 +75,15 @@ def test_a_second_round_passes_a_node_that_has_seen_more(colour: str) -> None:
     async def main(store: RedlockStore) -> None:
         await pair(store)
         for node in (0, 1, 2):
-            say(servers[node], "HSET", f"{prefix}\x1fquorum", f"={prefix}x", f"{more} another", "top", f"{more}")
+            say(
+                servers[node],
+                "HSET",
+                f"{prefix}\x1fquorum",
+                f"={prefix}x",
+                f"{more} another",
+                "top",
+                f"{more}",
+            )
         _, token = await pair(store)
         assert token > more
         assert (await pair(store))[1] > token
@@ -331,8 +339,7 @@ def test_a_node_that_comes_back_is_used_again(colour: str) -> None:
 
         async def main(store: RedlockStore) -> None:
             await pair(store)
-            await until(store, partial(free, store, "x"))  # or what it was not told of stands there for a ttl
-            servers[0].kill()
+            servers[0].kill()  # it may not have read the release: it is told again
             await pair(store)
             servers[0].start()
             servers[1].kill()  # now the one that came back is needed

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Sequence
 from copy import deepcopy
 from typing import Any
 
-from interlock.backends.redlock.requests import Hear, Limits, Request
+from interlock.backends.redlock.requests import Hear, Limits, Release, Request, nothing
 from interlock.errors import StoreUnavailable
 from interlock.ports import Signal
 from interlock.testing.faults import Link
@@ -102,6 +102,7 @@ class SimulatedPanel:
         self._links = links
         self._runtime = runtime
         self._network = network
+        self.unread: Callable[[int, Release], None] = nothing
         self._lives = [0] * len(nodes)  # which process each connection leads to; 0: there is none
 
     async def ask(
@@ -131,6 +132,7 @@ class SimulatedPanel:
     def _post(self, node: int, request: Request, box: Letterbox | None) -> None:
         """Send one request; who is waited for is connected to first, if need be."""
         if not self._lives[node] and box is None:
+            self._not_read(node, request)
             return
         link = self._links[node]
         arrived = self._network.signal()
@@ -142,6 +144,7 @@ class SimulatedPanel:
             self._network.spawn("request", self._carry(node, request, box, behind, arrived, delayed))
         else:
             arrived.set()
+            self._not_read(node, request)  # what is lost for good breaks its connection
         if link.happens(link.faults.repeat):
             self._network.spawn("again", self._repeat(node, request))
 
@@ -162,6 +165,7 @@ class SimulatedPanel:
             if behind is not None and not behind.is_set():
                 await self._network.wait(behind, None)
             if link.severed:
+                self._not_read(node, request)
                 return
             if not life and server.up:  # introduced to the process that is there now
                 life = self._lives[node] = server.life
@@ -174,11 +178,16 @@ class SimulatedPanel:
         else:
             reply = StoreUnavailable(f"{server.place}: the connection broke")
             self._lives[node] = 0
+            self._not_read(node, request)
         if box is None or link.happens(link.faults.lose_reply):
             return
         await self._travel(link, link.happens(link.faults.delay))
         if not link.severed:
             box.put(node, reply)
+
+    def _not_read(self, node: int, request: Request) -> None:
+        if isinstance(request, Release):
+            self.unread(node, request)
 
     async def _repeat(self, node: int, request: Request) -> None:
         """The same once more, much later, if the process is still the same."""

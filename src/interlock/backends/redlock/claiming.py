@@ -154,8 +154,6 @@ async def _take_back(quorum: Quorum, claim: Claim, ballot: int, votes: Votes, ti
     }
     where = [node for node in members.everyone if node not in refused]
     await quorum.tell(undo, [node for node in where if node not in votes.stands])
-    if members.away:
-        members.owe(undo, quorum.now())
     if votes.stands:
         await quorum.ask(
             undo, _until(len(votes.stands)), max(0.001, min(timeout, quorum.node_timeout)), votes.stands

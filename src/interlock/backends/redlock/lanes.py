@@ -16,7 +16,7 @@ from interlock.backends.redis.refusal import refusal
 from interlock.backends.redis.resp import Failure
 from interlock.backends.redlock.line import Line
 from interlock.backends.redlock.packing import Packed, Packing
-from interlock.backends.redlock.requests import Hear, Limits, Request
+from interlock.backends.redlock.requests import Hear, Limits, Release, Request, nothing
 from interlock.errors import ClientClosed, InterlockError, StoreUnavailable
 
 MOST = 16  # lanes at once: more threads than these take turns
@@ -56,8 +56,10 @@ class Lane:
         sent, waiting, heard = now(), set(awaited), 0
         for node in to:
             line = lines[node]
-            if line is None or (len(line.due) > OWED and not packed.lasting):
+            if line is None or (len(line.due) > OWED and packed.release is None):
                 waiting.discard(node)
+                if packed.release is not None:
+                    self._panel.unread(node, packed.release)
                 continue
             try:
                 line.send(packed, packed.quick(line.words))
@@ -65,6 +67,8 @@ class Lane:
                     self._late = True
             except InterlockError as error:
                 self._drop(line)
+                if packed.release is not None:
+                    self._panel.unread(node, packed.release)
                 if node in waiting:
                     waiting.discard(node)
                     lost.append(node)
@@ -135,7 +139,10 @@ class Lane:
             self._poll.unregister(line.fd)
             self._lines[line.node] = None
             del self._at[line.fd]
+        unread = line.unread() if line.due else ()
         line.close()
+        for release in unread:
+            self._panel.unread(line.node, release)
 
     def close(self) -> None:
         for line in self._lines:
@@ -151,6 +158,7 @@ class LanePanel:
         self.now = now
         self._addresses = addresses
         self._packing = packing
+        self.unread: Callable[[int, Release], None] = nothing
         self._slowest = 0.0  # seconds a connection took: the next may take that long, too
         self._closed = False
         self.after_fork()

@@ -13,6 +13,8 @@ from interlock.backends.redis.address import Address
 from interlock.backends.redis.refusal import garbled, silent, unreachable
 from interlock.backends.redis.resp import Failure, Garbled, reader
 from interlock.backends.redlock.packing import INTRODUCTION, INTRODUCTIONS, Packed, introduced
+from interlock.backends.redlock.requests import Release
+from interlock.errors import InterlockError
 
 CHUNK = 2048  # replies are small, and a large buffer costs more to get
 EMPTY = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
@@ -76,8 +78,9 @@ class Line:
             raise unreachable(self.place, error) from None
         self.due.append(packed)
 
-    def receive(self, asked: Packed) -> Any:
+    def receive(self, asked: Packed | None) -> Any:
         """The reply to what was asked last; False while it has not come. What came for earlier requests is dropped."""
+        gets, popleft = self._reader.gets, self.due.popleft
         while True:
             try:
                 data = self.sock.recv(CHUNK)
@@ -87,10 +90,10 @@ class Line:
                 raise unreachable(self.place, error) from None
             self._feed(data)
             try:
-                while (reply := self._reader.gets()) is not False:
-                    packed = self.due.popleft()
+                while (reply := gets()) is not False:
+                    packed = popleft()
                     if reply.__class__ is Failure and reply.code == "NOSCRIPT":
-                        if packed is asked or packed.lasting:
+                        if packed is asked or packed.release is not None:
                             self.send(packed, packed.whole(self.words))
                     elif packed is asked:
                         return reply
@@ -98,6 +101,14 @@ class Line:
                 raise garbled(self.place, error) from None
             if type(self.sock) is not ssl.SSLSocket and len(data) < CHUNK:
                 return False
+
+    def unread(self) -> list[Release]:
+        """The releases without an answer, now that none can come: nobody knows whether the node has read them."""
+        try:
+            self.receive(None)
+        except InterlockError:
+            pass
+        return [packed.release for packed in self.due if packed.release is not None]
 
     def alive(self) -> bool:
         """Whether the server has not closed it."""

@@ -16,7 +16,7 @@ from interlock.backends.redis.refusal import refusal, silent, unreachable
 from interlock.backends.redis.resp import Failure
 from interlock.backends.redis.stream import Stream
 from interlock.backends.redlock.packing import INTRODUCTION, INTRODUCTIONS, Packed, Packing, introduced
-from interlock.backends.redlock.requests import Hear, Limits, Request
+from interlock.backends.redlock.requests import Hear, Limits, Release, Request, nothing
 from interlock.errors import ClientClosed, InterlockError
 
 CONNECTING = 0.2  # seconds a connection may take at least, whatever a request may
@@ -73,51 +73,63 @@ class Round:
     """One request to several nodes."""
 
     __slots__ = (
-        *("_far", "_hear", "_least", "_now", "_packed", "_sent", "soon"),
-        *("broken", "done", "enough", "heard", "waiting"),
+        *("_far", "_hear", "_least", "_packed", "_panel", "_sent", "soon"),
+        *("broken", "done", "enough", "heard", "over", "waiting"),
     )
 
     def __init__(
-        self, now: Callable[[], float], packed: Packed, hear: Hear, awaited: Collection[int], limits: Limits
+        self, panel: LinkPanel, packed: Packed, hear: Hear, awaited: Collection[int], limits: Limits
     ) -> None:
-        loop = asyncio.get_running_loop()
-        time = loop.time()
-        self._now = now
-        self._sent = now()
+        self._panel = panel
         self._packed = packed
         self._hear = hear
-        self.soon = time + limits.timeout
-        self._far = time + limits.longest
+        self._sent = sent = panel.now()
+        self.soon = sent + limits.timeout
+        self._far = sent + limits.longest
         self._least = limits.least
         self.waiting = set(awaited)
         self.heard = 0
         self.broken: list[int] = []
         self.enough = False
-        self.done: asyncio.Future[None] = loop.create_future()
+        self.over = False  # nobody waits any more
+        self.done: asyncio.Future[None] | None = None
 
     @property
     def until(self) -> float:
         return self.soon if self.heard >= self._least else self._far
 
     def answered(self, line: Line, reply: Any) -> None:
-        over = line.node not in self.waiting or self.done.done()
-        if reply.__class__ is Failure and reply.code == "NOSCRIPT" and (self._packed.lasting or not over):
-            line.ask(self, self._packed.whole(line.words))
+        kind, node = reply.__class__, line.node
+        if kind is not int and kind is not list:
+            reply = self._not_done(line, reply)
+        if self.over or node not in self.waiting or reply is None:
             return
-        if over:
-            return
-        if reply.__class__ is Failure:
-            reply = refusal(line.place, reply)
-        elif isinstance(reply, InterlockError):
-            self.broken.append(line.node)
-        self.waiting.discard(line.node)
+        self.waiting.discard(node)
         self.heard += 1
-        self.enough = self._hear(line.node, reply, self._sent, self._now()) or self.enough
-        if self.enough or not self.waiting:
+        if self._hear(node, reply, self._sent, self._panel.now()):
+            self.enough = True
+            self.end()
+        elif not self.waiting:
             self.end()
 
+    def _not_done(self, line: Line, reply: Any) -> Any:
+        """The refusal or the fault; None if the script was asked for once more."""
+        wanted = line.node in self.waiting and not self.over
+        lasting = self._packed.release
+        if isinstance(reply, Failure):
+            if reply.code == "NOSCRIPT" and (wanted or lasting is not None):
+                line.ask(self, self._packed.whole(line.words))
+                return None
+            return refusal(line.place, reply)
+        if wanted:
+            self.broken.append(line.node)
+        if lasting is not None:
+            self._panel.unread(line.node, lasting)
+        return reply
+
     def end(self) -> None:
-        if not self.done.done():
+        self.over = True
+        if self.done is not None and not self.done.done():
             self.done.set_result(None)
 
 
@@ -129,6 +141,7 @@ class LinkPanel:
         self.now = now
         self._addresses = addresses
         self._packing = packing
+        self.unread: Callable[[int, Release], None] = nothing
         self._slowest = 0.0  # seconds a connection took: the next may take that long, too
         self._closed = False
         self._forget(None)
@@ -158,38 +171,38 @@ class LinkPanel:
             lost = await self._connect(loop, missing, hear, most, limits.timeout)
             left = max(0.001, limits.longest - (self.now() - began))
             limits = Limits(min(limits.timeout, left), left, limits.least)
-        asked = Round(self.now, packed, hear, awaited, limits)
+        asked = Round(self, packed, hear, awaited, limits)
         for node in to:
             line = lines[node]
             if line is None or not line.usable:
                 asked.waiting.discard(node)
+                if packed.release is not None:
+                    self.unread(node, packed.release)
             else:
                 line.ask(asked, packed.quick(line.words))
-        if asked.waiting:
-            await self._hear_out(loop, asked)
+        if asked.waiting and not asked.over:
+            asked.done = loop.create_future()
+            self._rounds.add(asked)
+            if self._timer is None or asked.soon < self._looks_at:
+                self._look_at(loop, asked.soon)
+            try:
+                await asked.done
+            finally:
+                self._rounds.discard(asked)
+                asked.over = True  # interrupted, too: what comes now is nobody's
         lost += asked.broken
         return lost if asked.enough else [*lost, *asked.waiting]
-
-    async def _hear_out(self, loop: asyncio.AbstractEventLoop, asked: Round) -> None:
-        self._rounds.add(asked)
-        if self._timer is None or asked.soon < self._looks_at:
-            self._look_at(loop, asked.soon)
-        try:
-            await asked.done
-        finally:
-            self._rounds.discard(asked)
-            asked.done.cancel()  # interrupted: what comes now is nobody's
 
     def _look_at(self, loop: asyncio.AbstractEventLoop, when: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
         self._looks_at = when
-        self._timer = loop.call_at(when, self._look, loop)
+        self._timer = loop.call_later(max(0.0, when - self.now()), self._look, loop)
 
     def _look(self, loop: asyncio.AbstractEventLoop) -> None:
         """End the rounds whose time is up; the timer is set for the next."""
         self._timer = None
-        now, first = loop.time(), float("inf")
+        now, first = self.now(), float("inf")
         for asked in list(self._rounds):
             if asked.until <= now:
                 asked.end()

@@ -42,13 +42,13 @@ class Membership:
         self.highest = 0  # the highest number seen, or proposed
         self.granted = 0  # the highest that a majority gave us
         self.held: dict[str, Held] = {}
-        self.owed: dict[int, dict[str, tuple[Release, float]]] = {}  # by node and id, until when it matters
+        self.owed: dict[tuple[int, str], tuple[Release, float]] = {}  # by node and id, until when it matters
         self._sweep_at = SWEPT
 
     @property
     def ailing(self) -> bool:
-        """Whether somebody is away, has no vote or a clock that jumped: somebody must look after them."""
-        return bool(self.away or self.mute or self.jumped)
+        """Whether somebody is away, has no vote, a clock that jumped, or missed a release: somebody must look after them."""
+        return bool(self.away or self.mute or self.jumped or self.owed)
 
     @property
     def able(self) -> bool:
@@ -93,17 +93,16 @@ class Membership:
     def steady(self, node: int, now: float) -> bool:
         return node not in self.jumped and self.clocks[node].steady(now)
 
-    def owe(self, release: Release, now: float) -> None:
-        """Remember what those that are away could not be told: a leftover there would cost others a node."""
-        for node in self.away:
-            owed = self.owed.setdefault(node, {})
-            owed[release.id] = (release, now + self.longest)
-            if len(owed) > OWED:
-                owed.pop(next(iter(owed)), None)
+    def owe(self, node: int, release: Release, now: float) -> None:
+        """Remember what a node could not be told, or may not have read: a leftover there would cost others a node."""
+        self.owed[node, release.id] = (release, now + self.longest)
+        if len(self.owed) > OWED * self.size:
+            self.owed.pop(next(iter(self.owed)), None)
 
     def paid(self, node: int, now: float) -> list[Release]:
         """What a node that is back must still be told."""
-        return [release for release, until in self.owed.pop(node, {}).values() if until > now]
+        found = [self.owed.pop(key, None) for key in list(self.owed) if key[0] == node]
+        return [owed[0] for owed in found if owed is not None and owed[1] > now]
 
     def asked_for(self, ttl: float) -> None:
         if ttl > self.longest:

@@ -131,10 +131,7 @@ class Mending:
             if not state.reachable:
                 continue
             members.back(node)
-            for release in members.paid(node, self._quorum.now()):
-                await self._quorum.panel.ask(
-                    release, (node,), (node,), unheard, Limits(PATIENCE, PATIENCE, 1)
-                )
+            await self._tell_what_it_missed(node)
             if state.votes:
                 members.voting(node)
             else:
@@ -144,6 +141,12 @@ class Mending:
             await self._start(states, waiting)
         elif any(_rested(states[node]) for node in waiting):
             await self._readmit([node for node in waiting if _rested(states[node])], timeout)
+
+    async def _tell_what_it_missed(self, node: int) -> None:
+        members, quorum = self._quorum.members, self._quorum
+        for release in members.paid(node, quorum.now()):
+            if await quorum.panel.ask(release, (node,), (node,), unheard, Limits(PATIENCE, PATIENCE, 1)):
+                members.owe(node, release, quorum.now())
 
     async def _start(self, states: list[NodeState], new: list[int]) -> None:
         """Nobody ever used them. All of them new, they start at once; otherwise no round that saw more may be under way.

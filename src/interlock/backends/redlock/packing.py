@@ -45,22 +45,22 @@ _millis: dict[float, bytes] = {}
 class Packed:
     """One request, ready but for what its connection was told of the node: its run id, and whether it is durable."""
 
-    __slots__ = ("_body", "_call", "_tail", "_told", "lasting")
+    __slots__ = ("_call", "_head", "_tail", "_told", "release")
 
-    def __init__(self, call: Call, body: bytes, told: int, tail: bytes = b"") -> None:
+    def __init__(
+        self, call: Call, body: bytes, told: int, tail: bytes = b"", release: Release | None = None
+    ) -> None:
         self._call = call
-        self._body = body
+        self._head = call.quick + body
         self._told = told  # which of a connection's words follow the body: see `introduced`
         self._tail = tail  # what follows them
-        self.lasting = (
-            call is RELEASE or call is RELEASE_SO
-        )  # must be done also if nobody waits for it any more
+        self.release = release  # what must be done also if nobody waits for it any more
 
     def quick(self, words: tuple[bytes, bytes, bytes]) -> bytes:
-        return self._call.quick + self._body + words[self._told] + self._tail
+        return self._head + words[self._told] + self._tail
 
     def whole(self, words: tuple[bytes, bytes, bytes]) -> bytes:
-        return self._call.whole + self._body + words[self._told] + self._tail
+        return self._call.whole + self.quick(words)[len(self._call.quick) :]
 
 
 _SETTINGS = (b"appendonly", b"appendfsync", b"no-appendfsync-on-rewrite")
@@ -160,9 +160,10 @@ class Packing:
         id = request.id.encode()
         body = b"%b$%d\r\n%b\r\n" % (self.keys.two(request.resource), len(id), id)
         if request.linger <= 0 and not request.upto:
-            return Packed(RELEASE, body, 0)
+            return Packed(RELEASE, body, 0, b"", request)
         linger = bulk(millis(request.linger)) if request.linger > 0 else b"$1\r\n0\r\n"
-        return Packed(RELEASE_SO, body + linger + bulk(b"%d" % request.upto if request.upto else b""), 0)
+        so = linger + bulk(b"%d" % request.upto if request.upto else b"")
+        return Packed(RELEASE_SO, body, 0, so, request)
 
     def _renew(self, request: Renew) -> Packed:
         items = request.items

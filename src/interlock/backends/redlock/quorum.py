@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 from interlock.backends.redlock.membership import Membership
-from interlock.backends.redlock.requests import Hear, Limits, Panel, Request
+from interlock.backends.redlock.requests import Hear, Limits, Panel, Release, Request
 from interlock.errors import InterlockError, StoreUnavailable, StoreUnfit
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ class Quorum:
         node_timeout: float,
     ) -> None:
         self.panel = panel
+        panel.unread = self._unread
         self.members = members
         self.now = now
         self.wall = wall  # microseconds, for ballots only: a wrong clock costs a second round, nothing else
@@ -61,6 +62,10 @@ class Quorum:
         """Send to some nodes and do not wait for what they say."""
         if to:
             await self.panel.ask(request, to, (), unheard, self._usual)
+
+    def _unread(self, node: int, release: Release) -> None:
+        self.members.owe(node, release, self.now())
+        self.mending.begin()
 
     def too_few(self, doing: str, said: dict[int, str | InterlockError]) -> InterlockError:
         """The error for who needed a majority, naming what each node said."""

@@ -133,8 +133,6 @@ async def release(quorum: Quorum, request: Release, timeout: float) -> bool:
         return len(stood) >= members.majority or len(fell) >= members.majority
 
     await quorum.ask(request, hear, timeout)
-    if members.away:
-        members.owe(request, quorum.now())
     if len(stood) >= members.majority:
         return True
     if len(stood) + len(fell) < members.majority:

@@ -124,6 +124,10 @@ class Limits:
 class Panel(Protocol):
     """The nodes, and one way to ask them."""
 
+    unread: Callable[[int, Release], None]
+    """Called with a node and a release that it was not sent, or whose connection broke before the answer. Every release is
+    answered in the end, or comes here: nobody need wait for it."""
+
     @property
     def places(self) -> Sequence[str]:
         """What each node is called in messages."""
@@ -148,3 +152,7 @@ class Panel(Protocol):
 
     def after_fork(self) -> None: ...
     async def close(self) -> None: ...
+
+
+def nothing(node: int, release: Release) -> None:
+    """For panels whose owner has not said yet what to do about releases that were not read."""

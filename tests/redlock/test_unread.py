@@ -1,0 +1,94 @@
+"""A release that a node was sent and may not have read is told again: it goes to all nodes, to the end."""
+
+from __future__ import annotations
+
+import os
+import signal
+from uuid import uuid4
+
+from interlock.backends.redlock.store import RedlockStore
+from interlock.model import Claim, Granted
+from tests.redis.server import Server
+from tests.redlock.colours import COLOURS, run, until
+from tests.redlock.servers import Servers, quorum, say
+
+LONG = 300.0
+DURABLE = ("--appendonly", "yes", "--appendfsync", "always")
+
+
+async def stood(servers: Servers, store: RedlockStore, node: int, there: bool) -> None:
+    """Wait until a node has the lock, or no longer has it; as the node itself says, without asking the store."""
+
+    async def is_so() -> bool:
+        return bool(say(servers[node], "EXISTS", "x")) is there
+
+    await until(store, is_so)
+
+
+def stop(server: Server) -> None:
+    """From now on it reads nothing."""
+    os.kill(server.pid, signal.SIGSTOP)
+
+
+async def taken(store: RedlockStore, name: str = "x") -> Claim:
+    claim = Claim(name, uuid4().hex, LONG)
+    assert isinstance(await store.claim(claim), Granted)
+    return claim
+
+
+@COLOURS
+def test_a_node_killed_before_it_read_a_release_is_told_again(colour: str) -> None:
+    with quorum(3, *DURABLE) as servers:
+
+        async def main(store: RedlockStore) -> None:
+            held = await taken(store)
+            await stood(servers, store, 0, True)
+            stop(servers[0])
+            assert await store.release("x", held.id)
+            servers[0].kill()
+            servers[0].start()
+            assert say(servers[0], "EXISTS", "x") == 1
+            other = await taken(
+                store, "y"
+            )  # a blocking client sees its broken connections when it is next used
+            await stood(servers, store, 0, False)
+            assert await store.release("y", other.id)
+
+        run(colour, servers.url(), main)
+
+
+def test_asyncio_sees_the_broken_connection_though_nobody_asks() -> None:
+    with quorum(3, *DURABLE) as servers:
+
+        async def main(store: RedlockStore) -> None:
+            held = await taken(store)
+            await stood(servers, store, 0, True)
+            stop(servers[0])
+            assert await store.release("x", held.id)
+            servers[0].kill()
+            servers[0].start()
+            await stood(servers, store, 0, False)
+
+        run("async", servers.url(), main)
+
+
+@COLOURS
+def test_a_node_that_is_killed_again_before_it_is_told_is_told_in_the_end(colour: str) -> None:
+    with quorum(3, *DURABLE) as servers:
+
+        async def main(store: RedlockStore) -> None:
+            held = await taken(store)
+            await stood(servers, store, 0, True)
+            stop(servers[0])
+            assert await store.release("x", held.id)
+            servers[0].kill()
+            for _ in range(3):
+                servers[0].start()
+                stop(servers[0])
+                await store.inspect("x")
+                servers[0].kill()
+            servers[0].start()
+            await store.inspect("x")
+            await stood(servers, store, 0, False)
+
+        run(colour, servers.url(), main)
