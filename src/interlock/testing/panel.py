@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Sequence
 from copy import deepcopy
 from typing import Any
 
-from interlock.backends.redlock.requests import Hear, Limits, Release, Request, nothing
+from interlock.backends.redlock.requests import Hear, Limits, Release, Request, Unread, Vote, nothing
 from interlock.errors import StoreUnavailable
 from interlock.ports import Signal
 from interlock.testing.faults import Link
@@ -102,7 +102,7 @@ class SimulatedPanel:
         self._links = links
         self._runtime = runtime
         self._network = network
-        self.unread: Callable[[int, Release], None] = nothing
+        self.unread: Unread = nothing
         self._lives = [0] * len(nodes)  # which process each connection leads to; 0: there is none
 
     async def ask(
@@ -186,7 +186,7 @@ class SimulatedPanel:
             box.put(node, reply)
 
     def _not_read(self, node: int, request: Request) -> None:
-        if isinstance(request, Release):
+        if isinstance(request, Vote | Release):
             self.unread(node, request)
 
     async def _repeat(self, node: int, request: Request) -> None:

@@ -118,10 +118,10 @@ async def claim(quorum: Quorum, claim: Claim, timeout: float) -> ClaimAnswer:
 async def _vote(quorum: Quorum, claim: Claim, began: float, timeout: float) -> Granted | Votes:
     """The grant; or, taken back already, what was said."""
     members = quorum.members
-    ballot, votes = members.ballot(quorum.wall()), Votes(quorum)
-    for _ in range(ROUNDS):
-        votes = Votes(quorum)
-        asked = quorum.now()
+    ballot, rounds = members.ballot(quorum.wall()), 0
+    while True:
+        rounds += 1
+        asked, votes = quorum.now(), Votes(quorum)
         left = timeout - (asked - began)
         await quorum.ask(Vote(claim, ballot), votes.hear, max(0.001, left))
         now = quorum.now()
@@ -132,7 +132,7 @@ async def _vote(quorum: Quorum, claim: Claim, began: float, timeout: float) -> G
             votes.said = {node: f"granted, but only after {now - began:.3f} s" for node in votes.stands}
             votes.busy = {}
             break
-        if votes.holding < members.majority or votes.evicted is not None or left <= 0:
+        if votes.holding < members.majority or votes.evicted is not None or left <= 0 or rounds == ROUNDS:
             break
         members.saw(votes.seen)
         ballot = members.ballot(0)

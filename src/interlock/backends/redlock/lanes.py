@@ -16,13 +16,14 @@ from interlock.backends.redis.refusal import refusal
 from interlock.backends.redis.resp import Failure
 from interlock.backends.redlock.line import Line
 from interlock.backends.redlock.packing import Packed, Packing
-from interlock.backends.redlock.requests import Hear, Limits, Release, Request, nothing
+from interlock.backends.redlock.requests import Hear, Limits, Request, Unread, nothing
 from interlock.errors import ClientClosed, InterlockError, StoreUnavailable
 
 MOST = 16  # lanes at once: more threads than these take turns
 IDLE = 1.0  # seconds after which a lane that others do without is closed
 FRESH = 0.5  # seconds of idleness after which connections are looked at before they are used
 CONNECTING = 0.2  # seconds a connection may take at least, whatever a request may
+BEHIND = 8  # replies that may wait to be dropped together
 OWED = 64  # replies a silent node may owe before it is sent nothing new
 
 
@@ -35,6 +36,8 @@ class Lane:
         self._at: dict[int, Line] = {}  # by file descriptor
         self._poll: Any = None
         self._late = False  # some node owes too many replies
+        self._turn = 0
+        self.broke = False  # a connection did
         self.used = 0.0
 
     def ask(
@@ -45,7 +48,7 @@ class Lane:
         enough = False
         lost: list[int] = []
         if now() - self.used > FRESH:
-            self._look_at_all()
+            self.look_at_all()
         began = now()
         missing = [node for node in awaited if lines[node] is None]
         for place, node in enumerate(missing):
@@ -56,10 +59,10 @@ class Lane:
         sent, waiting, heard = now(), set(awaited), 0
         for node in to:
             line = lines[node]
-            if line is None or (len(line.due) > OWED and packed.release is None):
+            if line is None or (len(line.due) > OWED and not packed.lasting):
                 waiting.discard(node)
-                if packed.release is not None:
-                    self._panel.unread(node, packed.release)
+                if packed.request is not None:
+                    self._panel.unread(node, packed.request)
                 continue
             try:
                 line.send(packed, packed.quick(line.words))
@@ -67,8 +70,8 @@ class Lane:
                     self._late = True
             except InterlockError as error:
                 self._drop(line)
-                if packed.release is not None:
-                    self._panel.unread(node, packed.release)
+                if packed.request is not None:
+                    self._panel.unread(node, packed.request)
                 if node in waiting:
                     waiting.discard(node)
                     lost.append(node)
@@ -80,8 +83,10 @@ class Lane:
             left = (until if heard >= limits.least else far) - time
             if left <= 0:
                 break
-            for fd, _ in self._poll.poll(left * 1000 + 1):
+            for fd, event in self._turned(self._poll.poll(left * 1000 + 1)):
                 line = self._at[fd]
+                if enough and event == select.POLLIN and len(line.due) < BEHIND:
+                    continue  # its reply is dropped with a later one: that is one read for both
                 node = line.node
                 reply: Any = False
                 try:
@@ -103,7 +108,13 @@ class Lane:
             return [*lost, *self._overdue()] if self._late else lost
         return [*lost, *waiting]
 
-    def _look_at_all(self) -> None:
+    def _turned(self, ready: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        """Those that have something to read, each time another one first: every node's clock is to be heard."""
+        self._turn += 1
+        first = self._turn % (len(ready) or 1)
+        return ready[first:] + ready[:first] if first else ready
+
+    def look_at_all(self) -> None:
         """Drop what the servers have closed while nobody used it: that is no reason to call them away."""
         for line in self._lines:
             if line is not None and not line.alive():
@@ -139,10 +150,11 @@ class Lane:
             self._poll.unregister(line.fd)
             self._lines[line.node] = None
             del self._at[line.fd]
+            self.broke = True
         unread = line.unread() if line.due else ()
         line.close()
-        for release in unread:
-            self._panel.unread(line.node, release)
+        for request in unread:
+            self._panel.unread(line.node, request)
 
     def close(self) -> None:
         for line in self._lines:
@@ -158,7 +170,7 @@ class LanePanel:
         self.now = now
         self._addresses = addresses
         self._packing = packing
-        self.unread: Callable[[int, Release], None] = nothing
+        self.unread: Unread = nothing
         self._slowest = 0.0  # seconds a connection took: the next may take that long, too
         self._closed = False
         self.after_fork()
@@ -204,6 +216,8 @@ class LanePanel:
         if self._closed:
             lane.close()
             return quiet
+        if lane.broke:
+            self._look_at_idle(lane)
         idle = self._idle
         idle.append(lane)
         if self._open >= MOST:
@@ -212,6 +226,19 @@ class LanePanel:
         elif len(idle) > 1:
             self._shrink(lane.used)
         return quiet
+
+    def _look_at_idle(self, lane: Lane) -> None:
+        """What broke here may have broken there, with a release that its node has not read."""
+        lane.broke = False
+        for _ in range(len(self._idle)):
+            try:
+                other = self._idle.pop(0)
+            except IndexError:
+                return  # other threads have taken all
+            try:
+                other.look_at_all()
+            finally:
+                self._idle.append(other)
 
     def _shrink(self, now: float) -> None:
         try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import select
-import socket
 import ssl
 import time
 from collections import deque
@@ -13,7 +12,7 @@ from interlock.backends.redis.address import Address
 from interlock.backends.redis.refusal import garbled, silent, unreachable
 from interlock.backends.redis.resp import Failure, Garbled, reader
 from interlock.backends.redlock.packing import INTRODUCTION, INTRODUCTIONS, Packed, introduced
-from interlock.backends.redlock.requests import Release
+from interlock.backends.redlock.requests import Release, Vote
 from interlock.errors import InterlockError
 
 CHUNK = 2048  # replies are small, and a large buffer costs more to get
@@ -93,7 +92,7 @@ class Line:
                 while (reply := gets()) is not False:
                     packed = popleft()
                     if reply.__class__ is Failure and reply.code == "NOSCRIPT":
-                        if packed is asked or packed.release is not None:
+                        if packed is asked or packed.lasting:
                             self.send(packed, packed.whole(self.words))
                     elif packed is asked:
                         return reply
@@ -102,24 +101,21 @@ class Line:
             if type(self.sock) is not ssl.SSLSocket and len(data) < CHUNK:
                 return False
 
-    def unread(self) -> list[Release]:
-        """The releases without an answer, now that none can come: nobody knows whether the node has read them."""
+    def unread(self) -> list[Vote | Release]:
+        """The votes and releases without an answer, now that none can come: nobody knows whether the node has read them."""
         try:
             self.receive(None)
         except InterlockError:
             pass
-        return [packed.release for packed in self.due if packed.release is not None]
+        return [packed.request for packed in self.due if packed.request is not None]
 
     def alive(self) -> bool:
-        """Whether the server has not closed it."""
-        if isinstance(self.sock, ssl.SSLSocket):
-            return True  # it cannot be looked at without reading
+        """Whether the server has not closed it; replies nobody waits for are read on the way."""
         try:
-            return bool(self.sock.recv(1, socket.MSG_PEEK))
-        except BlockingIOError:
-            return True
-        except OSError:
+            self.receive(None)
+        except InterlockError:
             return False
+        return True
 
     def close(self) -> None:
         try:

@@ -16,7 +16,7 @@ from interlock.backends.redis.refusal import refusal, silent, unreachable
 from interlock.backends.redis.resp import Failure
 from interlock.backends.redis.stream import Stream
 from interlock.backends.redlock.packing import INTRODUCTION, INTRODUCTIONS, Packed, Packing, introduced
-from interlock.backends.redlock.requests import Hear, Limits, Release, Request, nothing
+from interlock.backends.redlock.requests import Hear, Limits, Request, Unread, nothing
 from interlock.errors import ClientClosed, InterlockError
 
 CONNECTING = 0.2  # seconds a connection may take at least, whatever a request may
@@ -30,9 +30,17 @@ class Asking(Protocol):
 class Line(Stream):
     """One connection to one node."""
 
-    def __init__(self, node: int, place: str, loop: asyncio.AbstractEventLoop, connection: Any) -> None:
+    def __init__(
+        self,
+        node: int,
+        place: str,
+        loop: asyncio.AbstractEventLoop,
+        connection: Any,
+        lines: list[Line | None],
+    ) -> None:
         super().__init__(place, loop, connection)
         self.node = node
+        self._lines = lines  # where it is looked up while it can be used
         self.words: tuple[bytes, bytes, bytes] = (b"", b"", b"")
         self._pending: deque[Asking] = deque()
 
@@ -47,6 +55,8 @@ class Line(Stream):
         self._pending.popleft().answered(self, reply)
 
     def _tell_all(self, error: InterlockError) -> None:
+        if self._lines[self.node] is self:
+            self._lines[self.node] = None
         while self._pending:
             self._pending.popleft().answered(self, error)
 
@@ -115,16 +125,16 @@ class Round:
     def _not_done(self, line: Line, reply: Any) -> Any:
         """The refusal or the fault; None if the script was asked for once more."""
         wanted = line.node in self.waiting and not self.over
-        lasting = self._packed.release
+        packed = self._packed
         if isinstance(reply, Failure):
-            if reply.code == "NOSCRIPT" and (wanted or lasting is not None):
-                line.ask(self, self._packed.whole(line.words))
+            if reply.code == "NOSCRIPT" and (wanted or packed.lasting):
+                line.ask(self, packed.whole(line.words))
                 return None
             return refusal(line.place, reply)
         if wanted:
             self.broken.append(line.node)
-        if lasting is not None:
-            self._panel.unread(line.node, lasting)
+        if packed.request is not None:
+            self._panel.unread(line.node, packed.request)
         return reply
 
     def end(self) -> None:
@@ -141,7 +151,7 @@ class LinkPanel:
         self.now = now
         self._addresses = addresses
         self._packing = packing
-        self.unread: Callable[[int, Release], None] = nothing
+        self.unread: Unread = nothing
         self._slowest = 0.0  # seconds a connection took: the next may take that long, too
         self._closed = False
         self._forget(None)
@@ -163,9 +173,8 @@ class LinkPanel:
         packed = self._packing.pack(request)
         hear = self._packing.translated(request, hear)
         lines = self._lines
-        missing = [node for node in awaited if (line := lines[node]) is None or not line.usable]
         lost: list[int] = []
-        if missing:
+        if None in lines and (missing := [node for node in awaited if lines[node] is None]):
             began = self.now()
             most = limits.connecting(missing, awaited)
             lost = await self._connect(loop, missing, hear, most, limits.timeout)
@@ -174,10 +183,10 @@ class LinkPanel:
         asked = Round(self, packed, hear, awaited, limits)
         for node in to:
             line = lines[node]
-            if line is None or not line.usable:
+            if line is None:
                 asked.waiting.discard(node)
-                if packed.release is not None:
-                    self.unread(node, packed.release)
+                if packed.request is not None:
+                    self.unread(node, packed.request)
             else:
                 line.ask(asked, packed.quick(line.words))
         if asked.waiting and not asked.over:
@@ -244,7 +253,8 @@ class LinkPanel:
     async def _connected(self, loop: asyncio.AbstractEventLoop, node: int, timeout: float) -> Line:
         began = self.now()
         address = self._addresses[node]
-        line = Line(node, address.place, loop, await address.connect_async(timeout))
+        connection = await address.connect_async(timeout)
+        line = Line(node, address.place, loop, connection, self._lines)
         timeout = max(0.001, timeout - (self.now() - began))
         introduction = Introduction(loop)
         line.ask(introduction, INTRODUCTION, INTRODUCTIONS)
@@ -273,7 +283,7 @@ class LinkPanel:
         for task in self._connecting.values():
             task.cancel()
         for line in self._lines:
-            if line is not None and line.usable:
+            if line is not None:
                 line.end(unreachable(line.place, "this client was closed"))
         await asyncio.sleep(0)  # let the transports close their sockets
 

@@ -42,13 +42,14 @@ class Membership:
         self.highest = 0  # the highest number seen, or proposed
         self.granted = 0  # the highest that a majority gave us
         self.held: dict[str, Held] = {}
+        self.missing: dict[int, bool] = {}  # nodes that may have missed a vote
         self.owed: dict[tuple[int, str], tuple[Release, float]] = {}  # by node and id, until when it matters
         self._sweep_at = SWEPT
 
     @property
     def ailing(self) -> bool:
-        """Whether somebody is away, has no vote, a clock that jumped, or missed a release: somebody must look after them."""
-        return bool(self.away or self.mute or self.jumped or self.owed)
+        """Whether somebody is away, has no vote, a clock that jumped, or missed something: somebody must look after them."""
+        return bool(self.away or self.mute or self.jumped or self.owed or self.missing)
 
     @property
     def able(self) -> bool:
@@ -103,6 +104,10 @@ class Membership:
         """What a node that is back must still be told."""
         found = [self.owed.pop(key, None) for key in list(self.owed) if key[0] == node]
         return [owed[0] for owed in found if owed is not None and owed[1] > now]
+
+    def missed(self) -> set[int]:
+        """Those that may have missed a vote, since this was last asked."""
+        return {node for node in self.everyone if self.missing.pop(node, False)}
 
     def asked_for(self, ttl: float) -> None:
         if ttl > self.longest:

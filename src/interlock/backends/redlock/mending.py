@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from interlock.backends.redlock.clock import DRIFT
 from interlock.backends.redlock.quorum import ROUND, Quorum, unheard
+from interlock.backends.redlock.renewing import refill
 from interlock.backends.redlock.requests import Admit, CheckIn, Limits, Reply
 from interlock.errors import ClientClosed, InterlockError, InvalidSetting, StoreUnavailable
 from interlock.ports import Job, Signal
@@ -124,8 +125,9 @@ class Mending:
     # ---- one look ---------------------------------------------------------------
 
     async def once(self, timeout: float) -> None:
-        """Check the nodes in, and admit those whose time has come."""
+        """Check the nodes in, admit those whose time has come, and enter what we hold on those that are back."""
         members = self._quorum.members
+        ailed = members.away | members.mute | members.missed()
         states = await self._look(CheckIn(), min(timeout, PATIENCE))
         for node, state in enumerate(states):
             if not state.reachable:
@@ -141,6 +143,9 @@ class Mending:
             await self._start(states, waiting)
         elif any(_rested(states[node]) for node in waiting):
             await self._readmit([node for node in waiting if _rested(states[node])], timeout)
+        back = ailed - members.away - members.mute
+        if back and members.held:
+            await refill(self._quorum, back, min(timeout, PATIENCE))
 
     async def _tell_what_it_missed(self, node: int) -> None:
         members, quorum = self._quorum.members, self._quorum

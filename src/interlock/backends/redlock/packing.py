@@ -45,16 +45,17 @@ _millis: dict[float, bytes] = {}
 class Packed:
     """One request, ready but for what its connection was told of the node: its run id, and whether it is durable."""
 
-    __slots__ = ("_call", "_head", "_tail", "_told", "release")
+    __slots__ = ("_call", "_head", "_tail", "_told", "lasting", "request")
 
     def __init__(
-        self, call: Call, body: bytes, told: int, tail: bytes = b"", release: Release | None = None
+        self, call: Call, body: bytes, told: int, tail: bytes = b"", request: Vote | Release | None = None
     ) -> None:
         self._call = call
         self._head = call.quick + body
         self._told = told  # which of a connection's words follow the body: see `introduced`
         self._tail = tail  # what follows them
-        self.release = release  # what must be done also if nobody waits for it any more
+        self.request = request  # what the sender must hear of if it was not read
+        self.lasting = request.__class__ is Release  # must be done also if nobody waits for it any more
 
     def quick(self, words: tuple[bytes, bytes, bytes]) -> bytes:
         return self._head + words[self._told] + self._tail
@@ -152,9 +153,9 @@ class Packing:
             *(len(ballot), ballot, len(end), end),
         )
         if claim.capacity == 1 and not request.fill:
-            return Packed(VOTE, body, 1)
+            return Packed(VOTE, body, 1, b"", request)
         shared = bulk(b"%d" % claim.permits) + bulk(b"%d" % claim.capacity) + bulk(b"%d" % request.fill)
-        return Packed(VOTE_SHARED, body, 1, shared)
+        return Packed(VOTE_SHARED, body, 1, shared, request)
 
     def _release(self, request: Release) -> Packed:
         id = request.id.encode()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 from interlock.backends.redlock.membership import Membership
-from interlock.backends.redlock.requests import Hear, Limits, Panel, Release, Request
+from interlock.backends.redlock.requests import Hear, Limits, Panel, Release, Request, Vote
 from interlock.errors import InterlockError, StoreUnavailable, StoreUnfit
 
 if TYPE_CHECKING:
@@ -63,8 +63,11 @@ class Quorum:
         if to:
             await self.panel.ask(request, to, (), unheard, self._usual)
 
-    def _unread(self, node: int, release: Release) -> None:
-        self.members.owe(node, release, self.now())
+    def _unread(self, node: int, request: Vote | Release) -> None:
+        if isinstance(request, Release):
+            self.members.owe(node, request, self.now())
+        else:
+            self.members.missing[node] = True
         self.mending.begin()
 
     def too_few(self, doing: str, said: dict[int, str | InterlockError]) -> InterlockError:

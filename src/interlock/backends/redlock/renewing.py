@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from interlock.backends.redlock.clock import DRIFT
 from interlock.backends.redlock.quorum import QUARANTINED, ROUND, Quorum
@@ -18,10 +18,11 @@ from interlock.backends.redlock.requests import (
     Vote,
 )
 from interlock.errors import InterlockError
-from interlock.model import Gone, NoAnswer, Renewal, RenewAnswer, Renewed
+from interlock.model import Claim, Gone, NoAnswer, Renewal, RenewAnswer, Renewed
 from interlock.record import replaced
 
 BATCH = 100  # renewals in one script: more would block the server for everyone else
+NEARLY = 0.001  # seconds: a renewal for no longer only asks, for a lapse is never brought nearer
 
 
 async def renew(quorum: Quorum, renewals: Sequence[Renewal], timeout: float) -> list[RenewAnswer]:
@@ -110,7 +111,37 @@ async def _renewed(quorum: Quorum, renewal: Renewal, missing: list[int]) -> None
     until = quorum.now() + renewal.ttl * (1 + DRIFT)
     if renewal.id in members.held:  # not if it was released meanwhile
         members.held[renewal.id] = replaced(held, claim=claim, until=until)
-        await quorum.tell(Vote(replaced(claim, ttl=renewal.ttl), held.token, fill=True), missing)
+        await _fill(quorum, replaced(claim, ttl=renewal.ttl), held.token, missing)
+
+
+async def _fill(quorum: Quorum, claim: Claim, token: int, missing: list[int]) -> None:
+    """Enter a claim that a majority holds on nodes that miss it."""
+    await quorum.tell(Vote(claim, token, fill=True), missing)
+    if (
+        claim.id not in quorum.members.held
+    ):  # released just now: the release may have been there before the claim
+        await quorum.tell(Release(claim.resource, claim.id), missing)
+
+
+async def refill(quorum: Quorum, nodes: Collection[int], timeout: float) -> None:
+    """Enter what we hold on nodes that are back, if a majority still holds it, for what is left of its ttl.
+
+    Not by a renewal: who wants its lease to lapse after its ttl must not have it prolonged because a node was away.
+    """
+    members = quorum.members
+    held = [one for one in list(members.held.values()) if one.until > quorum.now() + NEARLY]
+    for start in range(0, len(held), BATCH):
+        batch, answers, asked = held[start : start + BATCH], Answers(quorum), quorum.now()
+        items = [Prolong(one.claim.resource, one.claim.id, NEARLY, None, None, one.token) for one in batch]
+        await quorum.ask(Renew(tuple(items)), answers.hear, timeout)
+        if quorum.now() - asked >= ROUND:
+            return
+        for n, one in enumerate(batch):
+            said = answers.of(n)
+            missing = [node for node in nodes if said.get(node) in (GONE, STRAY)]
+            left = one.until - quorum.now()
+            if missing and left > NEARLY and list(said.values()).count(RENEWED) >= members.majority:
+                await _fill(quorum, replaced(one.claim, ttl=left), one.token, missing)
 
 
 async def release(quorum: Quorum, request: Release, timeout: float) -> bool:

@@ -102,6 +102,7 @@ class Admit:
 
 Request: TypeAlias = Vote | Renew | Release | Inspect | Evict | Scan | CheckIn | Admit
 Reply: TypeAlias = "list[Any] | InterlockError"  # of a vote or a release also an int
+Unread: TypeAlias = Callable[[int, "Vote | Release"], None]
 Hear: TypeAlias = Callable[[int, Reply, float, float], bool]
 
 
@@ -124,8 +125,8 @@ class Limits:
 class Panel(Protocol):
     """The nodes, and one way to ask them."""
 
-    unread: Callable[[int, Release], None]
-    """Called with a node and a release that it was not sent, or whose connection broke before the answer. Every release is
+    unread: Unread
+    """Called with a vote or a release that a node was not sent, or whose connection broke before the answer. Each of them is
     answered in the end, or comes here: nobody need wait for it."""
 
     @property
@@ -154,5 +155,5 @@ class Panel(Protocol):
     async def close(self) -> None: ...
 
 
-def nothing(node: int, release: Release) -> None:
-    """For panels whose owner has not said yet what to do about releases that were not read."""
+def nothing(node: int, request: Vote | Release) -> None:
+    """For panels whose owner has not said yet what to do about requests that were not read."""
