@@ -208,6 +208,26 @@ def test_a_node_is_admitted_only_as_it_was_seen_and_when_its_time_has_come(serve
     assert pair.agree(Vote(Claim("x", "a", 30.0), 6)) == YES
 
 
+def test_what_a_node_remembers_is_right_after_a_vote_that_nobody_was_in_the_way_of(server: Server) -> None:
+    pair = Pair(server)
+    pair.admitted()
+    # As words 9 comes after 10, and 100 before both; a longer ttl must be remembered, a shorter one not.
+    for name, ballot, ttl in (
+        ("a", 10, 30.0),
+        ("b", 9, 30.0),
+        ("c", 11, 60.0),
+        ("d", 100, 5.0),
+        ("e", 101, 90.0),
+    ):
+        assert pair.agree(Vote(Claim(name, "i", ttl), ballot)) == YES
+        pair.agree(CheckIn(look=True))
+        pair.agree(Inspect(name))
+        assert pair.agree(Vote(Claim(name, "j", ttl), ballot))[0] == BUSY
+        assert pair.agree(Release(name, "i")) == YES
+        assert pair.agree(Vote(Claim(name, "j", ttl), ballot)) == [TOO_LOW, ballot]
+        assert pair.agree(Release(name, "j")) == YES
+
+
 def test_many_idle_names_leave_one_small_hash(server: Server) -> None:
     pair = Pair(server)
     pair.admitted()

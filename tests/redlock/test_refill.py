@@ -43,14 +43,13 @@ def test_a_node_that_is_back_is_given_what_we_hold(colour: str) -> None:
 
         async def main(store: RedlockStore) -> None:
             claim, token = await held_without(servers, store, 0)
-            before = [say(servers[node], "PTTL", "x") for node in (1, 2)]
+            for node in (1, 2):
+                say(servers[node], "PEXPIRE", "x", "200000")  # a renewal would show
             servers[0].start()
             await mended(store)
             assert say(servers[0], "GET", "x").split(b"\n")[:2] == [claim.id.encode(), b"%d" % token]
             assert 0 < say(servers[0], "PTTL", "x") <= 1000 * LONG
-            assert say(servers[0], "PTTL", "x") <= max(before)
-            after = [say(servers[node], "PTTL", "x") for node in (1, 2)]
-            assert all(now <= then for then, now in zip(before, after, strict=True))
+            assert max(say(servers[node], "PTTL", "x") for node in (1, 2)) <= 200000
             assert await store.release("x", claim.id)
 
         run(colour, servers.url(), main)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import time
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from uuid import uuid4
 
 import pytest
 
+import interlock
 from interlock.backends.redlock.lanes import FRESH
 from interlock.backends.redlock.store import RedlockStore
 from interlock.errors import InterlockError, StoreUnavailable
@@ -114,6 +116,28 @@ def test_bare_set_nx_on_a_majority_excludes_us_and_on_a_minority_does_not(colour
         assert isinstance(await store.claim(held), Granted)
         assert say(servers[4], "SET", f"{prefix}y", "theirs", "NX", "PX", "20000") is None
         await store.release("y", held.id)
+
+    run(colour, servers.url(prefix), main)
+
+
+@COLOURS
+def test_who_waits_on_one_of_the_nodes_alone_is_handed_what_the_quorum_releases(colour: str) -> None:
+    servers, prefix = steady(), f"{uuid4().hex}:"
+
+    async def main(store: RedlockStore) -> None:
+        held = claim()
+        assert isinstance(await store.claim(held), Granted)
+        with interlock.connect(servers[0].url(prefix)) as alone, ThreadPoolExecutor(1) as thread:
+            waiting = thread.submit(alone.lock("x").acquire, timeout=10.0)
+
+            async def queued() -> bool:
+                return len(alone.inspect("x").standings) == 2
+
+            await until(store, queued)
+            began = time.monotonic()
+            assert await store.release("x", held.id)
+            waiting.result().release()
+            assert time.monotonic() - began < 5.0
 
     run(colour, servers.url(prefix), main)
 

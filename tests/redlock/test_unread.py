@@ -6,6 +6,7 @@ import os
 import signal
 from uuid import uuid4
 
+from interlock.backends.redlock.lanes import LanePanel
 from interlock.backends.redlock.store import RedlockStore
 from interlock.model import Claim, Granted
 from tests.redis.server import Server
@@ -70,6 +71,29 @@ def test_asyncio_sees_the_broken_connection_though_nobody_asks() -> None:
             await stood(servers, store, 0, False)
 
         run("async", servers.url(), main)
+
+
+def test_a_connection_that_broke_has_the_others_looked_at() -> None:
+    with quorum(3, *DURABLE) as servers:
+
+        async def main(store: RedlockStore) -> None:
+            panel = store._quorum.panel
+            assert isinstance(panel, LanePanel)
+            held = await taken(store)
+            await stood(servers, store, 0, True)
+            lane = panel._idle.pop()
+            await store.inspect("x")  # another lane, beside it
+            panel._idle.append(lane)
+            stop(servers[0])
+            assert await store.release("x", held.id)
+            servers[0].kill()
+            servers[0].start()
+            panel._idle.reverse()
+            assert panel._idle[-1] is not lane
+            await taken(store, "y")
+            await stood(servers, store, 0, False)
+
+        run("sync", servers.url(), main)
 
 
 @COLOURS
