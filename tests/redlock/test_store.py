@@ -136,7 +136,9 @@ def test_who_waits_on_one_of_the_nodes_alone_is_handed_what_the_quorum_releases(
             await until(store, queued)
             began = time.monotonic()
             assert await store.release("x", held.id)
-            waiting.result().release()
+            lease = waiting.result()
+            assert lease is not None
+            lease.release()
             assert time.monotonic() - began < 5.0
 
     run(colour, servers.url(prefix), main)

@@ -117,9 +117,7 @@ async def _renewed(quorum: Quorum, renewal: Renewal, missing: list[int]) -> None
 async def _fill(quorum: Quorum, claim: Claim, token: int, missing: list[int]) -> None:
     """Enter a claim that a majority holds on nodes that miss it."""
     await quorum.tell(Vote(claim, token, fill=True), missing)
-    if (
-        claim.id not in quorum.members.held
-    ):  # released just now: the release may have been there before the claim
+    if claim.id not in quorum.members.held:  # released just now, and perhaps before the claim was there
         await quorum.tell(Release(claim.resource, claim.id), missing)
 
 
