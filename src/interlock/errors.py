@@ -73,13 +73,19 @@ class AcquireTimeout(InterlockError, TimeoutError):
         self.holders = holders
 
     def __str__(self) -> str:
-        claims = "1 claim" if self.ahead == 1 else f"{self.ahead} claims"
-        parts = [f"{self.resource}: not acquired in {self.waited:.1f} s", f"{claims} ahead"]
-        for holder in self.holders[:3]:
-            parts.append(f"held {holder.age:.0f} s by {Who.parse(holder.who)}, token {holder.token}")
-        if len(self.holders) > 3:
-            parts.append(f"and {len(self.holders) - 3} more holders")
+        parts = [f"{self.resource}: not acquired in {self.waited:.1f} s"]
+        if self.ahead > 0:  # holders are counted, too; 0 means that the store had not told
+            parts.append("1 claim ahead" if self.ahead == 1 else f"{self.ahead} claims ahead")
+        parts += [_held(holder) for holder in self.holders[:3]] or ["who held it is not known"]
+        if more := len(self.holders[3:]):
+            parts.append("and 1 more holder" if more == 1 else f"and {more} more holders")
         return "; ".join(parts)
+
+
+def _held(holder: Standing) -> str:
+    """Since when and by whom; a program that locks without interlock has no token and does not say since when."""
+    who = Who.parse(holder.who)
+    return f"held {holder.age:.0f} s by {who}, token {holder.token}" if holder.token else f"held by {who}"
 
 
 class NotHeld(InterlockError, RuntimeError):

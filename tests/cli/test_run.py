@@ -28,6 +28,7 @@ class TestTheExitCode:
         told = program.call("run", "-n", "job", "--", "touch", "ran")
         assert told.returncode == 75
         assert f"pid {holder.pid} " in told.stderr
+        assert "; 1 claim ahead; held " in told.stderr
         assert told.stderr.count("\n") == 1
         assert not (program.folder / "ran").exists()
 

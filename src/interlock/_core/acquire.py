@@ -114,6 +114,8 @@ class Acquiring:
             if isinstance(answer, Gone):
                 self._stands = False
                 raise Evicted(self.claim.resource, answer.reason)
+            if isinstance(answer, Busy):
+                self.ahead = answer.ahead  # also for who does not wait: the error tells them
             self._answered = self._runtime.now()
             left = self.left()
             if left <= 0:
@@ -121,7 +123,6 @@ class Acquiring:
                 return None
             granted: ClaimAnswer | None = None
             if isinstance(answer, Busy):
-                self.ahead = answer.ahead
                 granted = await self._pause(answer, left)
                 self._client.open()  # who waits in a client that was closed would wait for ever
                 if granted is None and (quiet := self._client.quiet()) > 0:

@@ -244,6 +244,15 @@ class Leases(Suite):
         await got(lease.release())
         await waiter.result()
 
+    async def test_who_does_not_wait_is_told_as_much(self) -> None:
+        heard = list[events.Event]()
+        async with within(self.client().lock(self.name)) as lease:
+            lock = self.client(listener=heard.append).lock(self.name, timeout=0)
+            error = await refused(AcquireTimeout, lambda: self._enter(lock))
+        assert error.ahead == 1
+        assert [holder.token for holder in error.holders] == [lease.token]
+        assert [event.ahead for event in heard if isinstance(event, events.TimedOut)] == [1]
+
     async def _enter(self, lock: Any) -> None:
         async with within(lock):
             pass
