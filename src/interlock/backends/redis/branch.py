@@ -9,8 +9,9 @@ from typing import Any, Protocol
 
 from interlock.backends.redis.cluster import Cluster
 from interlock.backends.redis.keys import slot
-from interlock.backends.redis.listener import AGAIN, CONNECT, PING
+from interlock.backends.redis.listener import AGAIN, CONNECT
 from interlock.backends.redis.pool import Wire
+from interlock.backends.redis.pulse import PING, Pulse
 from interlock.backends.redis.resp import Failure, Garbled, command
 from interlock.backends.redis.slots import Place, place_in
 from interlock.errors import InterlockError
@@ -108,7 +109,7 @@ class Branch:
             return True
 
     def _hear_all(self, wire: Wire) -> None:
-        silent, sweeps_at = False, time.monotonic() + PING
+        pulse, sweeps_at = Pulse(PING), time.monotonic() + PING
         while not self._trunk.closed:
             replies = wire.receive(PING)
             for reply in replies:
@@ -117,12 +118,7 @@ class Branch:
                 sweeps_at = now + PING
                 if not self._swept(now):
                     return
-            if replies:
-                silent = False
-            elif silent:
-                raise EOFError("no sign of life")
-            else:
-                silent = True
+            if pulse.faint(bool(replies), now):
                 with self._trunk.guard:
                     self._send(command(b"PING"))
 

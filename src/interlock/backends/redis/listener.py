@@ -16,13 +16,13 @@ from typing import Any
 from interlock.backends.redis.address import Route
 from interlock.backends.redis.ears import Ears
 from interlock.backends.redis.pool import Wire
+from interlock.backends.redis.pulse import PING, Pulse
 from interlock.backends.redis.reading import POLLS, Reading
 from interlock.backends.redis.resp import Failure, Garbled, command
 from interlock.errors import InterlockError
 from interlock.ports import Signal
 
 IDLE = 10.0  # seconds the thread outlives the last who waited
-PING = 5.0  # seconds of silence after which the server is asked for a sign of life
 AGAIN = 0.2  # seconds between attempts to reconnect
 CONNECT = 5.0
 
@@ -131,7 +131,7 @@ class Listener(Ears):
             return None
 
     def _hear_all(self, wire: Wire) -> None:
-        asked, heard_at, idle_at = False, time.monotonic(), time.monotonic() + IDLE
+        pulse, idle_at = Pulse(PING), time.monotonic() + IDLE
         while True:
             heard = self._read(wire)
             now = time.monotonic()
@@ -139,14 +139,7 @@ class Listener(Ears):
                 idle_at = now + IDLE
             if self._closed or now >= idle_at:
                 return
-            if heard:
-                asked, heard_at = False, now
-            elif now - heard_at < PING:
-                continue  # woken for something else
-            elif asked:
-                raise EOFError("no sign of life")
-            else:
-                asked, heard_at = True, now
+            if pulse.faint(heard, now):
                 with self._guard:
                     self._send(wire, command(b"PING") + self._unneeded())
 
