@@ -17,8 +17,10 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from interlock.backends.redis.keys import slot
+from tests.redis import server
 from tests.redis.sentinels import until
-from tests.redis.server import Server, free_port
+from tests.redis.server import Server, Some, free_port
+from tests.redis.tls import SecureServer
 
 SHARDS = 3
 SLOTS = 16384
@@ -214,3 +216,31 @@ def fragile(
         yield made
     finally:
         made.close()
+
+
+@contextmanager
+def alone(*options: str, last: int = SLOTS - 1) -> Iterator[Server]:
+    """A Cluster of one node, which has the slots up to `last`."""
+    with _serving(Server(*_of_one(), *options), last) as node:
+        yield node
+
+
+@contextmanager
+def secure(shown: Path) -> Iterator[SecureServer]:
+    """A Cluster of one node that speaks TLS under this certificate, and tells others to."""
+    with _serving(SecureServer(shown, *_of_one(), "--tls-cluster", "yes"), SLOTS - 1) as node:
+        yield node
+
+
+def _of_one() -> tuple[str, ...]:
+    return "--cluster-enabled", "yes", "--cluster-port", str(free_port())
+
+
+@contextmanager
+def _serving(node: Some, last: int) -> Iterator[Some]:
+    with server.started(node):
+        admin: Any
+        with redis.Redis(port=node.port) as admin:
+            admin.execute_command("CLUSTER ADDSLOTSRANGE", 0, last)
+            until(lambda: admin.execute_command("CLUSTER INFO")["cluster_state"] == "ok")
+        yield node

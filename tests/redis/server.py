@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from tempfile import mkdtemp
+from typing import TypeVar
 
 PR_SET_PDEATHSIG = 1
 READY = 10.0  # seconds a server may take to start
@@ -106,11 +107,19 @@ class Server:
             time.sleep(0.005)
 
 
+Some = TypeVar("Some", bound=Server)
+
+
 @contextmanager
-def running(*options: str) -> Iterator[Server]:
-    server = Server(*options)
+def started(server: Some) -> Iterator[Some]:
     try:
         server.start()
         yield server
     finally:
         server.close()
+
+
+@contextmanager
+def running(*options: str) -> Iterator[Server]:
+    with started(Server(*options)) as server:
+        yield server

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +17,8 @@ import redis.asyncio
 import interlock
 from interlock import aio
 from interlock.errors import InvalidURL, StoreUnavailable, Unsupported
-from tests.redis.server import Server, free_port, running
+from tests.redis.server import Server, running, started
+from tests.redis.tls import SecureServer, certificate
 
 PASSWORD = "p@ss/w:rd#é"
 
@@ -150,47 +150,13 @@ def test_user_and_password_of_a_client_are_used(guarded: Server) -> None:
         held_and_shown(interlock.connect(theirs))
 
 
-@pytest.fixture(scope="module")
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("tls")
-    made = subprocess.run(
-        [
-            *(
-                "openssl",
-                "req",
-                "-x509",
-                "-newkey",
-                "rsa:2048",
-                "-nodes",
-                "-days",
-                "1",
-                "-subj",
-                "/CN=localhost",
-            ),
-            *(
-                "-addext",
-                "subjectAltName=DNS:localhost,IP:127.0.0.1",
-                "-keyout",
-                "key.pem",
-                "-out",
-                "cert.pem",
-            ),
-        ],
-        cwd=folder,
-        capture_output=True,
-    )
-    assert made.returncode == 0, made.stderr
-    return folder
-
-
-def test_tls_works_on_both_faces_and_a_strange_certificate_is_refused(certificates: Path) -> None:
-    secure, cert, key = free_port(), certificates / "cert.pem", certificates / "key.pem"
-    options = ("--tls-port", str(secure), "--tls-cert-file", str(cert), "--tls-key-file", str(key))
-    with running(*options, "--tls-ca-cert-file", str(cert), "--tls-auth-clients", "no"):
-        url = f"rediss://127.0.0.1:{secure}/0?ssl_ca_certs={cert}"
+def test_tls_works_on_both_faces_and_a_strange_certificate_is_refused(tmp_path: Path) -> None:
+    shown = certificate(tmp_path, "shown")
+    with started(SecureServer(shown)) as server:
+        url = f"rediss://127.0.0.1:{server.secure}/0?ssl_ca_certs={shown}"
         held_and_shown(interlock.connect(url))
         asyncio.run(held_and_shown_async(aio.connect(url)))
-        stranger = interlock.connect(f"rediss://127.0.0.1:{secure}/0")
+        stranger = interlock.connect(f"rediss://127.0.0.1:{server.secure}/0")
         with pytest.raises(StoreUnavailable, match="certificate"):
             stranger.lock("x").acquire(timeout=0.5)
         stranger.close()

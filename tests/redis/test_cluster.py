@@ -28,11 +28,10 @@ from interlock.model import Claim, Granted, Renewal, Renewed
 from tests.redis import clusters
 from tests.redis.clusters import SHARDS, RedisCluster, fragile
 from tests.redis.sentinels import until
-from tests.redis.server import Server, free_port, running
+from tests.redis.server import Server
 from tests.redis.test_chaos import Waiter
-from tests.redis.test_clients import certificates, held_and_shown, held_and_shown_async
-
-__all__ = ["certificates"]  # a fixture
+from tests.redis.test_clients import held_and_shown, held_and_shown_async
+from tests.redis.tls import certificate
 
 
 @pytest.fixture
@@ -43,10 +42,6 @@ def steady() -> RedisCluster:
 
 def waited_for(client: interlock.Client, name: str) -> bool:
     return bool(client.inspect(name).waiters)
-
-
-def _serves(node: Any) -> bool:
-    return b"cluster_state:ok" in node.execute_command("CLUSTER", "INFO")
 
 
 class TestClients:
@@ -209,11 +204,7 @@ class TestRefusals:
         client.close()
 
     def test_a_slot_that_nobody_has_is_said_in_time(self) -> None:
-        node = ("--cluster-enabled", "yes", "--cluster-port", str(free_port()))
-        with running(*node, "--cluster-require-full-coverage", "no") as alone:
-            with redis.Redis(port=alone.port) as admin:
-                admin.execute_command("CLUSTER ADDSLOTSRANGE", 0, 99)
-                until(partial(_serves, admin))
+        with clusters.alone("--cluster-require-full-coverage", "no", last=99) as alone:
             client = interlock.connect(f"redis+cluster://127.0.0.1:{alone.port}")
             name = next(f"n{n}" for n in range(10**6) if slot(f"n{n}".encode()) > 99)
             with pytest.raises(StoreUnavailable, match="nobody tells who has slot"):
@@ -254,22 +245,17 @@ class TestRefusals:
             stranger.close()
 
 
-def test_tls_works_on_both_faces(certificates: Path) -> None:
-    secure, cert, key = free_port(), certificates / "cert.pem", certificates / "key.pem"
-    options = ("--tls-port", str(secure), "--tls-cert-file", str(cert), "--tls-key-file", str(key))
-    more = ("--tls-ca-cert-file", str(cert), "--tls-auth-clients", "no", "--cluster-enabled", "yes")
-    with running(*options, *more, "--tls-cluster", "yes", "--cluster-port", str(free_port())) as alone:
-        with redis.Redis(port=alone.port) as admin:
-            admin.execute_command("CLUSTER ADDSLOTSRANGE", 0, 16383)
-            until(partial(_serves, admin))
-        url = f"rediss+cluster://127.0.0.1:{secure}?ssl_ca_certs={cert}"
+def test_tls_works_on_both_faces(tmp_path: Path) -> None:
+    shown = certificate(tmp_path, "shown")
+    with clusters.secure(shown) as alone:
+        url = f"rediss+cluster://127.0.0.1:{alone.secure}?ssl_ca_certs={shown}"
         held_and_shown(interlock.connect(url))
         asyncio.run(held_and_shown_async(aio.connect(url)))
-        theirs = redis.cluster.RedisCluster("127.0.0.1", secure, ssl=True, ssl_ca_certs=str(cert))
+        theirs = redis.cluster.RedisCluster("127.0.0.1", alone.secure, ssl=True, ssl_ca_certs=str(shown))
         held_and_shown(interlock.connect(theirs))
         asyncio.run(held_and_shown_async(aio.connect(theirs)))
         theirs.close()
-        stranger = interlock.connect(f"rediss+cluster://127.0.0.1:{secure}")
+        stranger = interlock.connect(f"rediss+cluster://127.0.0.1:{alone.secure}")
         with pytest.raises(StoreUnavailable, match="certificate"):
             stranger.lock("x").acquire(timeout=0.5)
         stranger.close()

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,12 +30,9 @@ from interlock.model import Busy, Claim, Granted
 from tests.redis import clusters
 from tests.redis.clusters import BEFORE, SHARDS, ClusterNode, RedisCluster
 from tests.redis.sentinels import until
-from tests.redis.server import free_port, running
 from tests.redis.test_chaos import ENVIRONMENT, Waiter
-from tests.redis.test_clients import certificates, held_and_shown, held_and_shown_async
-from tests.redis.test_cluster import _serves
-
-__all__ = ["certificates"]  # a fixture
+from tests.redis.test_clients import held_and_shown, held_and_shown_async
+from tests.redis.tls import certificate
 
 TOLD = 2.0  # seconds; who is not told looks after 10
 FOLLOWED = 5.0  # seconds in which a channel is where its slot is
@@ -135,6 +132,25 @@ def branches(client: interlock.Client | aio.Client) -> dict[Any, branch.Branch]:
 def told(client: interlock.Client, name: str) -> bool:
     """Whether somebody here waits, and hears what is published."""
     return bool(client.inspect(name).waiters) and listener(client).line(name)[1] > 0
+
+
+async def all_told(
+    many: int, url: str, meanwhile: Callable[[aio.Client], object] = lambda client: None
+) -> None:
+    """As many tasks wait, each for a name of its own, and all are told; `meanwhile` looks while they wait."""
+    names = [f"n{number}" for number in range(many)]
+    async with aio.connect(url, ttl=60) as holder, aio.connect(url, ttl=60) as client:
+        leases = [await holder.lock(name).acquire() for name in names]
+        tasks = [asyncio.create_task(client.lock(name, timeout=60).acquire()) for name in names]
+        while not all(listener(client).line(name)[1] for name in names):
+            await asyncio.sleep(0.02)
+        meanwhile(client)
+        began = time.monotonic()
+        await asyncio.gather(*(lease.release() for lease in leases if lease))
+        entered = await asyncio.gather(*tasks)
+        assert time.monotonic() - began < 5, "nobody told them: they looked for themselves"
+        assert all(entered)
+        await asyncio.gather(*(lease.release() for lease in entered if lease))
 
 
 class TestHandingOver:
@@ -272,23 +288,11 @@ class TestHandingOver:
 
 class TestConnections:
     def test_a_thousand_who_wait_need_one_for_each_master(self, steady: RedisCluster, url: str) -> None:
-        async def main() -> None:
-            names = [f"n{number}" for number in range(1000)]
-            async with aio.connect(url, ttl=60) as holder, aio.connect(url, ttl=60) as client:
-                leases = [await holder.lock(name).acquire() for name in names]
-                tasks = [asyncio.create_task(client.lock(name, timeout=60).acquire()) for name in names]
-                while not all(listener(client).line(name)[1] for name in names):
-                    await asyncio.sleep(0.05)
-                assert sum(listening(steady)) == SHARDS
-                assert len(branches(client)) == SHARDS
-                began = time.monotonic()
-                await asyncio.gather(*(lease.release() for lease in leases if lease))
-                entered = await asyncio.gather(*tasks)
-                assert time.monotonic() - began < 5, "nobody told them: they looked for themselves"
-                await asyncio.gather(*(lease.release() for lease in entered if lease))
-                assert all(entered)
+        def waiting(client: aio.Client) -> None:
+            assert sum(listening(steady)) == SHARDS
+            assert len(branches(client)) == SHARDS
 
-        asyncio.run(main())
+        asyncio.run(all_told(1000, url, waiting))
         until(lambda: not sum(listening(steady)))
 
     def test_nobody_waits_there_is_none(self, steady: RedisCluster, url: str) -> None:
@@ -396,13 +400,7 @@ class TestWhatIsWrong:
             interlock.connect(url)
 
     def test_a_server_without_such_channels_says_so_before_anything_is_claimed(self) -> None:
-        node = ("--cluster-enabled", "yes", "--cluster-port", str(free_port()))
-        with (
-            running(*node, *BEFORE) as alone,
-            redis.Redis(port=alone.port) as admin,
-        ):
-            admin.execute_command("CLUSTER ADDSLOTSRANGE", 0, 16383)
-            until(partial(_serves, admin))
+        with clusters.alone(*BEFORE) as alone, redis.Redis(port=alone.port) as admin:
             url = f"redis+cluster://127.0.0.1:{alone.port}?notices="
             client = interlock.connect(url + "sharded")
             with pytest.raises(StoreUnfit, match="has no sharded channels; use Redis 7 or later, or leave"):
@@ -460,27 +458,8 @@ class TestWhatIsWrong:
         client.close()
 
 
-def test_many_who_wait_at_once_are_told_through_tls(certificates: Path) -> None:
+def test_many_who_wait_at_once_are_told_through_tls(tmp_path: Path) -> None:
     """Their channels are asked for on connections on which others listen."""
-    secure, cert, key = free_port(), certificates / "cert.pem", certificates / "key.pem"
-    options = ("--tls-port", str(secure), "--tls-cert-file", str(cert), "--tls-key-file", str(key))
-    more = ("--tls-ca-cert-file", str(cert), "--tls-auth-clients", "no", "--cluster-enabled", "yes")
-    with running(*options, *more, "--tls-cluster", "yes", "--cluster-port", str(free_port())) as alone:
-        with redis.Redis(port=alone.port) as admin:
-            admin.execute_command("CLUSTER ADDSLOTSRANGE", 0, 16383)
-            until(partial(_serves, admin))
-        url = f"rediss+cluster://127.0.0.1:{secure}?ssl_ca_certs={cert}"
-
-        async def main() -> None:
-            names = [f"n{number}" for number in range(200)]
-            async with aio.connect(url, ttl=60) as holder, aio.connect(url, ttl=60) as client:
-                leases = [await holder.lock(name).acquire() for name in names]
-                tasks = [asyncio.create_task(client.lock(name, timeout=60).acquire()) for name in names]
-                while not all(listener(client).line(name)[1] for name in names):
-                    await asyncio.sleep(0.02)
-                began = time.monotonic()
-                await asyncio.gather(*(lease.release() for lease in leases if lease))
-                assert all(await asyncio.gather(*tasks))
-                assert time.monotonic() - began < 5, "nobody told them: they looked for themselves"
-
-        asyncio.run(main())
+    shown = certificate(tmp_path, "shown")
+    with clusters.secure(shown) as alone:
+        asyncio.run(all_told(200, f"rediss+cluster://127.0.0.1:{alone.secure}?ssl_ca_certs={shown}"))

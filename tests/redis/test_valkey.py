@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -19,8 +18,9 @@ from interlock import aio
 from interlock.backends.redis.address import Address
 from interlock.errors import StoreUnavailable, StoreUnfit
 from tests.house.source import SRC
-from tests.redis.sentinels import SERVICE, alone, until
-from tests.redis.server import Server, free_port, running
+from tests.redis import clusters
+from tests.redis.sentinels import SERVICE, alone
+from tests.redis.server import Server, running, started
 from tests.redis.test_clients import held_and_shown, held_and_shown_async
 from tests.redis.tls import SecureServer, certificate
 from tests.redlock.servers import quorum
@@ -68,9 +68,7 @@ def test_it_excludes_and_is_excluded_by_others(server: Server) -> None:
 
 def test_tls_is_used_and_a_strange_certificate_is_named(tmp_path: Path) -> None:
     shown, other = certificate(tmp_path, "shown"), certificate(tmp_path, "other")
-    server = SecureServer(shown)
-    try:
-        server.start()
+    with started(SecureServer(shown)) as server:
         with valkey.Valkey(port=server.secure, ssl=True, ssl_ca_certs=str(shown)) as theirs:
             serves(theirs)
         serves(sleepless.Valkey(port=server.secure, ssl=True, ssl_ca_certs=str(shown)))
@@ -78,22 +76,16 @@ def test_tls_is_used_and_a_strange_certificate_is_named(tmp_path: Path) -> None:
             for error in refusals(stranger):
                 assert isinstance(error, StoreUnavailable)
                 assert "its certificate is not trusted (self-signed certificate)" in str(error)
-    finally:
-        server.close()
 
 
 def test_a_certificate_of_ours_may_lie_in_one_file_with_its_key(tmp_path: Path) -> None:
     shown, both = certificate(tmp_path, "shown"), tmp_path / "both.pem"
     both.write_text(shown.read_text() + shown.with_suffix(".key").read_text())
-    server = SecureServer(shown, "--tls-auth-clients", "yes")
     settings: dict[str, Any] = {"ssl": True, "ssl_ca_certs": str(shown), "ssl_certfile": str(both)}
-    try:
-        server.start()
+    with started(SecureServer(shown, "--tls-auth-clients", "yes")) as server:
         for library in (valkey.Valkey, redis.Redis):
             with library(host="127.0.0.1", port=server.secure, **settings) as theirs:
                 held_and_shown(interlock.connect(theirs))
-    finally:
-        server.close()
 
 
 def refusals(client: Any) -> list[Exception]:
@@ -157,15 +149,8 @@ def test_a_client_that_sentinel_made_follows_its_master(server: Server) -> None:
             serves(manager.master_for(SERVICE))
 
 
-def _at_work(admin: Any) -> bool:
-    return bool(admin.execute_command("CLUSTER INFO")["cluster_state"] == "ok")
-
-
 def test_a_client_of_a_cluster_finds_its_nodes() -> None:
-    options = ("--cluster-enabled", "yes", "--cluster-port", str(free_port()))
-    with running(*options) as node, redis.Redis(port=node.port) as admin:
-        admin.execute_command("CLUSTER ADDSLOTSRANGE", 0, 16383)
-        until(partial(_at_work, admin))
+    with clusters.alone() as node:
         with valkey.ValkeyCluster("127.0.0.1", node.port) as theirs:
             assert Address.of_cluster(theirs)._package == "valkey"
             serves(theirs)
