@@ -178,7 +178,7 @@ ACQUIRING: list[Mutant] = [
     mutant(
         "a grant told with the wake-up is believed however old it is",
         "a waiter that was paused acts on a lease that has lapsed",
-        (ACQUIRE, " or self._runtime.now() - self._place.refreshed > claim.place_ttl / 2:", ":"),
+        (ACQUIRE, " or self._runtime.now() - self._place.refreshed > claim.place_ttl * timing.FRESH:", ":"),
         (
             ACQUIRE,
             "        self.asked = self._place.refreshed  #",

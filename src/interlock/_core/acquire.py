@@ -32,7 +32,7 @@ class Place:
         self.deadline = float("inf")
         self._owner = owner
         self.left = False  # its waiter has gone, and may have been interrupted before it was dropped
-        self._when = now + claim.place_ttl / 3
+        self._when = now + timing.renew_every(claim.place_ttl)
         self.refreshed = now  # before the question that was answered last: the place lives from then
         self.resource, self.id = claim.resource, claim.id
         self._ask = Renewal(claim.resource, claim.id, claim.place_ttl)
@@ -43,7 +43,7 @@ class Place:
         return self.left or (self._owner is not None and not self._owner.alive())
 
     def _renewal(self, now: float) -> Renewal | None:
-        self._when = now + self._ask.ttl / 3
+        self._when = now + timing.renew_every(self._ask.ttl)
         return self._ask
 
     def _answered(self, asked: float, answer: RenewAnswer) -> None:
@@ -132,7 +132,7 @@ class Acquiring:
 
     def _usable(self, answer: ClaimAnswer) -> TypeGuard[Granted]:
         """Whether it is a grant, of which most is left: one that took its ttl to arrive is asked for again."""
-        return type(answer) is Granted and self._runtime.now() - self.asked < answer.ttl / 2
+        return type(answer) is Granted and self._runtime.now() - self.asked < answer.ttl * timing.FRESH
 
     def left(self) -> float:
         """Seconds until the caller wants to be back; below 0 once that has passed."""
@@ -157,7 +157,7 @@ class Acquiring:
             # Asking again will tell; but not at once: a store that answers and cannot wait would be asked without end.
             await self._runtime.sleep(min(limit, 0.05 * (0.5 + self._runtime.random())))
             return None
-        if granted is None or self._runtime.now() - self._place.refreshed > claim.place_ttl / 2:
+        if granted is None or self._runtime.now() - self._place.refreshed > claim.place_ttl * timing.FRESH:
             return None
         self.asked = self._place.refreshed  # told with the wake-up: it lives as long as the place does
         return Granted(granted.token, claim.place_ttl)

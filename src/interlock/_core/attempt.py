@@ -76,7 +76,7 @@ class Attempt(Acquiring):
         client = self._client
         called = await client.runtime.wait(behind, min(self.left(), TURN))
         if (lender := cohort.decide(self)) is not None:
-            if lender._deadline - client.runtime.now() > self.claim.place_ttl / 4:
+            if lender._deadline - client.runtime.now() > self.claim.place_ttl * timing.TAKEN_OVER:
                 return self._take_over(lender)
             await self._decline(cohort, lender)  # our loop was stuck: it would be lost before it is used
         client.open()

@@ -23,6 +23,7 @@ from collections import deque
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from interlock._core.timing import PASSED_ON
 from interlock.ports import Signal
 
 if TYPE_CHECKING:
@@ -236,5 +237,5 @@ def _passable(lease: Lease, now: float) -> bool:
         lease._passes > 0
         and lease._last_try <= lease._turn
         and now - lease._turn < TURN
-        and lease._deadline - now > lease._claim.place_ttl / 2  # a grant told with a wake-up has no more
+        and lease._deadline - now > lease._claim.place_ttl * PASSED_ON
     )

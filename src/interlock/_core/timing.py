@@ -20,6 +20,14 @@ GRACE = 0.15
 SHORTEST_ASK = 0.01
 """What is left for a request, seconds, once the grace is used up: time to send it, hardly to be answered."""
 
+FRESH = 1 / 2
+"""How much of a grant's ttl may have passed when it is heard of; later, it is asked for again."""
+
+PASSED_ON = 1 / 2
+"""What must be left of a lease that is passed on, as part of a place's ttl: one told with a wake-up lives as long as that."""
+
+TAKEN_OVER = PASSED_ON / 2
+"""What must be left of it when its heir takes it, as part of the same: a loop that was stuck for longer gives it back."""
 
 DRIFT = 0.02
 """How much two clocks may drift apart, of the time that passes."""
