@@ -15,7 +15,7 @@ from typing import Any
 from interlock.backends.redis.address import Address
 from interlock.backends.redis.dialling import Dialling, OnLoop, OnThread, stepped
 from interlock.backends.redis.leaf import Pausing
-from interlock.backends.redis.slots import NOWHERE, Place, Remap, SlotMap, read_map
+from interlock.backends.redis.slots import Place, Remap, SlotMap, read_map
 from interlock.errors import InterlockError, StoreUnavailable, StoreUnfit, Unreached
 from interlock.ports import Signal
 
@@ -145,8 +145,8 @@ class Cluster:
 
     def home(self, slot: int) -> Place:
         """Where a slot is, as far as we know; any node, which will tell, where we do not."""
-        place = NOWHERE if self.map is None else self.map.where[slot]
-        return self._nodes[0] if place == NOWHERE else place
+        place = None if self.map is None else self.map.place(slot)
+        return self._nodes[0] if place is None else place
 
     # ---- connections ------------------------------------------------------------------
 

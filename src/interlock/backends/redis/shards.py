@@ -51,10 +51,9 @@ class Shards:
         """The reply of the node that has the slot; its refusal, if it still refuses when the time is up."""
         until, slot, known = self._pausing.now() + timeout, slot_of(request), self.way.map
         met: StoreUnavailable | None = None
-        if known is not None:  # the usual way: nothing is in doubt
-            place = known.where[slot]
+        if known is not None and (place := known.place(slot)) is not None:
             leaf = self._leaves.get(place)
-            if leaf is not None and place not in self.way.suspects:
+            if leaf is not None and place not in self.way.suspects:  # the usual way: nothing is in doubt
                 failure = None
                 try:
                     reply = await leaf.ask(request, min(ATTEMPT, timeout), replies, again)

@@ -11,7 +11,6 @@ from interlock.record import record
 
 Place = tuple[str, int]
 Remap = Callable[[Place], Place]
-NOWHERE = ("", 0)
 
 HEAD = re.compile(
     rb"\*\d+\r\n\$\d+\r\n(?:EVALSHA\r\n\$40\r\n.{40}\r\n\$\d+\r\n\d+\r\n|GET\r\n)\$(\d+)\r\n", re.DOTALL
@@ -36,10 +35,8 @@ class SlotMap:
     ) -> None:
         self.epoch = epoch  # the latest of its nodes: it rises with every failover, and when slots move
         self.owners: list[Master | None] = [None] * SLOTS
-        self.where: list[Place] = [NOWHERE] * SLOTS
         for first, last, master in ranges:  # not slot by slot: whoever waits for this has little time left
             self.owners[first : last + 1] = [master] * (last + 1 - first)
-            self.where[first : last + 1] = [master.place] * (last + 1 - first)
         found = {master.id: master for _, _, master in ranges}
         self.masters = list(found.values())
         self.ids = frozenset(found)
