@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from uuid import uuid4
 
@@ -22,3 +23,10 @@ def server() -> Iterator[Server]:
 def url(server: Server) -> str:
     """A place of this test's own."""
     return server.url(f"{uuid4().hex}:")
+
+
+@pytest.fixture
+def collected() -> Iterator[None]:
+    """What a test leaves behind complains in it, not in the next."""
+    yield
+    gc.collect()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import threading
 import time
@@ -19,7 +18,8 @@ from interlock import aio
 from interlock.backends.redis import listener
 from interlock.backends.redis.reading import Knock, Reading
 from tests.attacks.stage import eventually
-from tests.redis.server import Server
+from tests.attacks.test_loss import abandon
+from tests.redis.server import Server, running
 
 T = TypeVar("T", bound=Callable[..., None])
 
@@ -38,13 +38,6 @@ def other(url: str) -> Iterator[interlock.Client]:
     """Another program's client: what it releases reaches us by the subscription only."""
     with interlock.connect(url) as client:
         yield client
-
-
-@pytest.fixture
-def collected() -> Iterator[None]:
-    """What a test leaves behind complains in it, not in the next."""
-    yield
-    gc.collect()
 
 
 @pytest.fixture
@@ -85,6 +78,13 @@ def subscribed(client: interlock.Client, other: interlock.Client) -> None:
     with other.lock("warm-up"):
         assert client.lock("warm-up").acquire(timeout=0.3) is None
     eventually(lambda: reading(client) is not None)
+
+
+def settled(client: aio.Client) -> bool:
+    """Whether somebody waits who was refused after the subscription stood, and has nothing to look for any more."""
+    store: Any = client._core.store
+    now = store._listener.generation
+    return bool(now and store._listener._ears and any(asked == now for asked, _ in store._places.values()))
 
 
 def another(client: aio.Client, lost: Any) -> bool:
@@ -280,6 +280,64 @@ class TestWhatEndsTheReading:
         began = time.monotonic()
         asyncio.run(client.close())
         assert time.monotonic() - began < 0.9  # the listener's thread had ended before its patience did
+
+    @ended_loops
+    @pytest.mark.parametrize("lends", [True, False])
+    def test_one_left_behind_on_a_closed_loop_keeps_no_thread_and_nobody_else_waiting(
+        self, monkeypatch: pytest.MonkeyPatch, url: str, other: interlock.Client, lends: bool
+    ) -> None:
+        monkeypatch.setattr(listener, "IDLE", 0.3)
+        monkeypatch.setattr(listener, "PING", 0.1)
+        monkeypatch.setattr(listener, "POLLS", lends)
+        client: Any = aio.connect(url)
+        with other.lock("x"):
+            loop = asyncio.new_event_loop()
+            task = loop.create_task(client.lock("x").acquire())
+            loop.run_until_complete(asyncio.to_thread(eventually, lambda: settled(client)))
+            thread = client._core.store._listener._thread
+            time.sleep(0.5)
+            assert thread.is_alive(), "somebody waits"
+            loop.close()
+            thread.join(SOON)
+            assert not thread.is_alive()
+
+        async def take() -> None:
+            lease = other.lock("y").acquire()
+            assert lease is not None
+            later = asyncio.create_task(client.lock("y").acquire())
+            await asyncio.to_thread(eventually, waits(other, "y"))
+            await asyncio.to_thread(eventually, lambda: client._core.store._listener.generation)
+            lease.release()
+            async with asyncio.timeout(SOON):
+                held = await later
+            assert held is not None
+            await held.release()
+            await client.close()
+
+        asyncio.run(take())
+        abandon(task)
+
+    @ended_loops
+    def test_nobody_reconnects_for_one_left_behind_on_a_closed_loop(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(listener, "POLLS", False)  # its thread reads, and notices at once
+        with running() as server:
+            client: Any = aio.connect(server.url())
+            other = interlock.connect(server.url())
+            assert other.lock("x").acquire()
+            loop = asyncio.new_event_loop()
+            task = loop.create_task(client.lock("x").acquire())
+            loop.run_until_complete(asyncio.to_thread(eventually, lambda: settled(client)))
+            thread = client._core.store._listener._thread
+            loop.close()
+            server.kill()
+            thread.join(SOON)
+            assert not thread.is_alive()
+            server.restart()
+            abandon(task)
+            other.close()
+            asyncio.run(client.close())
 
     def test_a_thread_that_reads_itself_learns_that_its_client_was_closed(
         self, url: str, other: interlock.Client

@@ -27,11 +27,13 @@ from interlock.backends.redis.keys import slot
 from interlock.backends.redis.refusal import COMMANDS
 from interlock.errors import InvalidURL, StoreUnfit
 from interlock.model import Busy, Claim, Granted
+from tests.attacks.test_loss import abandon
 from tests.redis import clusters
 from tests.redis.clusters import BEFORE, SHARDS, ClusterNode, RedisCluster
 from tests.redis.sentinels import until
 from tests.redis.test_chaos import ENVIRONMENT, Waiter
 from tests.redis.test_clients import held_and_shown, held_and_shown_async
+from tests.redis.test_reading import ended_loops
 from tests.redis.tls import certificate
 
 TOLD = 2.0  # seconds; who is not told looks after 10
@@ -335,6 +337,28 @@ class TestConnections:
         assert time.monotonic() - began < TOLD
         lease.close()
         client.close()
+
+    @ended_loops
+    def test_one_left_behind_on_a_closed_loop_keeps_none(
+        self, steady: RedisCluster, url: str, stranger: Stranger, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(sharded, "IDLE", 0.3)
+        monkeypatch.setattr(branch, "PING", 0.1)
+        client, loop = aio.connect(url), asyncio.new_event_loop()
+
+        async def wait() -> asyncio.Task[Any]:
+            task = asyncio.create_task(client.lock("x").acquire())
+            while not listener(client).line("x")[1]:
+                await asyncio.sleep(0.01)
+            return task
+
+        stranger.hold("x")
+        task = loop.run_until_complete(wait())
+        assert branches(client)
+        loop.close()
+        until(lambda: not branches(client) and not sum(listening(steady)))
+        asyncio.run(client.close())
+        abandon(task)
 
     def test_closing_ends_every_thread_and_connection(self, steady: RedisCluster, url: str) -> None:
         holder, client = (interlock.connect(url) for _ in range(2))

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Collection, Sequence
 from typing import Any
 
+from interlock.backends.redis.reading import Knock
 from interlock.ports import Signal
 
 KEPT = 4096  # messages kept for waiters that do not listen yet
@@ -18,6 +19,10 @@ KEPT = 4096  # messages kept for waiters that do not listen yet
 def queue(resource: str) -> bytes:
     """The topic of all who wait for a resource; no claim's id and no key is spelled like this."""
     return b"\x1e" + resource.encode()
+
+
+def _left(signal: Signal) -> bool:
+    return isinstance(signal, Knock) and signal.left
 
 
 class Ears:
@@ -29,6 +34,7 @@ class Ears:
         self._ears: dict[bytes, dict[Signal, None]] = {}
         self._kept: dict[bytes, int] = {}
         self._arriving: dict[Signal, bytes] = {}  # who waits for a subscription, and to which channel
+        self._abandoned: list[Signal] = []
         self._closed = False
 
     def decided(self, resource: str) -> bool:
@@ -53,6 +59,21 @@ class Ears:
                 if not ears:
                     del self._ears[topic]
             self._arriving.pop(signal, None)
+
+    def _leave_behind(self) -> None:
+        """Count those no more, under the guard, whose loop was closed while they waited: for them nobody need listen.
+
+        They are kept: to collect a task is to end it, on any thread and at any time, and where it ends it wants the guard,
+        which that thread may have.
+        """
+        for topic, ears in list(self._ears.items()):
+            for signal in [signal for signal in ears if _left(signal)]:
+                self._abandoned.append(signal)
+                del ears[signal]
+            if not ears:
+                del self._ears[topic]
+        for signal in [signal for signal in self._arriving if _left(signal)]:
+            del self._arriving[signal]  # it listens, too, and is kept for that
 
     def taken(self, id: bytes) -> int | None:
         """The token this claim was told, 0 if it should look, None if it was told nothing."""

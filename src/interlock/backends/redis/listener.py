@@ -85,6 +85,7 @@ class Listener(Ears):
 
     def _wanted(self) -> bool:
         with self._guard:
+            self._leave_behind()
             if self._closed or not (self._ears or self._arriving):
                 self._thread = None  # under the guard: who comes next starts another
                 return False
@@ -141,6 +142,7 @@ class Listener(Ears):
                 return
             if pulse.faint(heard, now):
                 with self._guard:
+                    self._leave_behind()
                     self._send(wire, command(b"PING") + self._unneeded())
 
     def _read(self, wire: Wire) -> bool:

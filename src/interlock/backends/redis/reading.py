@@ -53,11 +53,17 @@ class Bell:
 
 
 class Knock:
-    """The signal of a thread that may be reading for itself when it is set."""
+    """The signal of a task; or of a thread, which may be reading for itself when it is set."""
 
-    def __init__(self, signal: Signal) -> None:
+    def __init__(self, signal: Signal, loop: Any = None) -> None:
         self.signal = signal
         self.bell: Bell | None = None
+        self._loop = loop  # None for a thread
+
+    @property
+    def left(self) -> bool:
+        """Whether its task was left behind on a loop that was closed, and hears nothing any more."""
+        return self._loop is not None and bool(self._loop.is_closed())
 
     def is_set(self) -> bool:
         return self.signal.is_set()
@@ -268,7 +274,7 @@ class Attending:
         self.now = pausing.now
 
     def signal(self) -> Signal:
-        return Knock(self._pausing.signal())
+        return Knock(self._pausing.signal(), self._loop())
 
     async def wait(self, signal: Knock, timeout: float | None) -> bool:
         reading = self._reading()

@@ -196,6 +196,7 @@ class ShardedListener(Ears):
 
     def unneeded(self, branch: Branch, now: float) -> list[bytes]:
         """Its channels that nobody has waited on for long, under the guard; they are not heard any more."""
+        self._leave_behind()
         needed = {self.line(resource)[0] for resource, _ in self._waiting()}
         idle = [c for c in branch.channels if c not in needed and now - self._used.get(c, 0.0) >= IDLE]
         self._forget(branch, idle)
