@@ -6,8 +6,9 @@ import asyncio
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +18,8 @@ import interlock
 from interlock import aio
 from interlock.backends.redis.refusal import COMMANDS
 from interlock.errors import InterlockError, StoreUnavailable, StoreUnfit, Unreached
-from tests.redis.server import Server, free_port, running
+from tests.redis.server import Server, free_port, running, started
+from tests.redis.tls import SecureServer, certificate, expired
 
 
 def refusals(url: str) -> list[InterlockError]:
@@ -206,3 +208,33 @@ def test_a_database_that_is_not_there_is_refused(server: Server) -> None:
     for error in refusals(server.url(database=99)):
         assert isinstance(error, StoreUnfit)
         assert "no database of this number" in str(error)
+
+
+def test_a_certificate_that_has_expired_is_said_to_have(tmp_path: Path) -> None:
+    shown = expired(tmp_path, "shown")
+    with started(SecureServer(shown)) as server:
+        for error in refusals(f"rediss://127.0.0.1:{server.secure}?ssl_ca_certs={shown}"):
+            assert isinstance(error, Unreached)
+            assert str(error) == (
+                f"Redis at 127.0.0.1:{server.secure}: its certificate is not trusted (certificate has expired); "
+                "give the server a new one, unless the clock of this machine is wrong"
+            )
+
+
+@pytest.mark.parametrize(("kind", "advice"), [(expired, "renew what"), (certificate, "trusts no one who")])
+def test_a_server_that_refuses_our_certificate_leads_to_it(
+    tmp_path: Path, kind: Callable[[Path, str], Path], advice: str
+) -> None:
+    shown, known, mine = certificate(tmp_path, "shown"), tmp_path / "known.pem", kind(tmp_path, "mine")
+    known.write_text(shown.read_text() + (mine.read_text() if kind is expired else ""))
+    with started(
+        SecureServer(shown, "--tls-auth-clients", "yes", "--tls-ca-cert-file", str(known))
+    ) as server:
+        ours = f"ssl_certfile={mine}&ssl_keyfile={mine.with_suffix('.key')}"
+        for error in refusals(f"rediss://127.0.0.1:{server.secure}?ssl_ca_certs={shown}&{ours}"):
+            assert isinstance(error, StoreUnavailable)
+            # The server hangs up at once: what it says before that is heard by who is fast enough.
+            said = advice if " alert " in str(error) else "does the server want a valid certificate of yours"
+            assert said in str(error)
+            assert "ssl_certfile" in str(error)
+            assert "ssl.c" not in str(error)

@@ -34,6 +34,17 @@ def certificate(folder: Path, name: str, names: str = NAMES) -> Path:
     return path
 
 
+def expired(folder: Path, name: str) -> Path:
+    """A certificate that was valid until yesterday."""
+    path = certificate(folder, name)
+    signed = ("-signkey", str(path.with_suffix(".key")), "-days", "-1")
+    made = subprocess.run(
+        ["openssl", "x509", "-in", str(path), *signed, "-out", str(path)], capture_output=True
+    )
+    assert made.returncode == 0, made.stderr
+    return path
+
+
 class SecureServer(Server):
     """A server that speaks TLS on `secure`, under this certificate; without TLS, for tests to look, on `port`."""
 

@@ -70,7 +70,7 @@ SENTENCES: tuple[tuple[str, bool, str], ...] = (
 # What is wrong with a certificate, or with TLS -> what to do about it.
 UNTRUSTED = (
     ("mismatch", "use the host's name as it stands in the certificate"),
-    ("expired", "give the server a new one"),
+    ("expired", "give the server a new one, unless the clock of this machine is wrong"),
     ("not yet valid", "check the clocks of both machines"),
 )
 SIGNED = "name whoever signed it: ?ssl_ca_certs=/path/to/ca.pem"
@@ -83,9 +83,16 @@ INSECURE = (
         "certificate required",
         "the server wants one of yours: ?ssl_certfile=/path/to/it.pem&ssl_keyfile=/path/to/key.pem",
     ),
+    ("alert certificate expired", "the server says so of yours: renew what ssl_certfile names"),
+    (
+        "alert unknown ca",
+        "the server trusts no one who signed yours: see ssl_certfile, and its tls-ca-cert-file",
+    ),
 )
 PLAIN = "is the server running, reachable, and this port without TLS? with TLS use rediss://, redlocks://"
-NO_TLS = "is this port for TLS, and does the server want a certificate of yours (ssl_certfile, ssl_keyfile)?"
+NO_TLS = (
+    "is this port for TLS, and does the server want a valid certificate of yours (ssl_certfile, ssl_keyfile)?"
+)
 
 
 def refusal(place: str, failure: Failure) -> InterlockError:
@@ -113,7 +120,8 @@ def broken(place: str, error: OSError, *, tls: bool) -> InterlockError:
         advice = next((advice for word, advice in UNTRUSTED if word in why), SIGNED)
         return StoreUnavailable(f"{place}: its certificate is not trusted ({why}); {advice}")
     if "SSLError" in kinds:
-        why = str(getattr(error, "reason", None) or said).replace("_", " ").lower()
+        told = str(getattr(error, "reason", None) or said).partition(" (_ssl")[0]  # not a line of its source
+        why = told.replace("_", " ").lower()
         advice = next((advice for word, advice in INSECURE if word in why), NO_TLS)
         return StoreUnavailable(f"{place}: TLS failed ({why}); {advice}")
     if "gaierror" in kinds:
