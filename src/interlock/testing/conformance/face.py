@@ -19,6 +19,7 @@ from typing import Any, Protocol, TypeVar
 from interlock import blocking, events
 from interlock._core.client import Client as CoreClient
 from interlock._core.drive import drive
+from interlock._core.lease import Lease
 from interlock._runtime import lifetimes
 from interlock._runtime.threads import Threads
 from interlock.ports import Runtime, Store
@@ -29,6 +30,7 @@ PATIENCE = 15.0  # seconds after which a fact that was waited for counts as miss
 E = TypeVar("E", bound=BaseException)
 Main = Callable[[], Coroutine[Any, Any, Any]]
 Listener = Callable[[events.Event], object]
+Report = Callable[[BaseException], object]
 Wrap = Callable[[Store, Runtime], Store]
 
 
@@ -46,12 +48,14 @@ class Face(Protocol):
 
     name: str
     asynchronous: bool
+    client_type: Callable[[CoreClient], Any]
+    lease_type: type[Lease]
 
     def run(self, main: Main) -> None:
         """Run a test from end to end."""
         ...
 
-    def runtime(self) -> Runtime: ...
+    def runtime(self, report: Report | None = None) -> Runtime: ...
     def spawn(self, main: Main) -> Actor: ...
     def client(
         self,
@@ -63,7 +67,18 @@ class Face(Protocol):
         wrap: Wrap | None = None,
     ) -> Any:
         """A client of this face, connected to a place; `wrap` may put something before its store."""
-        ...
+        listen = listener or ignore
+
+        def report(error: BaseException) -> None:
+            listen(events.CallbackFailed(repr(error)))
+
+        runtime = self.runtime(report)
+        store = stores.open(place, runtime, self.asynchronous)
+        store = wrap(store, runtime) if wrap else store
+        keeping = Threads(report) if self.asynchronous else runtime
+        core = CoreClient(store, runtime, keeping, ttl=ttl, listener=listen, lease_type=self.lease_type)
+        lifetimes.follow(core)
+        return self.client_type(core)
 
 
 class ThreadActor:
@@ -93,37 +108,22 @@ class ThreadActor:
         return self._result
 
 
-class SyncFace:
+class SyncFace(Face):
     """`interlock`, on threads."""
 
     name = "sync"
     asynchronous = False
+    client_type = blocking.Client
+    lease_type = blocking.Lease
 
     def run(self, main: Main) -> None:
         drive(main())
 
-    def runtime(self) -> Runtime:
-        return Threads()
+    def runtime(self, report: Report | None = None) -> Runtime:
+        return Threads(report)
 
     def spawn(self, main: Main) -> Actor:
         return ThreadActor(main)
-
-    def client(
-        self,
-        stores: StoreFactory,
-        place: str,
-        *,
-        ttl: float = 30.0,
-        listener: Listener | None = None,
-        wrap: Wrap | None = None,
-    ) -> Any:
-        listen = listener or ignore
-        runtime = Threads(lambda error: listen(events.CallbackFailed(repr(error))))
-        store = stores.open(place, runtime, False)
-        store = wrap(store, runtime) if wrap else store
-        core = CoreClient(store, runtime, runtime, ttl=ttl, listener=listen, lease_type=blocking.Lease)
-        lifetimes.follow(core)
-        return blocking.Client(core)
 
 
 def ignore(event: events.Event) -> None:

@@ -5,14 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from interlock import aio, events
-from interlock._core.client import Client as CoreClient
-from interlock._runtime import lifetimes
+from interlock import aio
 from interlock._runtime.tasks import Tasks
-from interlock._runtime.threads import Threads
 from interlock.ports import Runtime
-from interlock.testing.conformance.face import PATIENCE, Actor, Listener, Main, Wrap, ignore
-from interlock.testing.conformance.factory import StoreFactory
+from interlock.testing.conformance.face import PATIENCE, Actor, Face, Main, Report
 
 
 class TaskActor:
@@ -30,38 +26,19 @@ class TaskActor:
         return self.task.result()
 
 
-class AsyncFace:
+class AsyncFace(Face):
     """`interlock.aio`, on tasks."""
 
     name = "async"
     asynchronous = True
+    client_type = aio.Client
+    lease_type = aio.Lease
 
     def run(self, main: Main) -> None:
         asyncio.run(main())
 
-    def runtime(self) -> Runtime:
-        return Tasks()
+    def runtime(self, report: Report | None = None) -> Runtime:
+        return Tasks(report)
 
     def spawn(self, main: Main) -> Actor:
         return TaskActor(main)
-
-    def client(
-        self,
-        stores: StoreFactory,
-        place: str,
-        *,
-        ttl: float = 30.0,
-        listener: Listener | None = None,
-        wrap: Wrap | None = None,
-    ) -> Any:
-        listen = listener or ignore
-
-        def report(error: BaseException) -> None:
-            listen(events.CallbackFailed(repr(error)))
-
-        runtime = Tasks(report)
-        store = stores.open(place, runtime, True)
-        store = wrap(store, runtime) if wrap else store
-        core = CoreClient(store, runtime, Threads(report), ttl=ttl, listener=listen, lease_type=aio.Lease)
-        lifetimes.follow(core)
-        return aio.Client(core)
