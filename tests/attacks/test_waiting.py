@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 
 import interlock
 from interlock import aio
 from interlock.errors import StoreUnavailable, Unreached
+from interlock.model import Claim
 from tests.attacks.stage import Stage, raises, space
 
 
@@ -45,6 +47,25 @@ def test_a_lease_taken_by_a_task_made_of_its_acquire_is_renewed() -> None:
             assert not await lock.locked()
 
     asyncio.run(main())
+
+
+def test_the_locks_of_one_call_share_one_grace() -> None:
+    """Each of a multilock's is asked for after the other: on a slow store the call is late once, not once for each."""
+    stage = Stage()
+
+    def slow(claim: Claim, timeout: float) -> None:
+        time.sleep(min(timeout, 0.1))
+        if timeout < 0.1:
+            raise StoreUnavailable("no answer in time")
+
+    stage.store.before["claim"] = slow
+    began = time.monotonic()
+    with pytest.raises(StoreUnavailable):
+        stage.client.multilock(list("abcdef")).acquire(timeout=0.05)
+    assert time.monotonic() - began < 0.4
+    stage.store.before.clear()
+    assert stage.client.multilock(list("abcdef")).acquire(timeout=0), "something was left behind"
+    stage.client.close()
 
 
 def test_what_was_never_sent_is_not_taken_back() -> None:

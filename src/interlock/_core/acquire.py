@@ -87,6 +87,10 @@ class Acquiring:
         self._place: Place | None = None
         self._stands = False  # a claim of ours may stand in the store
 
+    def be_back(self, by: float) -> None:
+        """Be as late as the call it is a part of: the locks of one call share one grace."""
+        self._until = by
+
     async def granted(self) -> Granted | None:
         """The grant, or None when the time was up; then, and on any error, nothing is left in the store."""
         try:

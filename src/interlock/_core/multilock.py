@@ -106,6 +106,8 @@ class MultiAttempt:
                     if left is None
                     else holding.attempt(left > 0, left if left > 0 else None)
                 )
+                if self._wait is not None:
+                    attempt.be_back(self._began + self._wait)
                 self._attempts.append(attempt)
                 lease = await attempt.run()
                 if lease is None:
