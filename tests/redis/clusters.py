@@ -78,6 +78,7 @@ class RedisCluster:
         for number, node in enumerate(self.nodes.values()):
             node.start()
             node.id = self.ask(node, "CLUSTER MYID")
+            self._failovers(node, False)
             self.ask(node, "CLUSTER", "SET-CONFIG-EPOCH", number + 1)
         for number, master in enumerate(self.masters):
             first, last = SLOTS * number // SHARDS, SLOTS * (number + 1) // SHARDS - 1
@@ -89,6 +90,12 @@ class RedisCluster:
             master = self.masters[number % SHARDS]
             until(partial(self.ask, replica, "CLUSTER", "REPLICATE", master.id))
         until(self.whole)
+        for node in self.nodes.values():
+            self._failovers(node, True)
+
+    def _failovers(self, node: ClusterNode, may: bool) -> None:
+        """Whether a replica may take over: not before all is whole, or on a busy machine it never is."""
+        self.ask(node, "CONFIG", "SET", "cluster-replica-no-failover", "no" if may else "yes")
 
     def _knows_all(self, node: ClusterNode) -> bool:
         """They meet in no time; that they say so takes 2 s after a master's start, whatever is set."""
