@@ -158,6 +158,7 @@ def test_a_late_release_of_a_failed_attempt_leaves_the_next_one_alone(server: Se
     pair.admitted()
     for claim in (Claim("x", "a", 30.0), Claim("y", "a", 30.0, 1, EVERYTHING)):
         pair.agree(Vote(claim, 9))
+        pair.agree(Vote(claim, 8, fill=True))  # late, too: what stands keeps its number
         assert pair.agree(Release(claim.resource, "a", 0.0, 8)) == [0]
         assert len(pair.agree(Inspect(claim.resource))[-1]) == 1
         assert pair.agree(Release(claim.resource, "a", 0.0, 9)) == YES

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection
+from typing import cast
 from uuid import uuid4
 
-from interlock.backends.redlock.requests import Request, Vote
+from interlock._core.drive import drive
+from interlock.backends.redlock.renewing import refill
+from interlock.backends.redlock.requests import Hear, Renew, Request, Vote
 from interlock.backends.redlock.store import RedlockStore
-from interlock.model import Claim, Granted
-from tests.redlock.colours import COLOURS, run, until
+from interlock.errors import StoreUnavailable
+from interlock.model import Busy, Claim, ClaimAnswer, Granted, Renewal
+from tests.redis.server import Server
+from tests.redlock.colours import COLOURS, opened, run, until
 from tests.redlock.servers import Servers, quorum, say
 
 LONG = 300.0
@@ -35,6 +41,39 @@ async def mended(store: RedlockStore) -> None:
         return not store._quorum.members.ailing and (job is None or not job.alive())
 
     await until(store, all_well)
+
+
+async def missed_by(servers: Servers, store: RedlockStore, node: int) -> Claim:
+    """A claim that one node, which is here, has not."""
+    claim = Claim("x", uuid4().hex, LONG)
+    assert isinstance(await store.claim(claim), Granted)
+    for server in servers.all:
+
+        async def there(server: Server = server) -> bool:
+            return bool(say(server, "EXISTS", "x"))
+
+        await until(store, there)
+    say(servers[node], "DEL", "x")
+    return claim
+
+
+def anothers_claim(servers: Servers) -> ClaimAnswer:
+    """What another client is told that asks for it, once a majority answers."""
+    store = opened(servers.url())
+    said: list[ClaimAnswer] = []
+
+    async def answered() -> bool:
+        try:
+            said.append(await store.claim(Claim("x", uuid4().hex, LONG)))
+        except StoreUnavailable:
+            return False
+        return True
+
+    try:
+        drive(until(store, answered))
+    finally:
+        drive(store.close())
+    return said[0]
 
 
 @COLOURS
@@ -92,5 +131,70 @@ def test_what_is_released_while_it_is_entered_does_not_stay(colour: str) -> None
                 return not say(servers[0], "EXISTS", "x")
 
             await until(store, gone)
+
+        run(colour, servers.url(), main)
+
+
+def test_a_refill_under_way_does_not_end_the_claim_that_follows_under_the_same_id() -> None:
+    """Who is granted too late asks again under its id. A release for what was filled in before must not meet that vote."""
+    with quorum(3, *DURABLE) as servers:
+
+        async def main(store: RedlockStore) -> None:
+            claim = await missed_by(servers, store, 0)
+            members, ask = store._quorum.members, store._quorum.ask
+            checked, voted = asyncio.Event(), asyncio.Event()
+
+            async def in_turns(
+                request: Request, hear: Hear, timeout: float, to: Collection[int] | None = None
+            ) -> None:
+                await ask(request, hear, timeout, to)
+                if request.__class__ is Renew:  # the refill has seen its majority
+                    checked.set()
+                    await voted.wait()
+                elif request.__class__ is Vote:  # the new vote is counted
+                    voted.set()
+                    await refilled
+
+            store._quorum.ask = in_turns  # type: ignore[method-assign]
+            refilled = asyncio.ensure_future(refill(store._quorum, {0}, 1.0))
+            await checked.wait()
+            for server in servers.all:
+                say(server, "DEL", "x")  # it lapses
+            members.held.pop(claim.id)  # as the renewal that finds it gone does
+            store._mending.close()  # or it would enter the claim on the third before another asks
+            servers[2].kill()
+            again = await store.claim(claim)
+            assert isinstance(again, Granted)
+            servers[2].start()
+            assert isinstance(await asyncio.to_thread(anothers_claim, servers), Busy)
+            tokens = [say(server, "GET", "x").split(b"\n")[1] for server in servers.all[:2]]
+            assert tokens == [b"%d" % again.token] * 2
+
+        run("async", servers.url(), main)
+
+
+@COLOURS
+def test_a_note_changed_meanwhile_is_the_one_that_is_filled_in(colour: str) -> None:
+    with quorum(3, *DURABLE) as servers:
+
+        async def main(store: RedlockStore) -> None:
+            claim = await missed_by(servers, store, 0)
+            ask = store._quorum.ask
+
+            async def changed(
+                request: Request, hear: Hear, timeout: float, to: Collection[int] | None = None
+            ) -> None:
+                await ask(request, hear, timeout, to)
+                store._quorum.ask = ask  # type: ignore[method-assign]
+                await store.renew([Renewal("x", claim.id, LONG, note="later")])
+                say(servers[0], "DEL", "x")  # which the renewal has filled in by itself
+
+            store._quorum.ask = changed  # type: ignore[method-assign]
+            await refill(store._quorum, {0}, 1.0)
+
+            async def filled_in() -> bytes | None:
+                return cast(bytes | None, say(servers[0], "GET", "x"))
+
+            assert (await until(store, filled_in)).endswith(b"\n5\nlater")
 
         run(colour, servers.url(), main)

@@ -149,7 +149,7 @@ class Node:
             self.numbers[claim.resource] = (request.ballot, claim.id)
             self.quorum["top"] = max(self.quorum.get("top", 0), request.ballot)
         if accepted or request.fill:
-            stands.token = request.ballot
+            stands.token = max(stands.token, request.ballot)  # a late fill does not take a later number away
             return now
         return [now, TOO_LOW, number]
 

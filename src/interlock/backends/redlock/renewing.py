@@ -117,8 +117,10 @@ async def _renewed(quorum: Quorum, renewal: Renewal, missing: list[int]) -> None
 async def _fill(quorum: Quorum, claim: Claim, token: int, missing: list[int]) -> None:
     """Enter a claim that a majority holds on nodes that miss it."""
     await quorum.tell(Vote(claim, token, fill=True), missing)
-    if claim.id not in quorum.members.held:  # released just now, and perhaps before the claim was there
-        await quorum.tell(Release(claim.resource, claim.id), missing)
+    held = quorum.members.held.get(claim.id)
+    if held is None or held.token != token:  # released just now, and perhaps before the claim was there
+        # Upto this number: who was granted too late asks again under its id, and its next claim must stay.
+        await quorum.tell(Release(claim.resource, claim.id, 0.0, token), missing)
 
 
 async def refill(quorum: Quorum, nodes: Collection[int], timeout: float) -> None:
@@ -139,7 +141,10 @@ async def refill(quorum: Quorum, nodes: Collection[int], timeout: float) -> None
             missing = [node for node in nodes if said.get(node) in (GONE, STRAY)]
             left = one.until - quorum.now()
             if missing and left > NEARLY and list(said.values()).count(RENEWED) >= members.majority:
-                await _fill(quorum, replaced(one.claim, ttl=left), one.token, missing)
+                claim = members.held.get(
+                    one.claim.id, one
+                ).claim  # a renewal may have changed its note meanwhile
+                await _fill(quorum, replaced(claim, ttl=left), one.token, missing)
 
 
 async def release(quorum: Quorum, request: Release, timeout: float) -> bool:

@@ -83,15 +83,19 @@ if reason then return answer({clock, -1, reason}) end
 local under = standing(q)
 if under and under ~= capacity then return answer({clock, -2, under}) end
 
+-- What is filled in late meets perhaps a later claim of the same id: that keeps its number.
+local function renumbered(token) return own and proposed > tonumber(token) and ballot or token end
+
 if is(q, id) then
   local _, r = split(q.held)
-  if own then r.token = ballot end
+  r.token = renumbered(r.token)
   hold(q, id, r, math.max(tonumber(ttl), redis.call('PTTL', q.k)))
   return answer(standing_here())
 end
 local r = parse(redis.call('HGET', q.h, id))
 if r then
-  if own then redis.call('HSET', q.h, id, table.concat({ballot, r.since, r.ttl, r.permits, r.channel, r.length, r.tail}, '\n')) end
+  r.token = renumbered(r.token)
+  redis.call('HSET', q.h, id, pack(r))
   lapse(q, id, q.now + ttl)
   return answer(standing_here())
 end
