@@ -138,7 +138,8 @@ class TaskJob:
         self.task = task
 
     def alive(self) -> bool:
-        return not self.task.done()
+        """Whether it goes on; not if it was left behind on a loop that was closed."""
+        return not self.task.done() and not self.task.get_loop().is_closed()
 
 
 class Tasks:

@@ -97,13 +97,15 @@ class Membership:
     def owe(self, node: int, release: Release, now: float) -> None:
         """Remember what a node could not be told, or may not have read: a leftover there would cost others a node."""
         self.owed[node, release.id] = (release, now + self.longest)
-        if len(self.owed) > OWED * self.size:
-            self.owed.pop(next(iter(self.owed)), None)
+        while len(self.owed) > OWED * self.size:
+            try:
+                self.owed.pop(next(iter(self.owed)), None)
+            except RuntimeError:
+                continue  # another thread has changed it between the two steps
 
-    def paid(self, node: int, now: float) -> list[Release]:
-        """What a node that is back must still be told."""
-        found = [self.owed.pop(key, None) for key in list(self.owed) if key[0] == node]
-        return [owed[0] for owed in found if owed is not None and owed[1] > now]
+    def owed_to(self, node: int) -> list[tuple[int, str]]:
+        """Under what the releases stand that a node has not been told."""
+        return [key for key in list(self.owed) if key[0] == node]
 
     def missed(self) -> set[int]:
         """Those that may have missed a vote, since this was last asked."""

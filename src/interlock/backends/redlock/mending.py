@@ -12,7 +12,7 @@ from collections.abc import Coroutine
 from typing import Any, Protocol
 
 from interlock.backends.redlock.clock import DRIFT
-from interlock.backends.redlock.quorum import ROUND, Quorum, unheard
+from interlock.backends.redlock.quorum import ROUND, Quorum
 from interlock.backends.redlock.renewing import refill
 from interlock.backends.redlock.requests import Admit, CheckIn, Limits, Reply
 from interlock.errors import ClientClosed, InterlockError, InvalidSetting, StoreUnavailable
@@ -133,7 +133,7 @@ class Mending:
             if not state.reachable:
                 continue
             members.back(node)
-            await self._tell_what_it_missed(node)
+            await self._quorum.pay(node, PATIENCE)
             if state.votes:
                 members.voting(node)
             else:
@@ -146,12 +146,6 @@ class Mending:
         back = ailed - members.away - members.mute
         if back and members.held:
             await refill(self._quorum, back, min(timeout, PATIENCE))
-
-    async def _tell_what_it_missed(self, node: int) -> None:
-        members, quorum = self._quorum.members, self._quorum
-        for release in members.paid(node, quorum.now()):
-            if await quorum.panel.ask(release, (node,), (node,), unheard, Limits(PATIENCE, PATIENCE, 1)):
-                members.owe(node, release, quorum.now())
 
     async def _start(self, states: list[NodeState], new: list[int]) -> None:
         """Nobody ever used them. All of them new, they start at once; otherwise no round that saw more may be under way.

@@ -63,6 +63,25 @@ class Quorum:
         if to:
             await self.panel.ask(request, to, (), unheard, self._usual)
 
+    async def pay(self, node: int, patience: float) -> None:
+        """Tell a node that is back of the releases it missed; it has this long for each."""
+        members, limits = self.members, Limits(patience, patience, 1)
+        for key in members.owed_to(node):
+            owed = members.owed.pop(key, None)  # before it is told: what is owed anew meanwhile must stay
+            if owed is None or owed[1] <= self.now():
+                continue
+            quiet = [node]
+            try:
+                quiet = await self.panel.ask(owed[0], (node,), (node,), unheard, limits)
+            finally:  # interrupted, too
+                if node in quiet:
+                    members.owed.setdefault(key, owed)
+            if (
+                node in quiet
+            ):  # gone again: to wait as long for each of the others would keep the other nodes waiting
+                members.left((node,))
+                return
+
     def _unread(self, node: int, request: Vote | Release) -> None:
         if isinstance(request, Release):
             self.members.owe(node, request, self.now())

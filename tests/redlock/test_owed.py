@@ -1,0 +1,164 @@
+"""What a node was not told: it is told when the node is back, and nobody else waits for that."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import signal
+import sys
+import threading
+from collections.abc import Collection
+from uuid import uuid4
+
+import pytest
+
+from interlock._runtime.tasks import Tasks
+from interlock.backends.redlock.membership import OWED, Membership
+from interlock.backends.redlock.requests import Hear, Limits, Release, Request
+from interlock.backends.redlock.store import RedlockStore
+from interlock.model import Claim, Granted
+from interlock.urls import open_store
+from tests.redlock.colours import COLOURS, run, until
+from tests.redlock.servers import Servers, quorum, say
+
+LONG = 300.0
+DURABLE = ("--appendonly", "yes", "--appendfsync", "always")
+NAMES = ("a", "b", "c", "d")
+
+
+async def owing(servers: Servers, store: RedlockStore) -> None:
+    """The first node is dead, and has not been told of some releases."""
+    claims = [Claim(name, uuid4().hex, LONG) for name in NAMES]
+    for claim in claims:
+        assert isinstance(await store.claim(claim), Granted)
+
+    async def there() -> bool:
+        return bool(say(servers[0], "EXISTS", *NAMES) == len(NAMES))
+
+    await until(store, there)
+    servers[0].kill()
+    for claim in claims:
+        assert await store.release(claim.resource, claim.id)
+
+
+class Told:
+    """Counts the releases a node alone is told, and may do something before each."""
+
+    def __init__(self, store: RedlockStore, also_quiet: int | None = None) -> None:
+        self._panel = store._quorum.panel
+        self._ask = self._panel.ask
+        self._also = [] if also_quiet is None else [also_quiet]
+        self.count = 0
+        self._panel.ask = self.ask  # type: ignore[method-assign]
+
+    def before(self) -> None:
+        """Nothing, unless a test says so."""
+
+    async def ask(
+        self, request: Request, to: Collection[int], awaited: Collection[int], hear: Hear, limits: Limits
+    ) -> list[int]:
+        if not isinstance(request, Release) or to != (0,):
+            return await self._ask(request, to, awaited, hear, limits)
+        self.count += 1
+        self.before()
+        return [*await self._ask(request, to, awaited, hear, limits), *self._also]
+
+
+async def all_told(servers: Servers, store: RedlockStore) -> None:
+    async def is_so() -> bool:
+        await store.inspect("x")  # a blocking client sees what is wrong when it is next used
+        return not say(servers[0], "EXISTS", *NAMES) and not store._quorum.members.owed
+
+    await until(store, is_so)
+
+
+@COLOURS
+def test_a_node_that_hangs_while_it_is_told_is_not_waited_for_once_for_each_release(colour: str) -> None:
+    with quorum(3, *DURABLE) as servers:
+
+        async def main(store: RedlockStore) -> None:
+            await owing(servers, store)
+            members, told = store._quorum.members, Told(store)
+
+            def hang() -> None:
+                os.kill(servers[0].pid, signal.SIGSTOP)
+
+            async def gone_again() -> bool:
+                return told.count > 0 and 0 in members.away
+
+            told.before = hang  # type: ignore[method-assign]
+            servers[0].start()
+            await until(store, gone_again)
+            assert told.count == 1
+            assert len(members.owed) == len(NAMES)
+            told.before = lambda: None  # type: ignore[method-assign]
+            os.kill(servers[0].pid, signal.SIGCONT)
+            await all_told(servers, store)
+
+        run(colour, servers.url(), main)
+
+
+@COLOURS
+def test_a_node_is_told_once_though_another_keeps_silent(colour: str) -> None:
+    with quorum(3, *DURABLE) as servers:
+
+        async def main(store: RedlockStore) -> None:
+            await owing(servers, store)
+            told = Told(store, also_quiet=1)
+            servers[0].start()
+            await all_told(servers, store)
+            assert told.count == len(NAMES)
+
+        run(colour, servers.url(), main)
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+def test_who_looks_after_the_nodes_does_so_on_the_next_loop_too() -> None:
+    """A loop may be closed with tasks on it; whoever was to see that a node is back will not see it any more."""
+    with quorum(3, *DURABLE) as servers:
+        store = open_store(servers.url(), Tasks(), asynchronous=True)
+        assert isinstance(store, RedlockStore)
+        first, second = asyncio.new_event_loop(), asyncio.new_event_loop()
+        try:
+            first.run_until_complete(owing(servers, store))
+            job = store._mending._job
+            assert job is not None
+            assert job.alive()
+            job.task._log_destroy_pending = False  # type: ignore[attr-defined]
+            del job
+            first.close()
+            servers[0].start()
+            second.run_until_complete(all_told(servers, store))
+        finally:
+            second.run_until_complete(store.close())
+            second.close()
+        gc.collect()  # the first loop's connections, which it took along: complain here or nowhere
+
+
+def test_threads_may_owe_at_once() -> None:
+    members = Membership(["one", "two", "three"])
+    most = OWED * members.size
+    for n in range(most):
+        members.owe(0, Release("x", f"{n}"), 0.0)
+    broken: list[BaseException] = []
+
+    def owe(thread: int) -> None:
+        try:
+            for n in range(20_000):
+                members.owe(1, Release("x", f"{thread}-{n}"), 0.0)
+        except BaseException as error:
+            broken.append(error)
+
+    threads = [threading.Thread(target=owe, args=(n,)) for n in range(4)]
+    often = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(often)
+    assert not broken
+    assert len(members.owed) == most
