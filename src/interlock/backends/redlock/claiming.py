@@ -70,7 +70,10 @@ class Votes:
             self._not_accepted(node, reply, members.counts(node, reply[0], sent, received))
         pending = members.size - self.heard
         if self.holding + pending < members.majority:
-            return True  # there can be no majority any more
+            # There can be no majority any more. Who is one node short of hearing that others hold it would not wait for
+            # them, but fail: a node without a vote among the first to answer must not do that.
+            known = self.holding + len(self.busy)
+            return known >= members.majority or known + pending < members.majority
         return self.accepted + pending < members.majority <= self.holding  # only a higher ballot can help
 
     def _not_accepted(self, node: int, reply: list[Any], counts: bool) -> None:

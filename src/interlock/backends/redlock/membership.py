@@ -10,6 +10,9 @@ from interlock.model import Claim
 from interlock.record import record
 
 OWED = 1000  # releases kept for a node that is away; the oldest lapse by themselves
+FARTHEST = (
+    2**52
+)  # us, in the year 2112: the scripts tell numbers apart up to twice that, whatever a clock says
 SWEPT = 256  # claims remembered before the first look for those that have lapsed
 
 
@@ -117,7 +120,7 @@ class Membership:
 
     def ballot(self, wall: int) -> int:
         """A number above every one seen, and not below the clock."""
-        self.highest = number = max(self.highest + 1, wall)
+        self.highest = number = max(self.highest + 1, min(wall, FARTHEST))
         return number
 
     def saw(self, number: int) -> None:
