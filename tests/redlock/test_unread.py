@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
+from collections.abc import Coroutine
+from typing import Any
 from uuid import uuid4
 
-from interlock.backends.redlock.lanes import LanePanel
+import pytest
+
+from interlock.backends.redlock.lanes import Lane, LanePanel
+from interlock.backends.redlock.requests import Release
 from interlock.backends.redlock.store import RedlockStore
 from interlock.model import Claim, Granted
+from interlock.ports import Job
 from tests.redis.server import Server
 from tests.redlock.colours import COLOURS, run, until
 from tests.redlock.servers import Servers, quorum, say
@@ -95,6 +102,75 @@ def test_a_connection_that_broke_has_the_others_looked_at() -> None:
             assert (0, held.id) in store._quorum.members.owed
 
         run("sync", servers.url(), main)
+
+
+def test_a_connection_that_was_closed_behind_an_unread_reply_is_seen_to_be() -> None:
+    """Or a release that went out on it is not told again, and a node that is well is called away."""
+    with quorum(3) as servers:
+
+        async def main(store: RedlockStore) -> None:
+            await taken(store)
+            panel = store._quorum.panel
+            assert isinstance(panel, LanePanel)
+            await store._quorum.tell(Release("x", "nobody"), (0,))
+            lane = panel._idle[-1]
+            line = lane._lines[0]
+            assert line is not None
+            assert line.due
+            say(servers[0], "CLIENT", "KILL", "TYPE", "normal")
+            closed = select.poll()
+            closed.register(line.fd, select.POLLRDHUP)
+            assert closed.poll(5000)
+            lane.look_at_all()
+            assert lane._lines[0] is None
+            assert not line.due  # its reply was there: nobody need be told again
+
+        run("sync", servers.url(), main)
+
+
+def test_a_lane_whose_look_was_interrupted_is_not_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reply may have been taken and not been counted: from then on every one would pass for another's."""
+    with quorum(3) as servers:
+
+        async def main(store: RedlockStore) -> None:
+            await taken(store)
+            panel = store._quorum.panel
+            assert isinstance(panel, LanePanel)
+            other = panel._idle.pop()
+            await store.inspect("x")  # another lane, beside it
+            panel._idle.insert(0, other)
+            panel._idle[-1].broke = True
+
+            def interrupted(lane: Lane) -> None:
+                raise KeyboardInterrupt
+
+            with monkeypatch.context() as patch:
+                patch.setattr(Lane, "look_at_all", interrupted)
+                with pytest.raises(KeyboardInterrupt):
+                    await store.inspect("x")
+            assert other not in panel._idle
+            assert panel._open == len(panel._idle) == 1
+
+        run("sync", servers.url(), main)
+
+
+@COLOURS
+def test_what_is_released_is_released_though_no_thread_can_be_had(colour: str) -> None:
+    with quorum(3) as servers:
+
+        async def main(store: RedlockStore) -> None:
+            held = await taken(store)
+
+            def exhausted(name: str, coroutine: Coroutine[Any, Any, None]) -> Job:
+                raise RuntimeError("can't start new thread")
+
+            servers[0].kill()
+            store._beside.spawn = exhausted  # type: ignore[method-assign]
+            for _ in range(3):
+                assert (await store.inspect("x")).holders  # which sees that a node is away
+            assert await store.release("x", held.id)
+
+        run(colour, servers.url(), main)
 
 
 @COLOURS

@@ -216,10 +216,11 @@ class LanePanel:
         if self._closed:
             lane.close()
             return quiet
-        if lane.broke:
-            self._look_at_idle(lane)
+        broke, lane.broke = lane.broke, False
         idle = self._idle
         idle.append(lane)
+        if broke:
+            self._look_at_idle()
         if self._open >= MOST:
             with self._change:
                 self._change.notify()
@@ -227,9 +228,8 @@ class LanePanel:
             self._shrink(lane.used)
         return quiet
 
-    def _look_at_idle(self, lane: Lane) -> None:
-        """What broke here may have broken there, with a release that its node has not read."""
-        lane.broke = False
+    def _look_at_idle(self) -> None:
+        """What broke in one may have broken in another, with a release that its node has not read."""
         for _ in range(len(self._idle)):
             try:
                 other = self._idle.pop(0)
@@ -237,8 +237,11 @@ class LanePanel:
                 return  # other threads have taken all
             try:
                 other.look_at_all()
-            finally:
-                self._idle.append(other)
+            except BaseException:  # interrupted: nobody knows which replies will come
+                other.close()
+                self._gone()
+                raise
+            self._idle.append(other)
 
     def _shrink(self, now: float) -> None:
         try:

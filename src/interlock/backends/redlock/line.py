@@ -65,6 +65,7 @@ class Line:
 
     def send(self, packed: Packed, request: bytes) -> None:
         """Hand it to the kernel. Only a node that has long read nothing makes it wait, and then not for long."""
+        self.due.append(packed)  # first: who is interrupted after the send must know that a reply will come
         try:
             gone = self.sock.send(request)
             while gone < len(request):
@@ -75,10 +76,12 @@ class Line:
             raise silent(self.place, 0.0) from None
         except OSError as error:
             raise unreachable(self.place, error) from None
-        self.due.append(packed)
 
     def receive(self, asked: Packed | None) -> Any:
-        """The reply to what was asked last; False while it has not come. What came for earlier requests is dropped."""
+        """The reply to what was asked last; False while it has not come. What came for earlier requests is dropped.
+
+        Asked for nothing, it reads to the end: only behind the last reply stands whether the server has closed.
+        """
         gets, popleft = self._reader.gets, self.due.popleft
         while True:
             try:
@@ -96,9 +99,9 @@ class Line:
                             self.send(packed, packed.whole(self.words))
                     elif packed is asked:
                         return reply
-            except Garbled as error:
+            except (Garbled, IndexError) as error:  # or a reply that nobody asked for
                 raise garbled(self.place, error) from None
-            if type(self.sock) is not ssl.SSLSocket and len(data) < CHUNK:
+            if asked is not None and type(self.sock) is not ssl.SSLSocket and len(data) < CHUNK:
                 return False
 
     def unread(self) -> list[Vote | Release]:

@@ -116,10 +116,13 @@ class Round:
             return
         self.waiting.discard(node)
         self.heard += 1
-        if self._hear(node, reply, self._sent, self._panel.now()):
+        now = self._panel.now()
+        if self._hear(node, reply, self._sent, now):
             self.enough = True
             self.end()
-        elif not self.waiting:
+        elif (
+            not self.waiting or now >= self.until
+        ):  # the last that had to be waited for beyond the usual time
             self.end()
 
     def _not_done(self, line: Line, reply: Any) -> Any:

@@ -74,7 +74,11 @@ class Mending:
         job = self._job
         if (job is None or not job.alive()) and not self._closed:
             self._call, self._turn = self._beside.signal(), self._beside.signal()
-            self._job = self._beside.spawn("interlock-quorum", self._run())
+            look = self._run()
+            try:
+                self._job = self._beside.spawn("interlock-quorum", look)
+            except RuntimeError:  # no thread can be had now: that must not keep the caller from what it does
+                look.close()
 
     async def now(self, timeout: float) -> bool:
         """Have somebody look at once; whether a majority has its vote by then.
