@@ -160,7 +160,7 @@ class StoreUnavailable(InterlockError, ConnectionError):
 
 
 class Unreached(StoreUnavailable):
-    """There was no connection to the store: the request was not sent, and nothing was applied."""
+    """There was no connection to the store: the request was not sent, or it was taken back, and nothing of it stands."""
 
 
 class StoreUnfit(InterlockError, OSError):

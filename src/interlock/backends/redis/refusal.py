@@ -111,6 +111,11 @@ def unreachable(place: str, why: object) -> StoreUnavailable:
     )
 
 
+def unsent(error: InterlockError) -> InterlockError:
+    """The error of who could not connect: nothing was sent."""
+    return Unreached(str(error)) if type(error) is StoreUnavailable else error
+
+
 def broken(place: str, error: OSError, *, tls: bool) -> InterlockError:
     """What the system said when a connection was made, and what to do about it."""
     kinds = [kind.__name__ for kind in type(error).__mro__]  # by name: `ssl` is not loaded for who needs none

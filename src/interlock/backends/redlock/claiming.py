@@ -24,7 +24,7 @@ from interlock.backends.redlock.requests import (
     Reply,
     Vote,
 )
-from interlock.errors import InterlockError, SettingsMismatch, StoreUnavailable
+from interlock.errors import InterlockError, SettingsMismatch, StoreUnavailable, Unreached
 from interlock.model import Busy, Claim, ClaimAnswer, Gone, Granted
 
 ROUNDS = 5  # a ballot is raised this often before the attempt is given up
@@ -76,6 +76,12 @@ class Votes:
             return known >= members.majority or known + pending < members.majority
         return self.accepted + pending < members.majority <= self.holding  # only a higher ballot can help
 
+    @property
+    def refused(self) -> set[int]:
+        """Nodes that have nothing of this attempt, as they said themselves."""
+        nothing = ("evicted", "another capacity")
+        return {node for node, said in self.said.items() if node in self.busy or said in nothing}
+
     def _not_accepted(self, node: int, reply: list[Any], counts: bool) -> None:
         code = reply[1]
         if code == TOO_LOW:
@@ -115,7 +121,12 @@ async def claim(quorum: Quorum, claim: Claim, timeout: float) -> ClaimAnswer:
             votes = await _vote(quorum, claim, began, timeout)
             if not isinstance(votes, Votes):
                 return votes
-    return _refusal(quorum, claim, votes)
+    try:
+        return _refusal(quorum, claim, votes)
+    except StoreUnavailable as error:
+        if await _nowhere(quorum, claim, votes):
+            raise Unreached(str(error)) from None
+        raise
 
 
 async def _vote(quorum: Quorum, claim: Claim, began: float, timeout: float) -> Granted | Votes:
@@ -150,17 +161,31 @@ async def _take_back(quorum: Quorum, claim: Claim, ballot: int, votes: Votes, ti
     """
     members = quorum.members
     undo = Release(claim.resource, claim.id, 0.0, ballot)
-    refused = {
-        node
-        for node, said in votes.said.items()
-        if node in votes.busy or said in ("evicted", "another capacity")
-    }
+    refused = votes.refused
     where = [node for node in members.everyone if node not in refused]
     await quorum.tell(undo, [node for node in where if node not in votes.stands])
     if votes.stands:
         await quorum.ask(
             undo, _until(len(votes.stands)), max(0.001, min(timeout, quorum.node_timeout)), votes.stands
         )
+
+
+async def _nowhere(quorum: Quorum, claim: Claim, votes: Votes) -> bool:
+    """Whether it is certain that no node has the claim: who is told so need not fear what it left behind."""
+    members, refused = quorum.members, votes.refused
+    unsent = {node for node, said in votes.said.items() if isinstance(said, Unreached)}
+    doubtful = [node for node in members.everyone if node not in refused and node not in unsent]
+    done: set[int] = set()
+
+    def hear(node: int, reply: int | Reply, sent: float, received: float) -> bool:
+        if not isinstance(reply, InterlockError):
+            done.add(node)
+        return len(done) == len(doubtful)
+
+    if doubtful and members.away.isdisjoint(doubtful):
+        undo = Release(claim.resource, claim.id, 0.0, members.highest)
+        await quorum.ask(undo, hear, quorum.node_timeout, doubtful)
+    return len(done) == len(doubtful)
 
 
 def _until(answers: int) -> Any:

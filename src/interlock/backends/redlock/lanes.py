@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from interlock.backends.redis.address import Address
-from interlock.backends.redis.refusal import refusal
+from interlock.backends.redis.refusal import refusal, unsent
 from interlock.backends.redis.resp import Failure
 from interlock.backends.redlock.line import Line
 from interlock.backends.redlock.packing import Packed, Packing
@@ -125,7 +125,7 @@ class Lane:
         try:
             line = self._panel.line(node, limits, share)
         except InterlockError as error:
-            hear(node, error, began, self._panel.now())
+            hear(node, unsent(error), began, self._panel.now())
             return False
         if self._poll is None:
             self._poll = select.poll()

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any, Protocol
 
 from interlock.backends.redis.address import Address
-from interlock.backends.redis.refusal import refusal, silent, unreachable
+from interlock.backends.redis.refusal import refusal, silent, unreachable, unsent
 from interlock.backends.redis.resp import Failure
 from interlock.backends.redis.stream import Stream
 from interlock.backends.redlock.packing import INTRODUCTION, INTRODUCTIONS, Packed, Packing, introduced
@@ -243,14 +243,14 @@ class LinkPanel:
         for node, task in tasks.items():
             if not task.done():
                 lost.append(node)
-                hear(node, self._addresses[node].silent(timeout), began, self.now())
+                hear(node, unsent(self._addresses[node].silent(timeout)), began, self.now())
             elif task.cancelled():
                 raise ClientClosed("this client was closed")
             elif (error := task.exception()) is not None:
                 if not isinstance(error, InterlockError):
                     raise error
                 lost.append(node)
-                hear(node, error, began, self.now())
+                hear(node, unsent(error), began, self.now())
         return lost
 
     async def _connected(self, loop: asyncio.AbstractEventLoop, node: int, timeout: float) -> Line:

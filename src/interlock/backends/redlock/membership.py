@@ -10,9 +10,7 @@ from interlock.model import Claim
 from interlock.record import record
 
 OWED = 1000  # releases kept for a node that is away; the oldest lapse by themselves
-FARTHEST = (
-    2**52
-)  # us, in the year 2112: the scripts tell numbers apart up to twice that, whatever a clock says
+FARTHEST = 2**52  # us, in the year 2112: scripts tell numbers apart up to twice that, whatever a clock says
 SWEPT = 256  # claims remembered before the first look for those that have lapsed
 
 

@@ -76,11 +76,9 @@ class Quorum:
             finally:  # interrupted, too
                 if node in quiet:
                     members.owed.setdefault(key, owed)
-            if (
-                node in quiet
-            ):  # gone again: to wait as long for each of the others would keep the other nodes waiting
+            if node in quiet:
                 members.left((node,))
-                return
+                return  # gone again: to wait as long for each of the rest would keep the other nodes waiting
 
     def _unread(self, node: int, request: Vote | Release) -> None:
         if isinstance(request, Release):

@@ -141,9 +141,7 @@ async def refill(quorum: Quorum, nodes: Collection[int], timeout: float) -> None
             missing = [node for node in nodes if said.get(node) in (GONE, STRAY)]
             left = one.until - quorum.now()
             if missing and left > NEARLY and list(said.values()).count(RENEWED) >= members.majority:
-                claim = members.held.get(
-                    one.claim.id, one
-                ).claim  # a renewal may have changed its note meanwhile
+                claim = members.held.get(one.claim.id, one).claim  # a renewal may have changed its note
                 await _fill(quorum, replaced(claim, ttl=left), one.token, missing)
 
 
