@@ -118,6 +118,9 @@ class Mending:
             if over is not None:
                 over.set()
             if not self._ailing():
+                self._job = None  # from now on whoever finds somebody ailing begins anew
+                if self._ailing():
+                    self.begin()
                 return
             if await self._beside.wait(call, pause):
                 pause = FIRST_PAUSE

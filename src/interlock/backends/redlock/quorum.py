@@ -56,12 +56,21 @@ class Quorum:
         if quiet:
             members.left(quiet)
         if members.ailing:
+            self._told(request, members.everyone if to is None else to)
             self.mending.begin()
 
     async def tell(self, request: Request, to: Collection[int]) -> None:
         """Send to some nodes and do not wait for what they say."""
         if to:
             await self.panel.ask(request, to, (), unheard, self._usual)
+            self._told(request, to)
+
+    def _told(self, request: Request, to: Collection[int]) -> None:
+        """Have those that are away hear of a release again when they are back: one that hangs reads its connections in any
+        order, and may meet the release on one before the vote on another."""
+        if isinstance(request, Release):
+            for node in self.members.away.intersection(to):
+                self._unread(node, request)
 
     async def pay(self, node: int, patience: float) -> None:
         """Tell a node that is back of the releases it missed; it has this long for each."""
