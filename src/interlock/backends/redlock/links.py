@@ -44,12 +44,16 @@ class Line(Stream):
         self.words: tuple[bytes, bytes, bytes] = (b"", b"", b"")
         self._pending: deque[Asking] = deque()
 
-    def ask(self, asking: Asking, request: bytes, replies: int = 1) -> None:
-        self._send(request, not self._pending)
-        for _ in range(replies):
-            self._pending.append(asking)
-        if len(self._pending) > OWED:
+    def ask(self, asking: Asking, request: bytes) -> None:
+        pending = self._pending
+        self._send(request, not pending)
+        pending.append(asking)
+        if len(pending) > OWED:
             self.end(silent(self.place, 0.0))
+
+    def introduce(self, introduction: Introduction) -> None:
+        self._send(INTRODUCTION, True)
+        self._pending.extend([introduction] * INTRODUCTIONS)
 
     def _take(self, reply: Any) -> None:
         self._pending.popleft().answered(self, reply)
@@ -260,7 +264,7 @@ class LinkPanel:
         line = Line(node, address.place, loop, connection, self._lines)
         timeout = max(0.001, timeout - (self.now() - began))
         introduction = Introduction(loop)
-        line.ask(introduction, INTRODUCTION, INTRODUCTIONS)
+        line.introduce(introduction)
         try:
             await asyncio.wait_for(introduction.done, timeout)
             line.words = introduced(address.place, introduction.replies)

@@ -52,7 +52,7 @@ class Packed:
     ) -> None:
         self._call = call
         self._head = call.quick + body
-        self._told = told  # which of a connection's words follow the body: see `introduced`
+        self._told = told  # which of a connection's words follow the head: see `introduced`
         self._tail = tail  # what follows them
         self.request = request  # what the sender must hear of if it was not read
         self.lasting = request.__class__ is Release  # must be done also if nobody waits for it any more
@@ -61,6 +61,7 @@ class Packed:
         return self._head + words[self._told] + self._tail
 
     def whole(self, words: tuple[bytes, bytes, bytes]) -> bytes:
+        """With the script itself, for a node that does not know it."""
         return self._call.whole + self.quick(words)[len(self._call.quick) :]
 
 
