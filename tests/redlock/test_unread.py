@@ -12,7 +12,7 @@ from uuid import uuid4
 import pytest
 
 from interlock.backends.redlock.lanes import Lane, LanePanel
-from interlock.backends.redlock.requests import Release
+from interlock.backends.redlock.requests import Release, Vote
 from interlock.backends.redlock.store import RedlockStore
 from interlock.model import Claim, Granted
 from interlock.ports import Job
@@ -78,6 +78,28 @@ def test_asyncio_sees_the_broken_connection_though_nobody_asks() -> None:
             await stood(servers, store, 0, False)
 
         run("async", servers.url(), main)
+
+
+def test_a_release_goes_the_way_of_its_vote() -> None:
+    """A node that hangs reads its connections in any order when it goes on: a release must not come before its vote."""
+    with quorum(3) as servers:
+
+        async def main(store: RedlockStore) -> None:
+            panel = store._quorum.panel
+            assert isinstance(panel, LanePanel)
+            await taken(store, "w")
+            with servers[0].frozen():
+                held = await taken(store)  # the others grant it
+                lane = panel._idle.pop()
+                await store.release("v", uuid4().hex)  # another lane, beside it
+                panel._idle.insert(0, lane)
+                assert await store.release("x", held.id)
+                line = lane._lines[0]
+                assert line is not None
+                assert [type(packed.request) for packed in line.due][-2:] == [Vote, Release]
+            await stood(servers, store, 0, False)
+
+        run("sync", servers.url(), main)
 
 
 def test_a_connection_that_broke_has_the_others_looked_at() -> None:

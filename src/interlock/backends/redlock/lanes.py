@@ -16,7 +16,7 @@ from interlock.backends.redis.refusal import refusal, unsent
 from interlock.backends.redis.resp import Failure
 from interlock.backends.redlock.line import Line
 from interlock.backends.redlock.packing import Packed, Packing
-from interlock.backends.redlock.requests import Hear, Limits, Request, Unread, nothing
+from interlock.backends.redlock.requests import Hear, Limits, Release, Request, Unread, Vote, nothing
 from interlock.errors import ClientClosed, InterlockError, StoreUnavailable
 
 MOST = 16  # lanes at once: more threads than these take turns
@@ -24,6 +24,7 @@ IDLE = 1.0  # seconds after which a lane that others do without is closed
 FRESH = 0.5  # seconds of idleness after which connections are looked at before they are used
 CONNECTING = 0.2  # seconds a connection may take at least, whatever a request may
 BEHIND = 8  # replies that may wait to be dropped together
+REMEMBERED = 10000  # claims whose lanes are known
 OWED = 64  # replies a silent node may owe before it is sent nothing new
 
 
@@ -178,6 +179,7 @@ class LanePanel:
     def after_fork(self) -> None:
         """Forget the parent's sockets: they are closed here without a word to the servers."""
         self._idle: list[Lane] = []
+        self._voted: dict[str, Lane] = {}  # by the claim's id
         self._open = 0
         self._change = threading.Condition(threading.Lock())
 
@@ -202,10 +204,7 @@ class LanePanel:
         limits: Limits,
     ) -> list[int]:
         packed = self._packing.pack(request)
-        try:
-            lane = self._idle.pop()
-        except IndexError:
-            lane = self._next(limits.longest)
+        lane = self._lane(request, limits.longest)
         hear = self._packing.translated(request, hear)
         try:
             quiet = lane.ask(packed, to, awaited, hear, limits)
@@ -227,6 +226,24 @@ class LanePanel:
         elif len(idle) > 1:
             self._shrink(lane.used)
         return quiet
+
+    def _lane(self, request: Request, timeout: float) -> Lane:
+        """An idle lane, the last used first; for a release that of its vote: on another a node that hangs might read it first."""
+        if type(request) is Release and (lane := self._voted.pop(request.id, None)) is not None:
+            try:
+                self._idle.remove(lane)
+                return lane
+            except ValueError:
+                pass  # another thread has it, or it is closed
+        try:
+            lane = self._idle.pop()
+        except IndexError:
+            lane = self._next(timeout)
+        if type(request) is Vote:
+            self._voted[request.claim.id] = lane
+            if len(self._voted) > REMEMBERED:
+                self._voted.clear()
+        return lane
 
     def _look_at_idle(self) -> None:
         """What broke in one may have broken in another, with a release that its node has not read."""
