@@ -44,21 +44,24 @@ async def taken(store: RedlockStore, name: str = "x") -> Claim:
     return claim
 
 
+async def released_unread(servers: Servers, store: RedlockStore) -> None:
+    """A lock is taken, and released while the first node reads nothing, and dies."""
+    held = await taken(store)
+    await stood(servers, store, 0, True)
+    stop(servers[0])
+    assert await store.release("x", held.id)
+    servers[0].kill()
+
+
 @COLOURS
 def test_a_node_killed_before_it_read_a_release_is_told_again(colour: str) -> None:
     with quorum(3, *DURABLE) as servers:
 
         async def main(store: RedlockStore) -> None:
-            held = await taken(store)
-            await stood(servers, store, 0, True)
-            stop(servers[0])
-            assert await store.release("x", held.id)
-            servers[0].kill()
+            await released_unread(servers, store)
             servers[0].start()
             assert say(servers[0], "EXISTS", "x") == 1
-            other = await taken(
-                store, "y"
-            )  # a blocking client sees its broken connections when it is next used
+            other = await taken(store, "y")  # a blocking client sees its broken connections when it asks next
             await stood(servers, store, 0, False)
             assert await store.release("y", other.id)
 
@@ -69,11 +72,7 @@ def test_asyncio_sees_the_broken_connection_though_nobody_asks() -> None:
     with quorum(3, *DURABLE) as servers:
 
         async def main(store: RedlockStore) -> None:
-            held = await taken(store)
-            await stood(servers, store, 0, True)
-            stop(servers[0])
-            assert await store.release("x", held.id)
-            servers[0].kill()
+            await released_unread(servers, store)
             servers[0].start()
             await stood(servers, store, 0, False)
 
@@ -200,11 +199,7 @@ def test_a_node_that_is_killed_again_before_it_is_told_is_told_in_the_end(colour
     with quorum(3, *DURABLE) as servers:
 
         async def main(store: RedlockStore) -> None:
-            held = await taken(store)
-            await stood(servers, store, 0, True)
-            stop(servers[0])
-            assert await store.release("x", held.id)
-            servers[0].kill()
+            await released_unread(servers, store)
             for _ in range(3):
                 servers[0].start()
                 stop(servers[0])
