@@ -189,7 +189,9 @@ def test_who_waits_while_the_process_ends_does_not_line_up_again(
 
             thread = threading.Thread(target=wait, daemon=True)
             thread.start()
-            eventually(lambda: other.inspect("x").waiters)
+            eventually(
+                lambda: any(waiter.age > 0.05 for waiter in other.inspect("x").waiters)
+            )  # and knows it
             monkeypatch.setattr(lifetimes, "_clients", weakref.WeakSet([client._core]))
             lifetimes.give_back_everything()  # as when the interpreter exits
             monkeypatch.undo()

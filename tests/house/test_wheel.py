@@ -36,7 +36,7 @@ def test_the_wheel_holds_every_file_that_programs_need(wheel: Path) -> None:
 
 def test_the_wheel_does_not_grow_unnoticed(wheel: Path) -> None:
     """The goal is 300 kB, and it is missed since Redis and Redlock are all there: docs/performance.md, G."""
-    assert wheel.stat().st_size < 312_000
+    assert wheel.stat().st_size < 315_000
 
 
 def test_installing_interlock_installs_nothing_else(wheel: Path) -> None:

@@ -30,6 +30,7 @@ class Striker:
 
     def __init__(self) -> None:
         self.armed = False
+        self._ordered = self._struck = 0
         self._go = threading.Semaphore(0)
         threading.Thread(target=self._run, daemon=True).start()
 
@@ -40,6 +41,18 @@ class Striker:
             time.sleep(delay)
             delay = (delay + 0.000_003) % 0.000_25
             os.kill(os.getpid(), signal.SIGUSR1)
+            self._struck += 1
+
+    def order(self) -> None:
+        self._ordered += 1
+        self._go.release()
+
+    def rest(self) -> None:
+        """Wait until the last strike is over: nobody else would know what to do with it."""
+        until = time.monotonic() + 5
+        while self._struck < self._ordered:
+            assert time.monotonic() < until, "a strike is missing"
+            time.sleep(0.001)
 
     def handle(self, number: int, frame: FrameType | None) -> None:
         if self.armed:
@@ -51,7 +64,7 @@ class Striker:
         try:
             try:
                 self.armed = True
-                self._go.release()
+                self.order()
                 for _ in range(5):
                     drive(store.claim(mine))
                     drive(store.release("r", mine.id))
@@ -67,7 +80,7 @@ def striker() -> Iterator[Striker]:
     striker = Striker()
     before = signal.signal(signal.SIGUSR1, striker.handle)
     yield striker
-    time.sleep(0.01)  # for the last strike
+    striker.rest()
     signal.signal(signal.SIGUSR1, before)
 
 

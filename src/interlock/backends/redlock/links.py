@@ -30,17 +30,10 @@ class Asking(Protocol):
 class Line(Stream):
     """One connection to one node."""
 
-    def __init__(
-        self,
-        node: int,
-        place: str,
-        loop: asyncio.AbstractEventLoop,
-        connection: Any,
-        lines: list[Line | None],
-    ) -> None:
-        super().__init__(place, loop, connection)
+    def __init__(self, node: int, address: Address, panel: LinkPanel, connection: Any) -> None:
+        super().__init__(address.place, asyncio.get_running_loop(), connection)
         self.node = node
-        self._lines = lines  # where it is looked up while it can be used
+        self._lines = panel._lines  # where it is looked up while it can be used
         self.words: tuple[bytes, bytes, bytes] = (b"", b"", b"")
         self._pending: deque[Asking] = deque()
 
@@ -261,7 +254,7 @@ class LinkPanel:
         began = self.now()
         address = self._addresses[node]
         connection = await address.connect_async(timeout)
-        line = Line(node, address.place, loop, connection, self._lines)
+        line = Line(node, address, self, connection)
         timeout = max(0.001, timeout - (self.now() - began))
         introduction = Introduction(loop)
         line.introduce(introduction)
