@@ -20,6 +20,7 @@ from interlock.ports import Job, Signal
 from interlock.record import record, replaced
 
 PATIENCE = 1.0  # seconds for a node that nobody waits for
+THOROUGH = 3.0  # seconds for all, where an operator's word is about every one of them
 FIRST_PAUSE = 0.05  # seconds between two looks, at first
 LONGEST_PAUSE = 1.0
 SLACK = 100  # ms a quarantine lasts beyond the longest ttl
@@ -244,7 +245,7 @@ class Mending:
     async def admit(self, place: str) -> NodeState:
         """Give a node its vote before its time, on an operator's word that nothing is held any more."""
         members = self._quorum.members
-        states = await self._look(CheckIn(), PATIENCE)
+        states = await self._look(CheckIn(), THOROUGH)
         near = [
             node
             for node, known in enumerate(members.places)
@@ -264,11 +265,11 @@ class Mending:
                 "held any more, `interlock quorum init` lets all begin anew"
             )
         await self._admit(node, Admit(state.since, 0, max(voter.top for voter in voters)))
-        return (await self._look(CheckIn(), PATIENCE))[node]
+        return (await self._look(CheckIn(), THOROUGH))[node]
 
     async def init(self, *, missing: bool = False) -> list[NodeState]:
         """Give every node its vote now, on an operator's word; `missing`: though some cannot be reached."""
-        states = await self._look(CheckIn(), PATIENCE)
+        states = await self._look(CheckIn(), THOROUGH)
         away = [f"{state.place} ({state.state})" for state in states if not state.reachable]
         if away and not missing:
             raise StoreUnavailable(f"not all nodes can be reached: {'; '.join(away)}")
@@ -276,7 +277,7 @@ class Mending:
         for node, state in enumerate(states):
             if state.reachable and not state.votes:
                 await self._admit(node, Admit(state.since, 0, top))
-        return await self._look(CheckIn(), PATIENCE)
+        return await self._look(CheckIn(), THOROUGH)
 
 
 def _rested(state: NodeState) -> bool:
