@@ -76,10 +76,14 @@ class Server:
         self.kill()
         self.start()
 
+    def freeze(self) -> None:
+        """From now on it reads nothing."""
+        os.kill(self.pid, signal.SIGSTOP)
+
     @contextmanager
     def frozen(self) -> Iterator[None]:
         """A server that accepts connections and answers nothing."""
-        os.kill(self.pid, signal.SIGSTOP)
+        self.freeze()
         try:
             yield
         finally:

@@ -12,6 +12,9 @@ from typing import Any
 from interlock.backends.redis.resp import command, reader
 from tests.redis.server import Server
 
+DURABLE = ("--appendonly", "yes", "--appendfsync", "always")
+"""For nodes that are restarted and forget nothing."""
+
 
 class Servers:
     """The nodes of one quorum, and the URL that names them."""

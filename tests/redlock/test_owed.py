@@ -20,10 +20,9 @@ from interlock.backends.redlock.store import RedlockStore
 from interlock.model import Claim, Granted
 from interlock.urls import open_store
 from tests.redlock.colours import COLOURS, run, until
-from tests.redlock.servers import Servers, quorum, say
+from tests.redlock.servers import DURABLE, Servers, quorum, say
 
 LONG = 300.0
-DURABLE = ("--appendonly", "yes", "--appendfsync", "always")
 NAMES = ("a", "b", "c", "d")
 
 
@@ -81,13 +80,10 @@ def test_a_node_that_hangs_while_it_is_told_is_not_waited_for_once_for_each_rele
             await owing(servers, store)
             members, told = store._quorum.members, Told(store)
 
-            def hang() -> None:
-                os.kill(servers[0].pid, signal.SIGSTOP)
-
             async def gone_again() -> bool:
                 return told.count > 0 and 0 in members.away
 
-            told.before = hang  # type: ignore[method-assign]
+            told.before = servers[0].freeze  # type: ignore[method-assign]
             servers[0].start()
             await until(store, gone_again)
             assert told.count == 1

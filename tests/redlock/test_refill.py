@@ -15,10 +15,9 @@ from interlock.errors import StoreUnavailable
 from interlock.model import Busy, Claim, ClaimAnswer, Granted, Renewal
 from tests.redis.server import Server
 from tests.redlock.colours import COLOURS, opened, run, until
-from tests.redlock.servers import Servers, quorum, say
+from tests.redlock.servers import DURABLE, Servers, quorum, say
 
 LONG = 300.0
-DURABLE = ("--appendonly", "yes", "--appendfsync", "always")
 
 
 async def held_without(servers: Servers, store: RedlockStore, node: int) -> tuple[Claim, int]:

@@ -18,7 +18,7 @@ from interlock.errors import InterlockError, StoreUnavailable
 from interlock.model import Busy, Claim, Gone, Granted, NoAnswer, Renewal, Renewed
 from tests.redis.server import running
 from tests.redlock.colours import COLOURS, opened, run, until
-from tests.redlock.servers import Servers, quorum, say, steady
+from tests.redlock.servers import DURABLE, Servers, quorum, say, steady
 
 LONG = 30.0
 
@@ -335,7 +335,7 @@ def test_a_hung_majority_is_told_in_time_and_in_one_sentence(colour: str) -> Non
         async def main(store: RedlockStore) -> None:
             await pair(store)
             for node in (0, 1):
-                os.kill(servers[node].pid, signal.SIGSTOP)
+                servers[node].freeze()
             try:
                 began = time.monotonic()
                 with pytest.raises(StoreUnavailable, match="needs 2 of 3 nodes"):
@@ -361,7 +361,7 @@ def test_a_hung_majority_is_told_in_time_and_in_one_sentence(colour: str) -> Non
 
 @COLOURS
 def test_a_node_that_comes_back_is_used_again(colour: str) -> None:
-    with quorum(3, "--appendonly", "yes", "--appendfsync", "always") as servers:
+    with quorum(3, *DURABLE) as servers:
 
         async def main(store: RedlockStore) -> None:
             await pair(store)
@@ -384,7 +384,7 @@ def test_a_node_that_comes_back_is_used_again(colour: str) -> None:
 
 @COLOURS
 def test_a_node_that_was_away_is_told_what_was_released(colour: str) -> None:
-    with quorum(3, "--appendonly", "yes", "--appendfsync", "always") as servers:
+    with quorum(3, *DURABLE) as servers:
 
         async def main(store: RedlockStore) -> None:
             held = claim()
@@ -506,7 +506,7 @@ def test_a_flushed_node_has_no_vote(colour: str) -> None:
 
 @COLOURS
 def test_a_restart_that_lost_nothing_keeps_its_vote(colour: str) -> None:
-    with quorum(3, "--appendonly", "yes", "--appendfsync", "always") as servers:
+    with quorum(3, *DURABLE) as servers:
 
         async def main(store: RedlockStore) -> None:
             held = claim()
@@ -528,7 +528,7 @@ def test_a_restart_that_lost_nothing_keeps_its_vote(colour: str) -> None:
 
 
 def test_a_replica_that_took_a_nodes_place_has_no_vote() -> None:
-    durable = ("--appendonly", "yes", "--appendfsync", "always", "--repl-diskless-sync-delay", "0")
+    durable = (*DURABLE, "--repl-diskless-sync-delay", "0")
     with quorum(3, *durable) as servers, running(*durable) as replica:
 
         async def main(store: RedlockStore) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import select
-import signal
 from collections.abc import Coroutine
 from typing import Any
 from uuid import uuid4
@@ -16,12 +14,10 @@ from interlock.backends.redlock.requests import Release, Vote
 from interlock.backends.redlock.store import RedlockStore
 from interlock.model import Claim, Granted
 from interlock.ports import Job
-from tests.redis.server import Server
 from tests.redlock.colours import COLOURS, run, until
-from tests.redlock.servers import Servers, quorum, say
+from tests.redlock.servers import DURABLE, Servers, quorum, say
 
 LONG = 300.0
-DURABLE = ("--appendonly", "yes", "--appendfsync", "always")
 
 
 async def stood(servers: Servers, store: RedlockStore, node: int, there: bool) -> None:
@@ -31,11 +27,6 @@ async def stood(servers: Servers, store: RedlockStore, node: int, there: bool) -
         return bool(say(servers[node], "EXISTS", "x")) is there
 
     await until(store, is_so)
-
-
-def stop(server: Server) -> None:
-    """From now on it reads nothing."""
-    os.kill(server.pid, signal.SIGSTOP)
 
 
 async def taken(store: RedlockStore, name: str = "x") -> Claim:
@@ -48,7 +39,7 @@ async def released_unread(servers: Servers, store: RedlockStore) -> None:
     """A lock is taken, and released while the first node reads nothing, and dies."""
     held = await taken(store)
     await stood(servers, store, 0, True)
-    stop(servers[0])
+    servers[0].freeze()
     assert await store.release("x", held.id)
     servers[0].kill()
 
@@ -112,7 +103,7 @@ def test_a_connection_that_broke_has_the_others_looked_at() -> None:
             lane = panel._idle.pop()
             await store.inspect("x")  # another lane, beside it
             panel._idle.append(lane)
-            stop(servers[0])
+            servers[0].freeze()
             assert await store.release("x", held.id)
             servers[0].kill()
             servers[0].start()
@@ -202,7 +193,7 @@ def test_a_node_that_is_killed_again_before_it_is_told_is_told_in_the_end(colour
             await released_unread(servers, store)
             for _ in range(3):
                 servers[0].start()
-                stop(servers[0])
+                servers[0].freeze()
                 await store.inspect("x")
                 servers[0].kill()
             servers[0].start()

@@ -30,30 +30,24 @@ class Keys:
         """Holder, records, waiters and lapses, encoded one after the other."""
         found = self._four.get(resource)
         if found is None:
-            if len(self._four) >= REMEMBERED_NAMES:
-                self._four.clear()
             holder = self.holder(resource)
-            parts = [holder, *(companion(holder, letter) for letter in (b"h", b"w", b"e"))]
-            found = self._four[resource] = b"".join([bulk(part) for part in parts])
+            others = b"".join([bulk(companion(holder, letter)) for letter in (b"w", b"e")])
+            found = _kept(self._four, resource, self.two(resource) + others)
         return found
 
     def two(self, resource: str) -> bytes:
         """Holder and records, encoded one after the other."""
         found = self._two.get(resource)
         if found is None:
-            if len(self._two) >= REMEMBERED_NAMES:
-                self._two.clear()
             holder = self.holder(resource)
-            found = self._two[resource] = bulk(holder) + bulk(companion(holder, b"h"))
+            found = _kept(self._two, resource, bulk(holder) + bulk(companion(holder, b"h")))
         return found
 
     def five(self, resource: str) -> bytes:
         """The four, and the counter of tokens."""
         found = self._five.get(resource)
         if found is None:
-            if len(self._five) >= REMEMBERED_NAMES:
-                self._five.clear()
-            found = self._five[resource] = self.four(resource) + self.last(resource)
+            found = _kept(self._five, resource, self.four(resource) + self.last(resource))
         return found
 
     def last(self, resource: str) -> bytes:
@@ -113,6 +107,14 @@ class ClusterKeys(Keys):
                 key = tagged + b"\x1f=" + self.prefix + b"\x1ftoken"
             found = self._lasts[number] = bulk(key)
         return found
+
+
+def _kept(kept: dict[str, bytes], resource: str, encoded: bytes) -> bytes:
+    """What was encoded, kept for the next time; names that come and go do not fill the memory."""
+    if len(kept) >= REMEMBERED_NAMES:
+        kept.clear()
+    kept[resource] = encoded
+    return encoded
 
 
 def companion(holder: bytes, letter: bytes) -> bytes:
