@@ -238,4 +238,6 @@ def _library() -> str:
         except ImportError:
             continue
         return package
-    raise StoreUnfit("a store on Redis needs the client library redis-py; install it: pip install 'interlock[redis]'")
+    raise StoreUnfit(
+        "a store on Redis needs the client library redis-py; install it: pip install 'interlock[redis]'"
+    )
