@@ -711,8 +711,16 @@ class Client:
         while (seen := await watching.watched(self._core, name, seen, timeout)) is not None:
             yield seen
 
-    async def evict(self, name: str, *, reason: str, id: str | None = None) -> list[Standing]:
-        return await watching.evicted(self._core, name, id, reason)
+    async def evict(
+        self,
+        name: str,
+        *,
+        reason: str,
+        id: str | None = None,
+        foreign: bool = False,
+        no_expiry: bool = False,
+    ) -> list[Standing]:
+        return await watching.evicted(self._core, name, id, reason, foreign, no_expiry)
 
     # ---- the end ---------------------------------------------------------------------
 

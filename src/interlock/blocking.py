@@ -809,13 +809,24 @@ class Client:
         while (seen := drive(watching.watched(self._core, name, seen, timeout))) is not None:
             yield seen
 
-    def evict(self, name: str, *, reason: str, id: str | None = None) -> list[Standing]:
+    def evict(
+        self,
+        name: str,
+        *,
+        reason: str,
+        id: str | None = None,
+        foreign: bool = False,
+        no_expiry: bool = False,
+    ) -> list[Standing]:
         """Take the resource from its holders (or the claim `id` from its place); say whom it met.
 
         The holder is told `LeaseLost` with the reason at its next renewal; until then it may believe
         it holds: only a guard that checks tokens keeps its late writes out.
+
+        A key of another program under this name (an old `SET NX` lock, or anything else) raises `ForeignKey`
+        and is left alone unless `foreign` is given; one without an expiry needs `no_expiry` as well.
         """
-        return drive(watching.evicted(self._core, name, id, reason))
+        return drive(watching.evicted(self._core, name, id, reason, foreign, no_expiry))
 
     # ---- the end ---------------------------------------------------------------------
 

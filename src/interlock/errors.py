@@ -131,6 +131,30 @@ class Evicted(InterlockError, RuntimeError):
         return f"{self.resource}: evicted from the queue by an operator ({self.reason or 'no reason given'})"
 
 
+class ForeignKey(InterlockError, RuntimeError):
+    """An operator asked to evict what another program keeps under this name. Nothing was removed.
+
+    `kind` is what the server calls it ("string", say), `expires` whether it would lapse by itself.
+    """
+
+    def __init__(self, resource: str, kind: str = "string", expires: bool = True) -> None:
+        super().__init__(resource, kind, expires)
+        self.resource = resource
+        self.kind = kind
+        self.expires = expires
+
+    def __str__(self) -> str:
+        text = f"{self.resource}: a key of another program ({self.kind}), not a lock of interlock; nothing was removed"
+        if self.kind != "string":
+            return f"{text}: only a string can be another program's lock"
+        advice = "--foreign (foreign=True)"
+        if not self.expires:
+            advice += (
+                " and --no-expiry (no_expiry=True): it would never lapse by itself, as a session or a counter"
+            )
+        return f"{text}; if it is a lock, evict it with {advice}"
+
+
 class WouldDeadlock(InterlockError, RuntimeError):
     """What was asked for could never be granted: a reader asked to become a writer."""
 

@@ -39,11 +39,29 @@ class Granted:
 
 
 @record
+class Standing:
+    """One live claim as an operator sees it."""
+
+    id: str
+    token: int
+    permits: int
+    admitted: bool
+    age: float  # seconds since it was admitted, or, for a waiter, since it came
+    lapses_in: float
+    note: str
+    who: str
+    foreign: bool = False  # a key of another program under this name; its value is shown to nobody
+
+
+@record
 class Busy:
     """The claim is not in yet."""
 
     ahead: int  # live claims in front of this one
     retry_after: float  # seconds until what it waits for lapses by itself
+    holder: Standing | None = (
+        None  # the oldest holder, if the store knows it: tells a waiter for whom it waits
+    )
 
 
 @record
@@ -75,20 +93,6 @@ class NoAnswer:
     """Nobody knows whether this claim was renewed: the part of the store that keeps it did not answer."""
 
     why: str
-
-
-@record
-class Standing:
-    """One live claim as an operator sees it."""
-
-    id: str
-    token: int
-    permits: int
-    admitted: bool
-    age: float  # seconds since it was admitted, or, for a waiter, since it came
-    lapses_in: float
-    note: str
-    who: str
 
 
 @record

@@ -123,19 +123,28 @@ class Store(Register, Protocol):
         """
         ...
 
-    async def inspect(self, resource: str, timeout: float = IO_TIMEOUT) -> Queue:
-        """The live claims on one resource, in queue order."""
+    async def inspect(self, resource: str, timeout: float = IO_TIMEOUT, *, limit: int | None = None) -> Queue:
+        """The live claims on one resource, in queue order; with `limit`, only that many from the front.
+
+        With a limit the work of the server does not grow with the queue.
+        """
         ...
 
     async def scan(self, prefix: str, after: str, limit: int) -> list[str]:
         """Names of resources with live claims, in code point order, beyond `after`, at most `limit`."""
         ...
 
-    async def evict(self, resource: str, id: str | None, reason: str) -> list[Standing]:
+    async def evict(
+        self, resource: str, id: str | None, reason: str, *, foreign: bool = False, no_expiry: bool = False
+    ) -> list[Standing]:
         """Remove one claim, or with None every holder, for an operator; say whom it met.
 
         The victim's next renewal or claim answers `Gone(evicted=True, reason)`, for at least
         its ttl; a victim in `wait` is woken.
+
+        A key of another program under this name (`Standing.foreign`) is removed only with `foreign`, and if
+        it would never lapse by itself only with `no_expiry` as well; otherwise `ForeignKey` is raised and the
+        key is left as it is. So is every key that cannot be a lock.
         """
         ...
 

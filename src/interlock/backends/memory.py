@@ -210,11 +210,12 @@ class MemoryStore:
     def _entry(claim: Claim, token: int, now: float) -> _Entry:
         return _Entry(claim, claim.id, token, claim.permits, claim.note, now, now)
 
-    @staticmethod
-    def _busy(queue: list[_Entry], place: int, now: float) -> Busy:
+    @classmethod
+    def _busy(cls, queue: list[_Entry], place: int, now: float) -> Busy:
         permits = [entry.permits for entry in queue]
         lapses_in = [entry.lapses - now for entry in queue]
-        return Busy(place, retry_after(permits, lapses_in, place, queue[place].claim.capacity))
+        holder = cls._standing(queue[0], now) if place else None
+        return Busy(place, retry_after(permits, lapses_in, place, queue[place].claim.capacity), holder)
 
     async def wait(self, claim: Claim, busy: Busy | None, timeout: float) -> Granted | None:
         space = self._space
@@ -289,15 +290,15 @@ class MemoryStore:
                 space.remove(resource, queue, entry, now)
             return True
 
-    async def inspect(self, resource: str, timeout: float = IO_TIMEOUT) -> Queue:
+    async def inspect(self, resource: str, timeout: float = IO_TIMEOUT, *, limit: int | None = None) -> Queue:
         with self._space.guard:
-            return self._queue(resource)
+            return self._queue(resource, limit)
 
-    def _queue(self, resource: str) -> Queue:
+    def _queue(self, resource: str, limit: int | None = None) -> Queue:
         now = self._space.now()
         queue = self._space.live(resource, now)
         capacity = queue[0].claim.capacity if queue else 0
-        return Queue(resource, capacity, tuple(self._standing(entry, now) for entry in queue))
+        return Queue(resource, capacity, tuple(self._standing(entry, now) for entry in queue[:limit]))
 
     @staticmethod
     def _standing(entry: _Entry, now: float) -> Standing:
@@ -319,7 +320,9 @@ class MemoryStore:
             names = sorted(n for n in self._space.queues if n.startswith(prefix) and n > after)
             return [name for name in names if self._space.live(name, now)][:limit]
 
-    async def evict(self, resource: str, id: str | None, reason: str) -> list[Standing]:
+    async def evict(
+        self, resource: str, id: str | None, reason: str, *, foreign: bool = False, no_expiry: bool = False
+    ) -> list[Standing]:
         space = self._space
         with space.guard:
             now = space.now()

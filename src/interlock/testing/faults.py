@@ -191,14 +191,19 @@ class Faulty:
     async def release(self, resource: str, id: str, linger: float = 0.0, timeout: float = IO_TIMEOUT) -> bool:
         return await self._ask("release", lambda: self._store.release(resource, id, linger, timeout), timeout)
 
-    async def inspect(self, resource: str, timeout: float = IO_TIMEOUT) -> Queue:
-        return await self._ask("inspect", lambda: self._store.inspect(resource, timeout), timeout)
+    async def inspect(self, resource: str, timeout: float = IO_TIMEOUT, *, limit: int | None = None) -> Queue:
+        return await self._ask(
+            "inspect", lambda: self._store.inspect(resource, timeout, limit=limit), timeout
+        )
 
     async def scan(self, prefix: str, after: str, limit: int) -> list[str]:
         return await self._ask("scan", lambda: self._store.scan(prefix, after, limit))
 
-    async def evict(self, resource: str, id: str | None, reason: str) -> list[Standing]:
-        return await self._ask("evict", lambda: self._store.evict(resource, id, reason))
+    async def evict(
+        self, resource: str, id: str | None, reason: str, *, foreign: bool = False, no_expiry: bool = False
+    ) -> list[Standing]:
+        asked = lambda: self._store.evict(resource, id, reason, foreign=foreign, no_expiry=no_expiry)  # noqa: E731
+        return await self._ask("evict", asked)
 
     async def watch(self, resource: str, seen: Queue, timeout: float) -> None:
         await self._listen("watch", lambda: self._store.watch(resource, seen, timeout), timeout)

@@ -107,17 +107,17 @@ def _standing(now: int, id: bytes, record: bytes, admitted: int, left: int) -> S
     name, match = id.decode(errors="replace"), RECORD.fullmatch(record)
     lapses_in = left / 1000 if left >= 0 else LASTS
     if match is None:  # a foreigner's lock: its value is all it tells
-        return Standing(name, 0, 1, True, 0.0, lapses_in, "", "another program")
+        return Standing(name, 0, 1, True, 0.0, lapses_in, "", "another program", foreign=True)
     token, since, _, permits, _, length, tail = match.groups()
     note, who = tail[: int(length)].decode(), tail[int(length) :].decode()
     age = max(0.0, (now - int(since)) / 1e6)
     return Standing(name, int(token), int(permits), bool(admitted), age, lapses_in, note, who)
 
 
-def queue(resource: str, reply: Any) -> Queue:
+def queue(resource: str, reply: Any, limit: int | None = None) -> Queue:
     now, capacity, _, *parts = reply
     found = standings(int(now), parts)
-    return Queue(resource, capacity, tuple(found))
+    return Queue(resource, capacity, tuple(found[:limit]))
 
 
 def versioned(value: bytes | None) -> Versioned:

@@ -192,11 +192,11 @@ class RedisStore:
         self._listener.tell(reply[1:])
         return bool(reply[0] == 1)
 
-    async def inspect(self, resource: str, timeout: float = IO_TIMEOUT) -> Queue:
+    async def inspect(self, resource: str, timeout: float = IO_TIMEOUT, *, limit: int | None = None) -> Queue:
         body = self._keys.four(resource) + bulk(self._listener.line(resource)[0])
         reply = await self._run(INSPECT, body, timeout)
         self._listener.tell(reply[2])
-        return packing.queue(resource, reply)
+        return packing.queue(resource, reply, limit)
 
     async def scan(self, prefix: str, after: str, limit: int) -> list[str]:
         names = await self._names.beyond(self._servers, prefix, after)
@@ -218,7 +218,9 @@ class RedisStore:
             raise refusal(self._place, reply)
         return reply
 
-    async def evict(self, resource: str, id: str | None, reason: str) -> list[Standing]:
+    async def evict(
+        self, resource: str, id: str | None, reason: str, *, foreign: bool = False, no_expiry: bool = False
+    ) -> list[Standing]:
         body = self._keys.four(resource) + bulk((id or "").encode()) + bulk(reason.encode())
         body += bulk(self._listener.line(resource)[0]) + bulk(packing.millis(REMEMBERED))
         now, told, *parts = await self._tell_all(resource, EVICT, body, IO_TIMEOUT)

@@ -112,8 +112,9 @@ class RedlockStore:
     async def release(self, resource: str, id: str, linger: float = 0.0, timeout: float = IO_TIMEOUT) -> bool:
         return await renewing.release(self._quorum, Release(resource, id, linger), timeout)
 
-    async def inspect(self, resource: str, timeout: float = IO_TIMEOUT) -> Queue:
-        return await looking.inspect(self._quorum, resource, timeout)
+    async def inspect(self, resource: str, timeout: float = IO_TIMEOUT, *, limit: int | None = None) -> Queue:
+        queue = await looking.inspect(self._quorum, resource, timeout)
+        return queue if limit is None else Queue(resource, queue.capacity, queue.standings[:limit])
 
     async def scan(self, prefix: str, after: str, limit: int) -> list[str]:
         found: list[str] = []
@@ -124,7 +125,9 @@ class RedlockStore:
                 found.append(name)
         return found
 
-    async def evict(self, resource: str, id: str | None, reason: str) -> list[Standing]:
+    async def evict(
+        self, resource: str, id: str | None, reason: str, *, foreign: bool = False, no_expiry: bool = False
+    ) -> list[Standing]:
         return await looking.evict(self._quorum, Evict(resource, id, reason), IO_TIMEOUT)
 
     async def watch(self, resource: str, seen: Queue, timeout: float) -> None:

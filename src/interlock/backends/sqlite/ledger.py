@@ -114,13 +114,13 @@ class Ledger:
 
     # ---- looking --------------------------------------------------------------------
 
-    def inspect(self, until: float, resource: str) -> Queue:
-        return self._database.run(until, self.look, resource)
+    def inspect(self, until: float, resource: str, limit: int | None = None) -> Queue:
+        return self._database.run(until, self.look, resource, limit)
 
-    def look(self, connection: sqlite3.Connection, resource: str) -> Queue:
+    def look(self, connection: sqlite3.Connection, resource: str, limit: int | None = None) -> Queue:
         found = connection.execute(CLAIMS["standings"], (resource,)).fetchall()
         now = self._clock.now()
-        rows = live_rows(found, now)
+        rows = live_rows(found, now)[:limit]
         return Queue(resource, rows[0].capacity if rows else 0, tuple(standings(rows, now)))
 
     def scan(self, until: float, prefix: str, after: str, limit: int) -> list[str]:

@@ -96,13 +96,15 @@ class SqliteStore:
     async def release(self, resource: str, id: str, linger: float = 0.0, timeout: float = IO_TIMEOUT) -> bool:
         return await self._leaf.run(self._ledger.release, resource, id, linger, timeout=timeout)
 
-    async def inspect(self, resource: str, timeout: float = IO_TIMEOUT) -> Queue:
-        return await self._leaf.run(self._ledger.inspect, resource, timeout=timeout)
+    async def inspect(self, resource: str, timeout: float = IO_TIMEOUT, *, limit: int | None = None) -> Queue:
+        return await self._leaf.run(self._ledger.inspect, resource, limit, timeout=timeout)
 
     async def scan(self, prefix: str, after: str, limit: int) -> list[str]:
         return await self._leaf.run(self._ledger.scan, prefix, after, limit, timeout=IO_TIMEOUT)
 
-    async def evict(self, resource: str, id: str | None, reason: str) -> list[Standing]:
+    async def evict(
+        self, resource: str, id: str | None, reason: str, *, foreign: bool = False, no_expiry: bool = False
+    ) -> list[Standing]:
         return await self._leaf.run(self._ledger.evict, resource, id, reason, timeout=IO_TIMEOUT)
 
     async def watch(self, resource: str, seen: Queue, timeout: float) -> None:
