@@ -744,6 +744,7 @@ def connect(
     url: urls.Place | None = None,
     *,
     ttl: float = 30.0,
+    connect_timeout: float | None = None,
     listener: Callable[[events.Event], object] | None = None,
     keeper: Literal["thread", "task"] = "thread",
 ) -> Client:
@@ -760,7 +761,7 @@ def connect(
         listen(events.CallbackFailed(repr(error)))
 
     runtime = Tasks(report)
-    store = urls.open_store(url, runtime, asynchronous=True)
+    store = urls.open_store(url, runtime, asynchronous=True, connect_timeout=connect_timeout)
     keeping = Threads(report) if keeper == "thread" else runtime
     core = CoreClient(store, runtime, keeping, ttl=ttl, listener=listen, lease_type=Lease)
     lifetimes.follow(core)

@@ -851,6 +851,7 @@ def connect(
     url: urls.Place | None = None,
     *,
     ttl: float = 30.0,
+    connect_timeout: float | None = None,
     listener: Callable[[events.Event], object] | None = None,
 ) -> Client:
     """Connect to the store behind `url`, or $INTERLOCK_URL, or the embedded SQLite file of this user.
@@ -859,10 +860,13 @@ def connect(
     credentials are used, its connections are not.
 
     `ttl` is the default of all leases. `listener` gets every event; without one, warnings go to the log.
+    `connect_timeout` is how long connecting to a server may take, 5 seconds unless the URL says otherwise
+    (`?connect_timeout=2`); it comes on top of the timeout of a call that must connect first, `blocking=False`
+    included. Embedded stores take it and have no use for it.
     """
     listen = urls.default_listener if listener is None else listener
     runtime = Threads(lambda error: listen(events.CallbackFailed(repr(error))))
-    store = urls.open_store(url, runtime, asynchronous=False)
+    store = urls.open_store(url, runtime, asynchronous=False, connect_timeout=connect_timeout)
     core = CoreClient(store, runtime, runtime, ttl=ttl, listener=listen, lease_type=Lease)
     lifetimes.follow(core)
     return Client(core)

@@ -34,6 +34,9 @@ character, so it cannot collide; a store must take names of up to 1100 bytes of 
 IO_TIMEOUT = 5.0
 """How long one request may take, unless the caller says otherwise: then nobody knows its outcome."""
 
+CONNECT_TIMEOUT = 5.0
+"""How long connecting to a server may take, unless the user says otherwise. It is no part of a request's time."""
+
 
 class Register(Protocol):
     """A value with a version, the second primitive. Its names are apart from resources' names.
@@ -68,8 +71,10 @@ class Store(Register, Protocol):
 
     Any call may raise `StoreUnavailable`: nobody knows whether it was applied. Repeating a call
     with the same id is always right. Where a call has a `timeout`, it answers or raises within that many
-    seconds: its caller has promised somebody to be back. All awaits of a blocking store block and never
-    suspend.
+    seconds: its caller has promised somebody to be back. A call that must connect first may take the store's
+    `connect_timeout` longer (not `renew` by the keeper, and not `release`: there connecting is a part of the
+    time), and a request may take two round trips where the server is that far away. All awaits of a blocking
+    store block and never suspend.
     """
 
     @property

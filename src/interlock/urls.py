@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from interlock import events
-from interlock.errors import InvalidURL
-from interlock.ports import Runtime, Store
+from interlock.errors import InvalidSetting, InvalidURL
+from interlock.ports import CONNECT_TIMEOUT, Runtime, Store
 
 if TYPE_CHECKING:
     from urllib.parse import SplitResult
@@ -36,14 +36,21 @@ Place: TypeAlias = "str | PooledClient | ClusterClient | Sequence[str | PooledCl
 """What `connect` takes: a URL, a client, or, for a quorum of servers, several of either."""
 
 
-def open_store(url: Place | None, runtime: Runtime, *, asynchronous: bool) -> Store:
-    """The store behind `url`, or behind $INTERLOCK_URL, or the embedded SQLite file."""
+def open_store(
+    url: Place | None, runtime: Runtime, *, asynchronous: bool, connect_timeout: float | None = None
+) -> Store:
+    """The store behind `url`, or behind $INTERLOCK_URL, or the embedded SQLite file.
+
+    `connect_timeout` is how long connecting may take; None: what the URL says, or the default.
+    """
+    if connect_timeout is not None:
+        _check_connect_timeout(connect_timeout)
     if url is None:
         url = os.environ.get("INTERLOCK_URL") or "sqlite://"
     if isinstance(url, (list, tuple)):
-        return _open_nodes(url, runtime, asynchronous)
+        return _open_nodes(url, runtime, asynchronous, connect_timeout)
     if not isinstance(url, str):
-        return _open_client(url, runtime, asynchronous)
+        return _open_client(url, runtime, asynchronous, connect_timeout or CONNECT_TIMEOUT)
     try:
         parts = _split(url)
     except ValueError as error:
@@ -51,7 +58,37 @@ def open_store(url: Place | None, runtime: Runtime, *, asynchronous: bool) -> St
     opener = _OPENERS.get(parts.scheme)
     if opener is None:
         raise InvalidURL(_unknown(url, parts.scheme))
-    return opener(parts, runtime, asynchronous)
+    rest, said = _without_connect_timeout(parts.query)
+    return opener(
+        parts._replace(query=rest), runtime, asynchronous, connect_timeout or said or CONNECT_TIMEOUT
+    )
+
+
+def _without_connect_timeout(query: str) -> tuple[str, float | None]:
+    """A URL's options without the one that every store takes, and the value it had, if any."""
+    if "connect_timeout" not in query:
+        return query, None
+    from urllib.parse import parse_qsl, urlencode
+
+    options = parse_qsl(query, keep_blank_values=True)
+    said = dict(options).get("connect_timeout")
+    if said is None:  # it was a part of another word
+        return query, None
+    try:
+        seconds = float(said)
+        _check_connect_timeout(seconds)
+    except ValueError:
+        raise InvalidURL(
+            f"connect_timeout={said}: say how many seconds connecting may take, such as 5"
+        ) from None
+    return urlencode([option for option in options if option[0] != "connect_timeout"]), seconds
+
+
+def _check_connect_timeout(seconds: object) -> None:
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
+        raise TypeError(f"connect_timeout must be a number of seconds, not {type(seconds).__name__}")
+    if not 0.001 <= seconds <= 3600:  # also refuses nan
+        raise InvalidSetting(f"connect_timeout must be between 0.001 and 3600 seconds, not {seconds:g}")
 
 
 def _split(url: str) -> SplitResult:
@@ -102,7 +139,7 @@ default_listener.curious = False  # type: ignore[attr-defined]
 _spaces: dict[str, Space] = {}
 
 
-def _open_memory(parts: SplitResult, runtime: Runtime, asynchronous: bool) -> Store:
+def _open_memory(parts: SplitResult, runtime: Runtime, asynchronous: bool, connect_timeout: float) -> Store:
     """`memory://` or `memory://name`: shared by all clients of this process that use the same name."""
     import threading
 
@@ -118,7 +155,7 @@ def _open_memory(parts: SplitResult, runtime: Runtime, asynchronous: bool) -> St
     return MemoryStore(space, runtime, MemoryStore(space, Threads()) if asynchronous else None)
 
 
-def _open_sqlite(parts: SplitResult, runtime: Runtime, asynchronous: bool) -> Store:
+def _open_sqlite(parts: SplitResult, runtime: Runtime, asynchronous: bool, connect_timeout: float) -> Store:
     """`sqlite://` is the user's own file, `sqlite:///rel` and `sqlite:////abs` name one."""
     from urllib.parse import parse_qsl, unquote
 
@@ -138,41 +175,52 @@ def _open_sqlite(parts: SplitResult, runtime: Runtime, asynchronous: bool) -> St
     return open_store(path, runtime, asynchronous=asynchronous, allow_network_filesystem=allow == "1")
 
 
-def _open_redis(parts: SplitResult, runtime: Runtime, asynchronous: bool) -> Store:
+def _open_redis(parts: SplitResult, runtime: Runtime, asynchronous: bool, connect_timeout: float) -> Store:
     """`redis://user:password@host:port/db?prefix=...`, `rediss://` with TLS, `unix:///path/to/socket`."""
     from interlock.backends.redis import open_url
 
-    return open_url(parts, runtime, asynchronous=asynchronous)
+    return open_url(parts, runtime, asynchronous=asynchronous, connect_timeout=connect_timeout)
 
 
-def _open_sentinel(parts: SplitResult, runtime: Runtime, asynchronous: bool) -> Store:
+def _open_sentinel(parts: SplitResult, runtime: Runtime, asynchronous: bool, connect_timeout: float) -> Store:
     """`redis+sentinel://user:password@host:port,host:port/service/db?replicas=majority`."""
     from interlock.backends.redis import open_sentinel_url
 
-    return open_sentinel_url(parts, runtime, asynchronous=asynchronous)
+    return open_sentinel_url(parts, runtime, asynchronous=asynchronous, connect_timeout=connect_timeout)
 
 
-def _open_cluster(parts: SplitResult, runtime: Runtime, asynchronous: bool) -> Store:
+def _open_cluster(parts: SplitResult, runtime: Runtime, asynchronous: bool, connect_timeout: float) -> Store:
     """`redis+cluster://user:password@host:port,host:port?prefix=...&replicas=majority`."""
     from interlock.backends.redis import open_cluster_url
 
-    return open_cluster_url(parts, runtime, asynchronous=asynchronous)
+    return open_cluster_url(parts, runtime, asynchronous=asynchronous, connect_timeout=connect_timeout)
 
 
-def _open_redlock(parts: SplitResult, runtime: Runtime, asynchronous: bool) -> Store:
+def _open_redlock(parts: SplitResult, runtime: Runtime, asynchronous: bool, connect_timeout: float) -> Store:
     """`redlock://user:password@host:port,host:port,host:port/db?prefix=...`, `redlocks://` with TLS."""
     from interlock.backends.redlock import open_url
 
-    return open_url(parts, runtime, asynchronous=asynchronous)
+    return open_url(parts, runtime, asynchronous=asynchronous, connect_timeout=connect_timeout)
 
 
-def _open_nodes(nodes: Sequence[object], runtime: Runtime, asynchronous: bool) -> Store:
+def _open_nodes(
+    nodes: Sequence[object], runtime: Runtime, asynchronous: bool, connect_timeout: float | None
+) -> Store:
     """The quorum of several servers, each a URL of Redis or a user's own client."""
     if not all(_is_address(node) if isinstance(node, str) else _is_client(node) for node in nodes):
         raise _wrong_kind(nodes)
     from interlock.backends.redlock import open_nodes
 
-    return open_nodes(nodes, runtime, asynchronous=asynchronous)
+    named: list[object] = []
+    longest = 0.0
+    for node in nodes:
+        if isinstance(node, str):
+            base, _, query = node.partition("?")
+            rest, said = _without_connect_timeout(query)
+            node, longest = f"{base}?{rest}" if rest else base, max(longest, said or 0.0)
+        named.append(node)
+    patience = connect_timeout or longest or CONNECT_TIMEOUT
+    return open_nodes(named, runtime, asynchronous=asynchronous, connect_timeout=patience)
 
 
 def _is_address(text: str) -> bool:
@@ -191,16 +239,16 @@ def _wrong_kind(given: object) -> TypeError:
     )
 
 
-def _open_client(client: object, runtime: Runtime, asynchronous: bool) -> Store:
+def _open_client(client: object, runtime: Runtime, asynchronous: bool, connect_timeout: float) -> Store:
     """The store behind a user's own client: its address, TLS and credentials, over connections of ours."""
     if not _is_client(client):
         raise _wrong_kind(client)
     from interlock.backends.redis import open_client
 
-    return open_client(client, runtime, asynchronous=asynchronous)
+    return open_client(client, runtime, asynchronous=asynchronous, connect_timeout=connect_timeout)
 
 
-_OPENERS: dict[str, Callable[[SplitResult, Runtime, bool], Store]] = {
+_OPENERS: dict[str, Callable[[SplitResult, Runtime, bool, float], Store]] = {
     "sqlite": _open_sqlite,
     "memory": _open_memory,
     "redis": _open_redis,

@@ -86,6 +86,30 @@ def test_a_bad_ttl_is_refused_when_connecting(connect: Any, ttl: float, tmp_path
         connect(f"sqlite:///{tmp_path}/locks.db", ttl=ttl)
 
 
+@CONNECT
+def test_every_store_takes_a_connect_timeout(connect: Any, tmp_path: Path) -> None:
+    redis = "redis://localhost:1/0"
+    for url in (
+        *("memory://x", f"sqlite:///{tmp_path}/locks.db?allow_network_filesystem=1", redis, "unix:///socket"),
+        *("redis+sentinel://h1,h2/service/0", "redis+cluster://h1,h2", "redlock://h1,h2,h3"),
+        ["redis://h1", "redis://h2", "rediss://h3/0?connect_timeout=2&prefix="],
+    ):
+        connect(url, connect_timeout=0.5)
+        if isinstance(url, str):
+            connect(f"{url}{'&' if '?' in url else '?'}connect_timeout=2.5")
+
+
+@CONNECT
+@pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("inf")])
+def test_a_bad_connect_timeout_is_refused_when_connecting(connect: Any, seconds: float) -> None:
+    with pytest.raises(ValueError, match="connect_timeout must be between"):
+        connect("memory://", connect_timeout=seconds)
+    with pytest.raises(InvalidURL, match=r"connect_timeout=.*: say how many seconds"):
+        connect(f"redis://localhost/0?connect_timeout={seconds}")
+    with pytest.raises(TypeError, match="connect_timeout must be a number"):
+        connect("memory://", connect_timeout="5")
+
+
 def test_the_environment_names_the_store_if_the_program_does_not(monkeypatch: Any) -> None:
     monkeypatch.setenv("INTERLOCK_URL", "memory://from-the-environment")
     with interlock.connect() as client:

@@ -15,6 +15,7 @@ from interlock.backends.redis import apart
 from interlock.backends.redis.refusal import broken, garbled, refusal, silent, unreachable
 from interlock.backends.redis.resp import Failure
 from interlock.errors import InterlockError, InvalidURL, StoreUnavailable, StoreUnfit, Unsupported
+from interlock.ports import CONNECT_TIMEOUT
 
 if TYPE_CHECKING:
     from interlock.backends.redis.trust import Trust
@@ -32,6 +33,8 @@ class Route(Protocol):
 
     @property
     def place(self) -> str: ...
+    @property
+    def connect_timeout(self) -> float: ...
     def connect(self, timeout: float) -> Any: ...
     async def connect_async(self, timeout: float) -> Any: ...
 
@@ -39,7 +42,10 @@ class Route(Protocol):
 class Address:
     """One server, as a URL or a user's client names it. Its repr shows no password."""
 
-    def __init__(self, package: str, kind: str, settings: dict[str, Any]) -> None:
+    def __init__(
+        self, package: str, kind: str, settings: dict[str, Any], connect_timeout: float = CONNECT_TIMEOUT
+    ) -> None:
+        self.connect_timeout = connect_timeout  # seconds a connection may take, the handshake included
         self._package = package  # redis, or valkey
         self._kind = kind  # the name of the connection's class, the same for both colours
         self._settings = {k: v for k, v in settings.items() if k in SETTINGS or k.startswith("ssl")}
@@ -51,7 +57,7 @@ class Address:
         return f"<{type(self).__name__} {self.place}>"
 
     @classmethod
-    def of_url(cls, url: str) -> Address:
+    def of_url(cls, url: str, connect_timeout: float = CONNECT_TIMEOUT) -> Address:
         package = _library()
         try:
             settings = import_module(f"{package}.connection").parse_url(url)
@@ -62,12 +68,12 @@ class Address:
         if unknown:
             raise InvalidURL(
                 f"{_place('', settings)}: unknown option {unknown[0]!r}; known are prefix, db, client_name, "
-                "socket_connect_timeout, socket_keepalive and those of TLS, such as ssl_ca_certs"
+                "connect_timeout, socket_connect_timeout, socket_keepalive and those of TLS, such as ssl_ca_certs"
             )
-        return cls(package, "Connection" if kind is None else kind.__name__, settings)
+        return cls(package, "Connection" if kind is None else kind.__name__, settings, connect_timeout)
 
     @classmethod
-    def of_client(cls, client: Any) -> Address:
+    def of_client(cls, client: Any, connect_timeout: float = CONNECT_TIMEOUT) -> Address:
         """The server behind a client of redis-py or valkey-py, blocking or asyncio; its pool is left alone."""
         pool = getattr(client, "connection_pool", None)
         if pool is None or not hasattr(pool, "connection_kwargs"):
@@ -78,27 +84,30 @@ class Address:
         kind = next((kind for kind in KINDS if kind in names), "Connection")
         modules = [parent.__module__.partition(".")[0] for parent in pool.connection_class.__mro__]
         package = "valkey" if "valkey" in modules else "redis"
-        return cls(package, kind, pool.connection_kwargs)
+        return cls(package, kind, pool.connection_kwargs, connect_timeout)
 
     @classmethod
-    def of_cluster(cls, client: Any) -> Address:
+    def of_cluster(cls, client: Any, connect_timeout: float = CONNECT_TIMEOUT) -> Address:
         """How a `RedisCluster` of redis-py or valkey-py, of either colour, enters its nodes; without their places."""
         settings = dict(client.nodes_manager.connection_kwargs)
         kind = getattr(settings.get("connection_class"), "__name__", "Connection")
         if settings.pop("ssl", False):
             kind = "SSLConnection"
         modules = [parent.__module__.partition(".")[0] for parent in type(client).__mro__]
-        return cls("valkey" if "valkey" in modules else "redis", kind, settings)
+        package = "valkey" if "valkey" in modules else "redis"
+        return cls(package, kind, settings, connect_timeout)
 
     def at(self, host: str, port: int) -> Address:
         """Another server, entered in the same way."""
-        return Address(self._package, self._kind, {**self._settings, "host": host, "port": port})
+        settings = {**self._settings, "host": host, "port": port}
+        return Address(self._package, self._kind, settings, self.connect_timeout)
 
     def for_sentinels(self, username: str | None, password: str | None) -> Address:
         """The same kind of connection, for sentinels: they have users of their own, and no databases."""
         other = ("db", "username", "password", "credential_provider")
         settings = {name: value for name, value in self._settings.items() if name not in other}
-        return Address(self._package, self._kind, {**settings, "username": username, "password": password})
+        settings.update(username=username, password=password)
+        return Address(self._package, self._kind, settings, self.connect_timeout)
 
     def connect(self, timeout: float) -> Any:
         """A connection of the client library's, with the handshake behind it, within about `timeout` seconds."""

@@ -17,7 +17,7 @@ from interlock.backends.redis.dialling import Dialling, OnLoop, OnThread, steppe
 from interlock.backends.redis.leaf import Pausing
 from interlock.backends.redis.slots import Place, Remap, SlotMap, read_map
 from interlock.errors import InterlockError, StoreUnavailable, StoreUnfit, Unreached
-from interlock.ports import Signal
+from interlock.ports import CONNECT_TIMEOUT, Signal
 
 SHARE = 0.5  # seconds that one node may take to tell: others know, too
 BEHIND = 30.0  # seconds for which an older epoch is taken for a straggler's, not for a new beginning
@@ -31,6 +31,7 @@ class Cluster:
         self._server = server  # how to enter any node: user, password, TLS
         self._seeds = list(seeds)
         self.remap = remap
+        self.connect_timeout = server.connect_timeout
         self.place = f"Redis Cluster at {','.join(f'{host}:{port}' for host, port in self._seeds)}"
         self.map: SlotMap | None = None
         self.on_change: Callable[[], None] | None = None
@@ -49,13 +50,13 @@ class Cluster:
         self._waiting: list[Signal] = []
 
     @classmethod
-    def of_client(cls, client: Any) -> Cluster:
+    def of_client(cls, client: Any, connect_timeout: float = CONNECT_TIMEOUT) -> Cluster:
         """The Cluster behind a `RedisCluster` of redis-py or valkey-py, of either colour."""
         nodes = client.nodes_manager
         found = list(nodes.nodes_cache.values()) or list(nodes.startup_nodes.values())
         places = [(str(node.host), int(node.port)) for node in found]
         remap: Remap | None = getattr(nodes, "address_remap", None)
-        return cls(Address.of_cluster(client).at(*places[0]), places, remap)
+        return cls(Address.of_cluster(client, connect_timeout).at(*places[0]), places, remap)
 
     # ---- who has which slot -------------------------------------------------------
 
@@ -198,6 +199,7 @@ class Member:
         self._address = address
         self._at = at
         self.place = address.place
+        self.connect_timeout = address.connect_timeout
 
     def connect(self, timeout: float) -> Any:
         return stepped(self._open(OnThread(), timeout))

@@ -30,12 +30,14 @@ from interlock.backends.redis.sharded import ShardedListener
 from interlock.backends.redis.shards import Shards
 from interlock.backends.redis.store import RedisStore
 from interlock.errors import InvalidURL
-from interlock.ports import Runtime
+from interlock.ports import CONNECT_TIMEOUT, Runtime
 
 MISSPELT = "the port must be a number up to 65535, and an address of IPv6 stands in brackets: [::1]:6379"
 
 
-def open_url(parts: SplitResult, runtime: Runtime, *, asynchronous: bool) -> RedisStore:
+def open_url(
+    parts: SplitResult, runtime: Runtime, *, asynchronous: bool, connect_timeout: float = CONNECT_TIMEOUT
+) -> RedisStore:
     """The store at `redis://`, `rediss://` or `unix://`; `?prefix=` is put before every key. Connects when used."""
     if parts.fragment:
         raise InvalidURL(f"{parts.scheme}:// takes no #fragment; write %23 for a # in a password")
@@ -52,11 +54,14 @@ def open_url(parts: SplitResult, runtime: Runtime, *, asynchronous: bool) -> Red
             "name its sentinels, redis+sentinel://, or its Cluster, redis+cluster://"
         )
     # Put together by hand: the standard library writes unix:/path, without the slashes.
-    address = Address.of_url(f"{parts.scheme}://{parts.netloc}{parts.path}{'?' if rest else ''}{rest}")
+    url = f"{parts.scheme}://{parts.netloc}{parts.path}{'?' if rest else ''}{rest}"
+    address = Address.of_url(url, connect_timeout)
     return open_address(address, prefix, runtime, asynchronous=asynchronous, replicas=replicas)
 
 
-def open_sentinel_url(parts: SplitResult, runtime: Runtime, *, asynchronous: bool) -> RedisStore:
+def open_sentinel_url(
+    parts: SplitResult, runtime: Runtime, *, asynchronous: bool, connect_timeout: float = CONNECT_TIMEOUT
+) -> RedisStore:
     """The store at `redis+sentinel://host:port,host:port/service/db`, or `rediss+sentinel://` with TLS."""
     service, _, database = parts.path.strip("/").partition("/")
     if parts.fragment or not service:
@@ -69,14 +74,17 @@ def open_sentinel_url(parts: SplitResult, runtime: Runtime, *, asynchronous: boo
     scheme = parts.scheme.partition("+")[0]
     entry = {name: options.pop(f"sentinel_{name}", None) for name in ("username", "password")}
     credentials, at, hosts = parts.netloc.rpartition("@")
-    server = Address.of_url(f"{scheme}://{credentials}{at}master/{database}?{urlencode(options)}")
+    url = f"{scheme}://{credentials}{at}master/{database}?{urlencode(options)}"
+    server = Address.of_url(url, connect_timeout)
     watcher = server.for_sentinels(entry["username"], entry["password"])
     sentinels = [watcher.at(*_host_and_port(parts, host, PORT)) for host in hosts.split(",")]
     route = Sentinels(sentinels, unquote(service), server)
     return open_sentinels(route, prefix, runtime, asynchronous=asynchronous, replicas=replicas)
 
 
-def open_cluster_url(parts: SplitResult, runtime: Runtime, *, asynchronous: bool) -> RedisStore:
+def open_cluster_url(
+    parts: SplitResult, runtime: Runtime, *, asynchronous: bool, connect_timeout: float = CONNECT_TIMEOUT
+) -> RedisStore:
     """The store at `redis+cluster://host:port,host:port`, some of its nodes, or `rediss+cluster://` with TLS."""
     if parts.fragment or parts.path.strip("/") not in ("", "0"):
         raise InvalidURL(f"write {parts.scheme}://host:port,host:port; a Cluster has no databases but 0")
@@ -86,7 +94,7 @@ def open_cluster_url(parts: SplitResult, runtime: Runtime, *, asynchronous: bool
     host, port = places[0]
     bracketed = f"[{host}]" if ":" in host else host
     scheme = parts.scheme.partition("+")[0]
-    server = Address.of_url(f"{scheme}://{credentials}{at}{bracketed}:{port}/0?{rest}")
+    server = Address.of_url(f"{scheme}://{credentials}{at}{bracketed}:{port}/0?{rest}", connect_timeout)
     way = Cluster(server, places)
     return open_cluster(
         way, prefix, runtime, asynchronous=asynchronous, replicas=replicas, notices=_notices(parts)
@@ -128,13 +136,17 @@ def _host_and_port(parts: SplitResult, text: str, port: int) -> tuple[str, int]:
         raise InvalidURL(f"{parts.scheme}://{text}: {MISSPELT}") from None
 
 
-def open_client(client: Any, runtime: Runtime, *, asynchronous: bool) -> RedisStore:
+def open_client(
+    client: Any, runtime: Runtime, *, asynchronous: bool, connect_timeout: float = CONNECT_TIMEOUT
+) -> RedisStore:
     """The store behind a client of redis-py or valkey-py, of either colour, over connections of its own."""
     if hasattr(getattr(client, "connection_pool", None), "sentinel_manager"):
-        return open_sentinels(Sentinels.of_client(client), "", runtime, asynchronous=asynchronous)
+        route = Sentinels.of_client(client, connect_timeout)
+        return open_sentinels(route, "", runtime, asynchronous=asynchronous)
     if hasattr(client, "nodes_manager"):
-        return open_cluster(Cluster.of_client(client), "", runtime, asynchronous=asynchronous)
-    return open_address(Address.of_client(client), "", runtime, asynchronous=asynchronous)
+        way = Cluster.of_client(client, connect_timeout)
+        return open_cluster(way, "", runtime, asynchronous=asynchronous)
+    return open_address(Address.of_client(client, connect_timeout), "", runtime, asynchronous=asynchronous)
 
 
 def open_address(

@@ -14,6 +14,7 @@ from typing import Any
 from interlock.backends.redis.address import Address
 from interlock.backends.redis.dialling import Dialling, OnLoop, OnThread, stepped
 from interlock.errors import InterlockError, StoreUnavailable, Unsupported
+from interlock.ports import CONNECT_TIMEOUT
 from interlock.record import record
 
 SHARE = 0.5  # seconds that one sentinel may take: others know, too
@@ -43,6 +44,7 @@ class Sentinels:
         self._server = server  # how to enter whoever is master: user, password, TLS, database
         self._host = host  # where every master is reached, if not where the sentinels say
         self.place = f"Redis master {service!r}"
+        self.connect_timeout = server.connect_timeout
         self.changes = 0  # how often the master was found to be another, or to have lost its memory
         self.on_change: Callable[[], None] | None = None
         self.after_fork()
@@ -57,15 +59,15 @@ class Sentinels:
         self._guard = threading.Lock()
 
     @classmethod
-    def of_client(cls, client: Any) -> Sentinels:
+    def of_client(cls, client: Any, connect_timeout: float = CONNECT_TIMEOUT) -> Sentinels:
         """The service behind a client that redis-py's `Sentinel.master_for` made, of either colour."""
         pool = client.connection_pool
         if not pool.is_master:
             raise Unsupported("this client is for replicas, which keep no locks; use Sentinel.master_for")
         manager = pool.sentinel_manager
-        sentinels = [Address.of_client(sentinel) for sentinel in manager.sentinels]
+        sentinels = [Address.of_client(sentinel, connect_timeout) for sentinel in manager.sentinels]
         host = getattr(manager, "_force_master_ip", None)
-        return cls(sentinels, pool.service_name, Address.of_client(client), host)
+        return cls(sentinels, pool.service_name, Address.of_client(client, connect_timeout), host)
 
     # ---- connections ------------------------------------------------------------------
 

@@ -19,12 +19,14 @@ from interlock.backends.redlock.quorum import Quorum
 from interlock.backends.redlock.requests import Panel
 from interlock.backends.redlock.store import RedlockStore
 from interlock.errors import InvalidURL, Unsupported
-from interlock.ports import Job, Runtime
+from interlock.ports import CONNECT_TIMEOUT, Job, Runtime
 
 NODE_TIMEOUT = 0.05  # seconds a node may take before nobody waits for it any more
 
 
-def open_url(parts: SplitResult, runtime: Runtime, *, asynchronous: bool) -> RedlockStore:
+def open_url(
+    parts: SplitResult, runtime: Runtime, *, asynchronous: bool, connect_timeout: float = CONNECT_TIMEOUT
+) -> RedlockStore:
     """The store at `redlock://host:port,host:port,host:port/db`, or `redlocks://` with TLS. Connects when used."""
     if parts.fragment:
         raise InvalidURL(f"{parts.scheme}:// takes no #fragment; write %23 for a # in a password")
@@ -37,19 +39,27 @@ def open_url(parts: SplitResult, runtime: Runtime, *, asynchronous: bool) -> Red
     scheme = "rediss" if parts.scheme == "redlocks" else "redis"
     rest = f"?{urlencode(options)}" if options else ""
     addresses = [
-        Address.of_url(f"{scheme}://{credentials}{at}{_checked(parts, host)}/{database}{rest}")
+        Address.of_url(
+            f"{scheme}://{credentials}{at}{_checked(parts, host)}/{database}{rest}", connect_timeout
+        )
         for host in hosts.split(",")
     ]
     return open_addresses(addresses, runtime, prefix, patience, asynchronous=asynchronous)
 
 
-def open_nodes(nodes: Sequence[object], runtime: Runtime, *, asynchronous: bool) -> RedlockStore:
+def open_nodes(
+    nodes: Sequence[object],
+    runtime: Runtime,
+    *,
+    asynchronous: bool,
+    connect_timeout: float = CONNECT_TIMEOUT,
+) -> RedlockStore:
     """The store on several servers, each named by a URL (redis://, rediss://, unix://) or by a user's client."""
     addresses: list[Address] = []
     prefixes: set[str] = set()
     for node in nodes:
         if not isinstance(node, str):
-            addresses.append(_of_client(node))
+            addresses.append(_of_client(node, connect_timeout))
             prefixes.add("")
             continue
         try:
@@ -60,21 +70,20 @@ def open_nodes(nodes: Sequence[object], runtime: Runtime, *, asynchronous: bool)
         prefixes.add(dict(options).get("prefix", ""))
         rest = urlencode([(name, value) for name, value in options if name != "prefix"])
         # Put together by hand: the standard library writes unix:/path, without the slashes.
-        addresses.append(
-            Address.of_url(f"{parts.scheme}://{parts.netloc}{parts.path}{'?' if rest else ''}{rest}")
-        )
+        url = f"{parts.scheme}://{parts.netloc}{parts.path}{'?' if rest else ''}{rest}"
+        addresses.append(Address.of_url(url, connect_timeout))
     if len(prefixes) > 1:
         raise InvalidURL("the nodes of one quorum have one prefix; these have several")
     return open_addresses(addresses, runtime, prefixes.pop() if prefixes else "", asynchronous=asynchronous)
 
 
-def _of_client(client: Any) -> Address:
+def _of_client(client: Any, connect_timeout: float) -> Address:
     if hasattr(getattr(client, "connection_pool", None), "sentinel_manager"):
         raise Unsupported(
             "a node of a quorum is one server and never another: a client made by Sentinel follows whoever is master; "
             "give connect a client of each server, or this one alone"
         )
-    return Address.of_client(client)
+    return Address.of_client(client, connect_timeout)
 
 
 def _node_timeout(text: str | None) -> float:
