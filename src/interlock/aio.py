@@ -40,6 +40,7 @@ from interlock._runtime.foreign import ForeignLock
 from interlock._runtime.tasks import LoopOwner, TaskOwner, Tasks, TaskSignal
 from interlock._runtime.threads import Threads
 from interlock.blocking import Value
+from interlock.log import Log, callback_reporter
 from interlock.model import EVERYTHING, Queue, Standing, Traits
 
 __all__ = [
@@ -755,11 +756,8 @@ def connect(
     """
     if keeper not in ("thread", "task"):
         raise ValueError(f"keeper is 'thread' or 'task', not {keeper!r}")
-    listen = urls.default_listener if listener is None else listener
-
-    def report(error: BaseException) -> None:
-        listen(events.CallbackFailed(repr(error)))
-
+    listen = Log(listener)
+    report = callback_reporter(listen)
     runtime = Tasks(report)
     store = urls.open_store(url, runtime, asynchronous=True, connect_timeout=connect_timeout)
     keeping = Threads(report) if keeper == "thread" else runtime

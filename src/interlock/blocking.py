@@ -32,6 +32,7 @@ from interlock._core.settings import Settings
 from interlock._runtime import lifetimes
 from interlock._runtime.foreign import ForeignLock
 from interlock._runtime.threads import Threads
+from interlock.log import Log, callback_reporter
 from interlock.model import EVERYTHING, Queue, Standing, Traits
 
 P = ParamSpec("P")
@@ -859,13 +860,22 @@ def connect(
     In place of a URL it takes a client of redis-py (or valkey-py), of either colour: its address, TLS and
     credentials are used, its connections are not.
 
-    `ttl` is the default of all leases. `listener` gets every event; without one, warnings go to the log.
+    `ttl` is the default of all leases. `listener` gets every event, besides what is written to the log `interlock`.
     `connect_timeout` is how long connecting to a server may take, 5 seconds unless the URL says otherwise
     (`?connect_timeout=2`); it comes on top of the timeout of a call that must connect first, `blocking=False`
     included. Embedded stores take it and have no use for it.
     """
-    listen = urls.default_listener if listener is None else listener
-    runtime = Threads(lambda error: listen(events.CallbackFailed(repr(error))))
+    return _connected(url, ttl, Log(listener), connect_timeout)
+
+
+def _connected(
+    url: urls.Place | None,
+    ttl: float,
+    listen: Callable[[events.Event], object],
+    connect_timeout: float | None = None,
+) -> Client:
+    """A client whose events go to `listen` alone, and not to the log."""
+    runtime = Threads(callback_reporter(listen))
     store = urls.open_store(url, runtime, asynchronous=False, connect_timeout=connect_timeout)
     core = CoreClient(store, runtime, runtime, ttl=ttl, listener=listen, lease_type=Lease)
     lifetimes.follow(core)

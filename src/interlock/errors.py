@@ -8,16 +8,21 @@ Each is also the builtin it resembles, so code written for `threading` keeps wor
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from interlock.model import Standing
-from interlock.who import Who
+from interlock.wording import counted, duration, held, taken
 
 
 class InterlockError(Exception):
-    """Everything interlock raises on its own account."""
+    """Everything interlock raises on its own account.
 
-    def __reduce__(self) -> Any:  # the data must survive the way from a worker process to its parent
+    An error survives the way from a worker process to its parent, by pickle or by `type(error)(*error.args)`: its
+    args are plain data, from which JSON (as Celery's results have it) can make it again.
+    """
+
+    def __reduce__(self) -> Any:
         return _rebuilt, (type(self), self.args, self.__dict__)
 
 
@@ -64,28 +69,64 @@ class AcquireTimeout(InterlockError, TimeoutError):
     """The lease was not granted in time; says who holds the resource and how many are ahead."""
 
     def __init__(
-        self, resource: str, waited: float, ahead: int = 0, holders: tuple[Standing, ...] = ()
+        self,
+        resource: str,
+        waited: float,
+        ahead: int = 0,
+        holders: Iterable[Standing | Sequence[Any]] = (),
     ) -> None:
         super().__init__(resource)  # an OSError with more would take them for errno and filename
         self.resource = resource
         self.waited = waited
         self.ahead = ahead
-        self.holders = holders
+        self.holders = tuple(_standing(holder) for holder in holders)
+        self.args = (resource, waited, ahead, tuple(_plain(holder) for holder in self.holders))
 
     def __str__(self) -> str:
-        parts = [f"{self.resource}: not acquired in {self.waited:.1f} s"]
+        parts = [f"{self.resource}: not acquired in {duration(self.waited)}"]
         if self.ahead > 0:  # holders are counted, too; 0 means that the store had not told
-            parts.append("1 claim ahead" if self.ahead == 1 else f"{self.ahead} claims ahead")
-        parts += [_held(holder) for holder in self.holders[:3]] or ["who held it is not known"]
+            parts.append(f"{counted(self.ahead, 'claim')} ahead")
+        parts += [held(holder) for holder in self.holders[:3]] or ["who held it is not known"]
         if more := len(self.holders[3:]):
-            parts.append("and 1 more holder" if more == 1 else f"and {more} more holders")
+            parts.append(f"and {counted(more, 'more holder')}")
         return "; ".join(parts)
 
 
-def _held(holder: Standing) -> str:
-    """Since when and by whom; a program that locks without interlock has no token and does not say since when."""
-    who = Who.parse(holder.who)
-    return f"held {holder.age:.0f} s by {who}, token {holder.token}" if holder.token else f"held by {who}"
+class Skipped(InterlockError):
+    """A job that runs once was not run, because another has it, or had it less than `min_hold` ago.
+
+    What a function under `client.once` returns then, and false: `if not job(): ...`. A `with client.once(...)` raises
+    it, because a `with` cannot skip its body; then it is true, as errors are: code that handles errors asks for that.
+    """
+
+    def __init__(
+        self, resource: str, holder: Standing | Sequence[Any] | None = None, raised: bool = False
+    ) -> None:
+        self.resource = resource
+        self.holder = None if holder is None else _standing(holder)
+        self.raised = raised
+        super().__init__(resource, self.holder and _plain(self.holder), raised)
+
+    def __bool__(self) -> bool:
+        return self.raised
+
+    def __json__(self) -> None:
+        """As the result of a Celery task: null, which is as false as this is."""
+
+    def __str__(self) -> str:
+        return f"{self.resource}: skipped; {taken(self.holder)}"
+
+    def __repr__(self) -> str:
+        return f"<Skipped {self.resource}: {taken(self.holder)}>"
+
+
+def _plain(holder: Standing) -> tuple[Any, ...]:
+    """A standing as values that any format can carry; `_standing` makes it again from them."""
+    return tuple([getattr(holder, field) for field in Standing.__match_args__])
+
+
+def _standing(holder: Standing | Sequence[Any]) -> Standing:
+    return holder if isinstance(holder, Standing) else Standing(*holder)
 
 
 class NotHeld(InterlockError, RuntimeError):

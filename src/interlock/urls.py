@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from interlock import events
 from interlock.errors import InvalidSetting, InvalidURL
 from interlock.ports import CONNECT_TIMEOUT, Runtime, Store
 
@@ -121,17 +120,6 @@ def redacted(url: str) -> str:
         credentials, at, host = rest.rpartition("@")
         rest = credentials.split(":", 1)[0] + ":***" + at + host
     return scheme + separator + rest
-
-
-def default_listener(event: events.Event) -> None:
-    """Write what an operator should know to the log `interlock`; the rest is for other listeners."""
-    if event.warning:
-        import logging  # here, not above: `import interlock` stays light
-
-        logging.getLogger("interlock").warning("%s", event)
-
-
-default_listener.curious = False  # type: ignore[attr-defined]
 
 
 # ---- the backends --------------------------------------------------------------

@@ -84,7 +84,7 @@ class Stage:
 
     def __init__(self, ttl: float = 30.0, shared: Space | None = None) -> None:
         self.events: list[events.Event] = []
-        runtime = Threads(lambda error: self.events.append(events.CallbackFailed(repr(error))))
+        runtime = Threads(lambda error, lease: self.events.append(events.CallbackFailed(repr(error))))
         self.store = Directed(MemoryStore(shared or space(), runtime))
         self.core = CoreClient(
             cast(Store, self.store),

@@ -8,11 +8,11 @@ import pytest
 
 from tests.house.source import imports, modules
 
-DATA = ("record", "model", "who", "errors", "events")
+DATA = ("record", "wording", "model", "who", "errors", "events")
 PORTS = (*DATA, "ports")
 CORE = (*PORTS, "_core")
 RULES = (*PORTS, "_core.admission", "_core.timing")  # the pure part of the core, which stores agree with
-BELOW_FACES = (*CORE, "_runtime", "urls", "shutdown")
+BELOW_FACES = (*CORE, "_runtime", "log", "urls", "shutdown")
 ANYTHING = ("",)
 
 # A module may import what stands in its row: each entry admits that module and all below it.
@@ -21,8 +21,10 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "record": (),
     "model": ("record",),
     "who": ("record",),
-    "errors": ("record", "model", "who"),
-    "events": ("record", "model", "errors", "who"),
+    "wording": ("record", "model", "who"),
+    "errors": ("record", "wording", "model", "who"),
+    "events": ("record", "wording", "model", "errors", "who"),
+    "log": DATA,
     "ports": DATA,
     "_core": CORE,
     "_runtime": (*CORE, "_runtime"),
@@ -50,6 +52,7 @@ OUTSIDE = ("os", "select", "selectors", "socket", "sqlite3")
 WORLD = (*CHANCE, *BESIDE, *OUTSIDE)
 APART: dict[str, tuple[str, ...]] = {
     "record": WORLD,
+    "wording": WORLD,
     "model": WORLD,
     "who": WORLD,
     "errors": (*CHANCE, *OUTSIDE),  # a broken barrier is a threading.BrokenBarrierError

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import pickle
 import threading
 from itertools import product
@@ -24,6 +25,7 @@ EXAMPLES: dict[errors.InterlockError, type[BaseException]] = {
     errors.Unsupported("no semaphores"): ValueError,
     errors.SettingsMismatch("pool", 4, 3): ValueError,
     errors.AcquireTimeout("orders/42", 5.0, 3, (HOLDER,)): TimeoutError,
+    errors.Skipped("orders/42", HOLDER): Exception,
     errors.NotHeld("orders/42"): RuntimeError,
     errors.LeaseLost("orders/42", 1793, "evicted", "making room"): RuntimeError,
     errors.Evicted("orders/42", "making room"): RuntimeError,
@@ -64,6 +66,42 @@ def test_an_error_survives_pickling_and_copying_with_its_data(error: errors.Inte
             assert vars(again) == vars(error)
 
 
+@each_error
+def test_an_error_can_be_made_again_from_its_args(error: errors.InterlockError) -> None:
+    again = type(error)(*error.args)
+    assert str(again) == str(error)
+    assert vars(again).keys() >= set(vars(error)) - {"__notes__"}
+    assert all(vars(again)[name] == value for name, value in vars(error).items() if name != "__notes__")
+
+
+@each_error
+def test_an_error_can_be_made_again_from_json(error: errors.InterlockError) -> None:
+    """As the results of Celery's tasks are by default: the type's name, and the args as JSON."""
+    again = type(error)(*json.loads(json.dumps(error.args)))
+    assert str(again) == str(error)
+
+
+def test_a_timeout_keeps_what_it_knows_of_the_holders_on_its_way() -> None:
+    error = errors.AcquireTimeout("orders/42", 5.0, 3, (HOLDER, FOREIGNER))
+    again = errors.AcquireTimeout(*json.loads(json.dumps(error.args)))
+    assert again.holders == (HOLDER, FOREIGNER)
+    assert (again.errno, again.filename) == (None, None), (
+        "it is an OSError, which takes two args for an errno"
+    )
+
+
+def test_a_skipped_run_is_false_as_a_result_and_true_as_an_error() -> None:
+    """concurrent.futures of Python 3.11 and 3.12 takes a false error for none, and returns None in its place."""
+    returned, raised = errors.Skipped("orders/42", HOLDER), errors.Skipped("orders/42", HOLDER, raised=True)
+    assert not returned
+    assert raised
+    assert pickle.loads(pickle.dumps(raised))
+    assert not pickle.loads(pickle.dumps(returned))
+    assert str(raised) == f"orders/42: skipped; {TAKEN}"
+    assert repr(returned) == f"<Skipped orders/42: {TAKEN}>"
+
+
+TAKEN = "taken 41 s ago by worker-7 pid 211 MainThread (billing/run.py:88), token 1793"
 HELD = "held 41 s by worker-7 pid 211 MainThread (billing/run.py:88), token 1793"
 
 

@@ -52,7 +52,7 @@ class Attempt(Acquiring):
                 client.cohort.arrived(self)
             elif self.claim.block > 1:
                 client.cohort.granted(self, lease)
-            if client.curious:
+            if client.curious():
                 client.emit(events.Acquired(holding.resource, granted.token, self.asked - self.began))
         except BaseException:
             await self.undo()

@@ -47,7 +47,7 @@ class Client:
         self.cohort = Cohort()
         self._listener = listener
         # Most programs listen to warnings only: they should not pay for the making of other events.
-        self.curious = getattr(listener, "curious", True)
+        self.curious: Callable[[], bool] = getattr(listener, "curious", _always)
         self._closed = False
         self._quiet_until = 0.0
         keeper_store = store if keeper_runtime is runtime else store.blocking()
@@ -143,6 +143,10 @@ class Client:
         self.keeper.after_fork()
         self.store.after_fork()
         self.store.blocking().after_fork()
+
+
+def _always() -> bool:
+    return True
 
 
 def _called(call: Callable[[], None] | None) -> None:

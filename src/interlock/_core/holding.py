@@ -187,7 +187,7 @@ class Holding:
         if removal is GONE:  # the store had forgotten it, and we had not noticed yet
             lease._cause = "refused"
             raise lease.loss()
-        if self.client.curious:
+        if self.client.curious():
             held = self.client.runtime.now() - lease._granted_at
             self.client.emit(events.Released(self.resource, lease.token, held))
 

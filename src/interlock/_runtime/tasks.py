@@ -145,7 +145,7 @@ class TaskJob:
 class Tasks:
     """Waits by suspending, on the loop of whoever calls; callbacks run on the loop that called last."""
 
-    def __init__(self, report: Callable[[BaseException], object] | None = None) -> None:
+    def __init__(self, report: Callable[[BaseException, Any], object] | None = None) -> None:
         self._bound: asyncio.AbstractEventLoop | None = None
         self._report = report
         self._pinged = 0.0  # when a sign of life was last asked of the loop; 0.0: it has been given
@@ -245,7 +245,7 @@ class Tasks:
                     await result
             except Exception as error:
                 if self._report is not None:
-                    self._report(error)
+                    self._report(error, argument)
 
         loop = self._bound
         if loop is not None:

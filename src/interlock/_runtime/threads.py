@@ -69,7 +69,7 @@ class ThreadJob:
 class Threads:
     """Waits by blocking. Safe to use from any number of threads at once."""
 
-    def __init__(self, report: Callable[[BaseException], object] | None = None) -> None:
+    def __init__(self, report: Callable[[BaseException, Any], object] | None = None) -> None:
         self._report = report
 
     now = staticmethod(clock.now)
@@ -123,7 +123,7 @@ class Threads:
                 callback(argument)
             except Exception as error:
                 if self._report is not None:
-                    self._report(error)
+                    self._report(error, argument)
 
         # Its own thread: a callback that blocks must not stop the renewal of other leases.
         thread = threading.Thread(target=run, name="interlock-callback", daemon=True)

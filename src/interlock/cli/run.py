@@ -20,7 +20,7 @@ from interlock._core.settings import Settings
 from interlock._core.states import State
 from interlock._core.timing import checked_count
 from interlock._runtime import clock
-from interlock.blocking import Client, Lease, connect
+from interlock.blocking import Client, Lease, _connected
 from interlock.cli import codes, eviction, words
 from interlock.cli import grace as timing
 from interlock.cli.command import Command
@@ -75,7 +75,7 @@ class Run:
         self._lost_at: float | None = None
 
     def go(self) -> int:
-        client = connect(self._options.url, ttl=self._options.ttl, listener=self._listen)
+        client = _connected(self._options.url, self._options.ttl, self._listen)
         try:
             if client.traits.reach == "process":
                 raise Unsupported(

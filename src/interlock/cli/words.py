@@ -4,23 +4,8 @@ from __future__ import annotations
 
 from interlock.model import EVERYTHING, Queue, Standing
 from interlock.who import Who
-
-JOINER = "\u200d"  # not printable by itself, but many an emoji is made with it
-
-
-def printable(text: str) -> str:
-    """The text with everything escaped that could move a cursor, ring a bell or turn the writing round.
-
-    Notes and call sites come from other programs: they must not be able to draw on an operator's screen.
-    """
-    if text.isprintable():
-        return text
-    return "".join(
-        character
-        if character.isprintable() or character == JOINER
-        else character.encode("unicode_escape", "surrogatepass").decode("ascii")
-        for character in text
-    )
+from interlock.wording import JOINER as JOINER
+from interlock.wording import printable as printable
 
 
 def age(seconds: float) -> str:

@@ -1,7 +1,11 @@
-"""Errors that are redis-py's and interlock's at once: `except redis.exceptions.LockError` goes on working."""
+"""Errors that are redis-py's and interlock's at once: `except redis.exceptions.LockError` goes on working.
+
+The first of an error's args is its message, as in redis-py; all of them together make the error again.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from redis import exceptions as theirs
@@ -29,14 +33,10 @@ def _tell(kind: Any, error: Any, message: str, lock_name: str | None = None) -> 
 class LockLost(LeaseLost, theirs.LockNotOwnedError):
     """The lock is no longer the caller's: it lapsed, was taken away, or the parent of this process has it."""
 
-    def __init__(self, message: str, lock_name: str, loss: LeaseLost) -> None:
+    def __init__(self, message: str, lock_name: str, token: int, cause: str, reason: str = "") -> None:
         _tell(theirs.RedisError, self, message, lock_name)
-        self.resource, self.token, self.cause, self.reason = (
-            loss.resource,
-            loss.token,
-            loss.cause,
-            loss.reason,
-        )
+        self.resource, self.token, self.cause, self.reason = lock_name, token, cause, reason
+        self.args = (message, lock_name, token, cause, reason)
 
     def __str__(self) -> str:
         return f"{self.message}: {LeaseLost.__str__(self)}"
@@ -45,9 +45,18 @@ class LockLost(LeaseLost, theirs.LockNotOwnedError):
 class LockTimeout(AcquireTimeout, theirs.LockError):
     """The lock was not to be had in time; says who holds it."""
 
-    def __init__(self, lock_name: str, waited: float, ahead: int, holders: tuple[Standing, ...]) -> None:
-        _tell(theirs.RedisError, self, "Unable to acquire lock within the time specified", lock_name)
-        self.resource, self.waited, self.ahead, self.holders = lock_name, waited, ahead, holders
+    def __init__(
+        self,
+        message: str,
+        lock_name: str,
+        waited: float,
+        ahead: int = 0,
+        holders: Iterable[Standing | Sequence[Any]] = (),
+    ) -> None:
+        AcquireTimeout.__init__(self, lock_name, waited, ahead, holders)
+        args = self.args
+        _tell(theirs.RedisError, self, message, lock_name)
+        self.args = (message, *args)
 
     def __str__(self) -> str:
         return f"{self.message}: {AcquireTimeout.__str__(self)}"
@@ -56,9 +65,10 @@ class LockTimeout(AcquireTimeout, theirs.LockError):
 class LockEvicted(Evicted, theirs.LockError):
     """An operator took the caller's place in the queue away while it waited."""
 
-    def __init__(self, evicted: Evicted) -> None:
-        _tell(theirs.RedisError, self, Evicted.__str__(evicted), evicted.resource)
-        self.resource, self.reason = evicted.resource, evicted.reason
+    def __init__(self, message: str, lock_name: str, reason: str = "") -> None:
+        _tell(theirs.RedisError, self, message, lock_name)
+        self.resource, self.reason = lock_name, reason
+        self.args = (message, lock_name, reason)
 
 
 class LockUnavailable(StoreUnavailable, theirs.ConnectionError, theirs.TimeoutError):
@@ -78,9 +88,10 @@ class LockUnfit(StoreUnfit, theirs.ResponseError):
 def translated(error: InterlockError, doing: str = "use") -> InterlockError:
     """The same error, such that code written for redis-py knows it, too."""
     if isinstance(error, LeaseLost):
-        return LockLost(f"Cannot {doing} a lock that's no longer owned", error.resource, error)
+        message = f"Cannot {doing} a lock that's no longer owned"
+        return LockLost(message, error.resource, error.token, error.cause, error.reason)
     if isinstance(error, Evicted):
-        return LockEvicted(error)
+        return LockEvicted(str(error), error.resource, error.reason)
     if isinstance(error, StoreUnavailable):
         return LockUnavailable(str(error))
     if isinstance(error, StoreUnfit):

@@ -26,6 +26,7 @@ from interlock.contrib.redis_py.errors import LockTimeout, not_owned, translated
 from interlock.errors import InterlockError
 from interlock.model import Gone, Renewed
 
+NOT_ACQUIRED = "Unable to acquire lock within the time specified"  # as redis-py says it
 WHOLE = 0.9  # of the ttl: with less left, a lease was handed over with the rest of its waiter's place
 RELEASE: str = RedisPyLock.LUA_RELEASE_SCRIPT  # for a key that redis-py's own lock wrote
 
@@ -110,8 +111,8 @@ async def refused(lock: RedisLock, client: Client, waited: float) -> LockError:
     try:
         queue = await client.store.inspect(name, timing.patience(0.0))
     except InterlockError:
-        return LockTimeout(name, waited, 0, ())
-    return LockTimeout(name, waited, len(queue.standings), queue.holders)
+        return LockTimeout(NOT_ACQUIRED, name, waited)
+    return LockTimeout(NOT_ACQUIRED, name, waited, len(queue.standings), queue.holders)
 
 
 async def give_back(lock: RedisLock, client: Client, token: bytes) -> None:

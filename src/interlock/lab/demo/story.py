@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-import interlock
 from interlock._runtime import clock
+from interlock.blocking import _connected
 from interlock.lab.demo.crew import CAN_PAUSE, Crew, Member
 from interlock.lab.demo.ledger import Ledger, Write, free
 from interlock.lab.demo.pace import Pace
@@ -34,7 +34,7 @@ class Story:
         self.screen = screen
         self.locks = str(folder / "locks.db")
         url = "sqlite:///" + self.locks
-        self.client = interlock.connect(url, ttl=pace.ttl, listener=lambda event: None)
+        self.client = _connected(url, pace.ttl, lambda event: None)
         self.ledger = Ledger(str(folder / "ledger.db"))
         self.crew = Crew(folder, url, self.ledger.path, pace)
         self.evidence = Evidence(pace.ttl, WORKERS)

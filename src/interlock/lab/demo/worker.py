@@ -12,6 +12,7 @@ import threading
 
 import interlock
 from interlock._runtime import clock
+from interlock.blocking import _connected
 from interlock.lab.demo.ledger import Ledger
 from interlock.lab.demo.report import CAPACITY, LEDGER, PRINTERS, Kind, Report
 
@@ -23,7 +24,7 @@ class Worker:
 
     def __init__(self, name: str, url: str, ledger: str, ttl: float, think: float, printing: float) -> None:
         self.name = name
-        self.client = interlock.connect(url, ttl=ttl, listener=lambda event: None)
+        self.client = _connected(url, ttl, lambda event: None)
         self.ledger = Ledger(ledger)
         self.think = think
         self.printing = printing

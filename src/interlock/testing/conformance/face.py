@@ -22,6 +22,7 @@ from interlock._core.drive import drive
 from interlock._core.lease import Lease
 from interlock._runtime import lifetimes
 from interlock._runtime.threads import Threads
+from interlock.log import callback_reporter
 from interlock.ports import Runtime, Store
 from interlock.testing.conformance.factory import StoreFactory
 
@@ -30,7 +31,7 @@ PATIENCE = 15.0  # seconds after which a fact that was waited for counts as miss
 E = TypeVar("E", bound=BaseException)
 Main = Callable[[], Coroutine[Any, Any, Any]]
 Listener = Callable[[events.Event], object]
-Report = Callable[[BaseException], object]
+Report = Callable[[BaseException, Any], object]
 Wrap = Callable[[Store, Runtime], Store]
 
 
@@ -69,9 +70,7 @@ class Face(Protocol):
         """A client of this face, connected to a place; `wrap` may put something before its store."""
         listen = listener or ignore
 
-        def report(error: BaseException) -> None:
-            listen(events.CallbackFailed(repr(error)))
-
+        report = callback_reporter(listen)
         runtime = self.runtime(report)
         store = stores.open(place, runtime, self.asynchronous)
         store = wrap(store, runtime) if wrap else store

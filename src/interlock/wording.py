@@ -1,0 +1,75 @@
+"""How data becomes part of a sentence, the same in errors, log lines and on the command line. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from interlock.model import Standing
+from interlock.who import Who
+
+JOINER = "\u200d"  # not printable by itself, but many an emoji is made with it
+
+
+def duration(seconds: float) -> str:
+    """A span of time: `0.3 s`, `41 s`, `3 min 20 s`, `2 h`, `2 h 5 min`, `3 d 4 h`."""
+    if seconds < 9.95:
+        return f"{max(0.0, seconds):.1f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return _two(whole // 60, "min", whole % 60, "s")
+    if whole < 86400:
+        return _two(whole // 3600, "h", whole % 3600 // 60, "min")
+    return _two(whole // 86400, "d", whole % 86400 // 3600, "h")
+
+
+def _two(large: int, large_unit: str, small: int, small_unit: str) -> str:
+    return f"{large} {large_unit} {small} {small_unit}" if small else f"{large} {large_unit}"
+
+
+def either(words: Iterable[str]) -> str:
+    """A choice: `a`, `a or b`, `a, b or c`."""
+    *rest, last = words
+    return f"{', '.join(rest)} or {last}" if rest else last
+
+
+def counted(number: int, noun: str) -> str:
+    """A number of things: `1 claim`, `3 claims`."""
+    return f"1 {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def held(holder: Standing) -> str:
+    """Since when and by whom; a program that locks without interlock has no token and does not say since when."""
+    who = _who(holder)
+    return f"held {duration(holder.age)} by {who}, token {holder.token}" if holder.token else f"held by {who}"
+
+
+def taken(holder: Standing | None) -> str:
+    """When and by whom a resource was taken, which may be over: `min_hold` keeps it taken after that."""
+    if holder is None:
+        return "who has it is not known"
+    who = _who(holder)
+    if not holder.token:
+        return f"held by {who}"
+    return f"taken {duration(holder.age)} ago by {who}, token {holder.token}"
+
+
+def _who(holder: Standing) -> str:
+    return printable(str(Who.parse(holder.who)))
+
+
+def printable(text: str) -> str:
+    """The text with everything escaped that could move a cursor, ring a bell or begin a line of its own.
+
+    Notes and call sites come from other programs: they must not be able to draw on an operator's screen, or to
+    forge a line of a log.
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        character
+        if character.isprintable() or character == JOINER
+        else character.encode("unicode_escape", "surrogatepass").decode("ascii")
+        for character in text
+    )
