@@ -214,8 +214,10 @@ class Node:
     def _shown(live: dict[str, Stands], now: int) -> tuple[Standing, ...]:
         shown = [
             Standing(
-                *(id, s.token, s.permits, True, (now - s.since) / 1e6, (s.lapses - now) / 1e6),
+                *("" if s.foreign else id, s.token, s.permits, True),
+                *((now - s.since) / 1e6, (s.lapses - now) / 1e6),
                 *(("", "another program") if s.foreign else (s.note, s.claim.who)),
+                s.foreign,
             )
             for id, s in live.items()
         ]
@@ -224,7 +226,9 @@ class Node:
     def evict(self, request: Evict) -> list[Any]:
         now = self._clock()
         live = self._live(request.resource, now)
-        met = {id: s for id, s in live.items() if request.id in (None, id)}
+        met = {
+            id: s for id, s in live.items() if request.id in (None, id) and (request.foreign or not s.foreign)
+        }
         for id, stands in met.items():
             del live[id]
             if not stands.foreign:

@@ -2,13 +2,33 @@
 --
 -- KEYS  1 holder  2 records  3 waiters  4 lapses
 -- ARGV  1 id ('' every holder)  2 reason  3 the caller's channel  4 ms to remember it at least
+--       5 1: also a string that another program wrote  6 1: and also if it has no expiry
 --
 -- Returns  {now us, {id, token, ...}, id, record, admitted, lapses in ms, ...}: who of the caller's channel was
---          let in or removed, then four for each claim it met
+--          let in or removed, then four for each claim it met. Another program's string has neither id nor record
+--          {now us, type, 0 or 1}  refused, nothing is changed: such a key of another program stands there, with an
+--          expiry or without
 
 -- include queue.lua
 
 local wanted, reason, mine, remembered = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
+
+local function refused(kind, expires)
+  local t = redis.call('TIME')
+  return {t[1] .. string.format('%06d', t[2]), kind, expires}
+end
+
+local value = redis.pcall('GET', KEYS[1])
+if type(value) == 'table' then -- a hash or a list: no lock of anybody's
+  local kind = redis.pcall('TYPE', KEYS[1])
+  if not string.find(value.err, 'WRONGTYPE', 1, true) then return value end
+  return refused(kind.ok or 'no string', redis.call('PTTL', KEYS[1]) >= 0 and 1 or 0)
+end
+if value and wanted == '' and not select(2, split(value)) then -- perhaps a lock; perhaps a session or a counter
+  local expires = redis.call('PTTL', KEYS[1]) >= 0
+  if ARGV[5] ~= '1' or not (expires or ARGV[6] == '1') then return refused('string', expires and 1 or 0) end
+end
+
 local q = open(KEYS[1], KEYS[2], KEYS[3], KEYS[4], mine)
 local found = {q.us, q.told}
 
@@ -25,8 +45,8 @@ end
 
 if q.held then
   local id, r = split(q.held)
-  if wanted == '' or wanted == id then
-    meet(id, r, 1, redis.call('PTTL', q.k))
+  if wanted == '' or (r and wanted == id) then
+    meet(r and id or '', r, 1, redis.call('PTTL', q.k))
     redis.call('DEL', q.k)
     q.held = false
     mark(id, r)

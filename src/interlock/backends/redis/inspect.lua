@@ -4,7 +4,8 @@
 -- ARGV  1 the caller's channel
 --
 -- Returns  {now us, capacity, {id, token, ...}, id, record, admitted, lapses in ms, ...}: who of the caller's
---          channel was let in by this look, then four for each claim, in no order. A foreigner has no record.
+--          channel was let in by this look, then four for each claim, in no order. Another program's string has neither
+--          id nor record: its value may be a secret.
 
 -- include queue.lua
 
@@ -18,7 +19,7 @@ end
 
 if q.held then
   local id, r = split(q.held)
-  show(id, r and pack(r) or '', 1, redis.call('PTTL', q.k))
+  show(r and id or '', r and pack(r) or '', 1, redis.call('PTTL', q.k))
 end
 local lapses = redis.call('ZRANGE', q.e, 0, -1, 'WITHSCORES')
 for i = 1, #lapses, 2 do

@@ -7,7 +7,7 @@ from typing import Any
 
 from interlock.backends.redis.keys import Keys
 from interlock.backends.redis.resp import bulk
-from interlock.errors import SettingsMismatch
+from interlock.errors import ForeignKey, SettingsMismatch
 from interlock.model import (
     Busy,
     Claim,
@@ -104,14 +104,27 @@ def standings(now: int, parts: list[Any]) -> list[Standing]:
 
 
 def _standing(now: int, id: bytes, record: bytes, admitted: int, left: int) -> Standing:
-    name, match = id.decode(errors="replace"), RECORD.fullmatch(record)
+    match = RECORD.fullmatch(record)
     lapses_in = left / 1000 if left >= 0 else LASTS
-    if match is None:  # a foreigner's lock: its value is all it tells
-        return Standing(name, 0, 1, True, 0.0, lapses_in, "", "another program", foreign=True)
+    if match is None:  # another program's key: its value is all it tells, and may be a secret
+        return Standing("", 0, 1, True, 0.0, lapses_in, "", "another program", foreign=True)
     token, since, _, permits, _, length, tail = match.groups()
     note, who = tail[: int(length)].decode(), tail[int(length) :].decode()
     age = max(0.0, (now - int(since)) / 1e6)
-    return Standing(name, int(token), int(permits), bool(admitted), age, lapses_in, note, who)
+    return Standing(id.decode(), int(token), int(permits), bool(admitted), age, lapses_in, note, who)
+
+
+def foreign_flags(foreign: bool, no_expiry: bool) -> bytes:
+    """The arguments of an eviction that say which keys of other programs may go."""
+    return bulk(b"1" if foreign else b"0") + bulk(b"1" if no_expiry else b"0")
+
+
+def evicted(resource: str, reply: Any) -> tuple[list[Standing], list[Any]]:
+    """Whom an eviction met, and what it told beside that; `ForeignKey` if a key of another program is in its way."""
+    now, told, *parts = reply
+    if isinstance(told, bytes):
+        raise ForeignKey(resource, told.decode(errors="replace"), parts[0] == 1)
+    return standings(int(now), parts), told
 
 
 def queue(resource: str, reply: Any, limit: int | None = None) -> Queue:

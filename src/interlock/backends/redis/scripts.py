@@ -55,7 +55,7 @@ def _source(name: str) -> str:
 CLAIM = Script("claim").call(5, 8)
 RELEASE = Script("release").call(4, 3)
 INSPECT = Script("inspect").call(4, 1)
-EVICT = Script("evict").call(4, 4)
+EVICT = Script("evict").call(4, 6)
 STANDS = Script("stands").call(4, 1)
 WRITE = Script("write").call(2, 4)
 STRETCH = Script("stretch").call(1, 2)

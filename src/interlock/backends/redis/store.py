@@ -223,9 +223,10 @@ class RedisStore:
     ) -> list[Standing]:
         body = self._keys.four(resource) + bulk((id or "").encode()) + bulk(reason.encode())
         body += bulk(self._listener.line(resource)[0]) + bulk(packing.millis(REMEMBERED))
-        now, told, *parts = await self._tell_all(resource, EVICT, body, IO_TIMEOUT)
+        body += packing.foreign_flags(foreign, no_expiry)
+        met, told = packing.evicted(resource, await self._tell_all(resource, EVICT, body, IO_TIMEOUT))
         self._listener.tell(told)
-        return packing.standings(int(now), parts)
+        return met
 
     async def watch(self, resource: str, seen: Queue, timeout: float) -> None:
         await until_changed(self._pausing, self.inspect, seen, timeout)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from interlock.backends.redlock.quorum import QUARANTINED, Quorum
 from interlock.backends.redlock.requests import NO_VOTE, Evict, Inspect, Limits, Reply, Scan
-from interlock.errors import InterlockError
+from interlock.errors import ForeignKey, InterlockError
 from interlock.model import Queue, Standing
 from interlock.record import record, replaced
 
@@ -119,7 +119,8 @@ async def evict(quorum: Quorum, request: Evict, timeout: float) -> list[Standing
 
     await quorum.ask(request, hear, timeout)
     if len(met) < members.majority:
-        raise quorum.too_few(f"{request.resource}: an eviction", said)
+        foreign = [error for error in said.values() if isinstance(error, ForeignKey)]
+        raise foreign[0] if foreign else quorum.too_few(f"{request.resource}: an eviction", said)
     return merged(met, members.majority)
 
 

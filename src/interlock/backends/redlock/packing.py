@@ -22,11 +22,12 @@ from interlock.backends.redlock.requests import (
     Inspect,
     Release,
     Renew,
+    Reply,
     Request,
     Scan,
     Vote,
 )
-from interlock.errors import InterlockError, StoreUnfit
+from interlock.errors import ForeignKey, InterlockError, StoreUnfit
 
 REMEMBERED = 61.0  # seconds an eviction is remembered at least
 
@@ -34,7 +35,7 @@ _VOTE, _RELEASE, RENEW = (Script(f"../redlock/{name}") for name in ("vote", "rel
 VOTE, VOTE_SHARED = _VOTE.call(3, 5), _VOTE.call(3, 8)
 RELEASE, RELEASE_SO = _RELEASE.call(2, 1), _RELEASE.call(2, 3)
 INSPECT = Script("../redlock/inspect").call(5, 1)
-EVICT = Script("../redlock/evict").call(5, 4)
+EVICT = Script("../redlock/evict").call(5, 6)
 CHECKIN = Script("../redlock/checkin").call(1, 3)
 ADMIT = Script("../redlock/admit").call(1, 5)
 SCAN = Script("../redlock/scan").call(0, 3)
@@ -130,7 +131,7 @@ class Packing:
         if isinstance(request, Evict):
             parts = ((request.id or "").encode(), request.reason.encode(), millis(REMEMBERED))
             body = self.keys.four(request.resource) + self._quorum + b"".join([bulk(part) for part in parts])
-            return Packed(EVICT, body, 1)
+            return Packed(EVICT, body, 1, packing.foreign_flags(request.foreign, request.no_expiry))
         if isinstance(request, CheckIn):
             return Packed(CHECKIN, self._quorum, 2, bulk(b"0" if request.look else b"1"))
         if isinstance(request, Admit):
@@ -196,7 +197,7 @@ class Packing:
 
         return heard
 
-    def _unpacked(self, request: Request, reply: list[Any]) -> list[Any]:
+    def _unpacked(self, request: Request, reply: list[Any]) -> Reply:
         """The reply in the words of `requests`."""
         if isinstance(request, Renew):
             reply[2:] = [part.decode() if isinstance(part, bytes) else part for part in reply[2:]]
@@ -204,8 +205,10 @@ class Packing:
             now, capacity, _, *parts = reply[2]
             reply[2:] = [capacity, tuple(packing.standings(int(now), parts))]
         elif isinstance(request, Evict):
-            now, _, *parts = reply[2]
-            reply[2] = tuple(packing.standings(int(now), parts))
+            try:
+                reply[2] = tuple(packing.evicted(request.resource, reply[2])[0])
+            except ForeignKey as error:
+                return error
         elif isinstance(request, Scan):
             self._walked(request, reply)
         elif isinstance(request, CheckIn):

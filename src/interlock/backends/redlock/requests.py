@@ -68,11 +68,16 @@ class Inspect:
 
 @record
 class Evict:
-    """-> [us, 1 or NO_VOTE, (Standing, ...)]; an id of None means every holder."""
+    """-> [us, 1 or NO_VOTE, (Standing, ...)]; an id of None means every holder.
+
+    A node answers `ForeignKey` if another program's key stands there that it may not remove.
+    """
 
     resource: str
     id: str | None
     reason: str
+    foreign: bool = False  # also a string that another program wrote
+    no_expiry: bool = False  # and also if it has no expiry
 
 
 @record

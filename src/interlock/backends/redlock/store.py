@@ -128,7 +128,7 @@ class RedlockStore:
     async def evict(
         self, resource: str, id: str | None, reason: str, *, foreign: bool = False, no_expiry: bool = False
     ) -> list[Standing]:
-        return await looking.evict(self._quorum, Evict(resource, id, reason), IO_TIMEOUT)
+        return await looking.evict(self._quorum, Evict(resource, id, reason, foreign, no_expiry), IO_TIMEOUT)
 
     async def watch(self, resource: str, seen: Queue, timeout: float) -> None:
         await until_changed(self._beside, self.inspect, seen, timeout)
