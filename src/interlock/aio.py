@@ -31,6 +31,8 @@ from interlock._core.election import Candidacy, Leader
 from interlock._core.guarding import Mark
 from interlock._core.holding import Holding
 from interlock._core.multilock import Multi
+from interlock._core.once import Once as OnceCore
+from interlock._core.once import OnceHolding
 from interlock._core.reentry import Reentrant
 from interlock._core.register import Cell, EventCell, LatchCell
 from interlock._core.semaphore import SemaphoreHolding
@@ -40,6 +42,7 @@ from interlock._runtime.foreign import ForeignLock
 from interlock._runtime.tasks import LoopOwner, TaskOwner, Tasks, TaskSignal
 from interlock._runtime.threads import Threads
 from interlock.blocking import Value
+from interlock.errors import Skipped
 from interlock.log import Log, callback_reporter
 from interlock.model import EVERYTHING, Queue, Standing, Traits
 
@@ -56,6 +59,7 @@ __all__ = [
     "Lock",
     "MultiLease",
     "MultiLock",
+    "Once",
     "RLock",
     "RWLock",
     "ReadLock",
@@ -197,8 +201,8 @@ class _Decorator(ABC):
         return guarded
 
 
-@_as(blocking._Body)
-class _Body(_Named, _Decorator):
+@_as(blocking._Held)
+class _Held(_Named):
     _core: Any  # a kind of Holding
 
     async def __aenter__(self) -> Lease:
@@ -213,6 +217,11 @@ class _Body(_Named, _Decorator):
         lease = self._core.exit()
         if lease is not None:
             await self._core.leave(lease, _end([lease], error))
+
+
+@_as(blocking._Body)
+class _Body(_Held, _Decorator):
+    pass
 
 
 @_as(blocking._LockFace)
@@ -353,6 +362,48 @@ class MultiLock(_Decorator):
     def __repr__(self) -> str:
         state = "locked" if self._core.held() else "unlocked"
         return f"<{state} interlock.aio.{type(self).__name__} object {self.names} at {id(self):#x}>"
+
+
+@_as(blocking.Once)
+class Once(_Held):
+    def __init__(self, once: OnceCore) -> None:
+        self._once = once
+        self._core = once.holding
+        self._name = once.text
+
+    def __call__(
+        self, function: Callable[P, Coroutine[Any, Any, R]]
+    ) -> Callable[P, Coroutine[Any, Any, R | Skipped]]:
+        blocking._refuse_generator(function)
+        _demand_coroutine(function)
+        holding = self._once.over(function)
+
+        @wraps(function)
+        async def guarded(*args: P.args, **kwargs: P.kwargs) -> R | Skipped:
+            run = _Run(holding(args, kwargs))
+            try:
+                async with run:
+                    return await function(*args, **kwargs)
+            except Skipped as skipped:
+                if skipped is not run.skipped:  # the function's own, of something that it runs once itself
+                    raise
+                return Skipped(skipped.resource, skipped.holder)
+
+        return guarded
+
+    def __repr__(self) -> str:
+        return f"<interlock.aio.{type(self).__name__} {self._name!r} at {id(self):#x}>"
+
+
+@_as(blocking._Run)
+class _Run(_Held):
+    def __init__(self, holding: OnceHolding) -> None:
+        self._core: OnceHolding = holding
+        self._name = holding.resource
+
+    @property
+    def skipped(self) -> Skipped | None:
+        return self._core.skipped
 
 
 @_as(blocking.Election)
@@ -660,6 +711,19 @@ class Client:
         return MultiLock(
             Multi(self._core, names, Settings(ttl, timeout, renew, fair, max_hold, None, on_lost))
         )
+
+    def once(
+        self,
+        name: str | Callable[..., str],
+        *,
+        ttl: float | None = None,
+        renew: bool = True,
+        max_hold: float | None = None,
+        min_hold: float | None = None,
+        on_lost: OnLost | None = None,
+    ) -> Once:
+        settings = Settings(ttl, 0.0, renew, True, max_hold, min_hold, on_lost)
+        return Once(OnceCore(self._core, name, settings))
 
     def election(
         self,

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from functools import wraps
 from types import TracebackType
-from typing import Any, Generic, Literal, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar
 
 from interlock import events, urls
 from interlock._core import lease as lease_core
@@ -32,8 +32,13 @@ from interlock._core.settings import Settings
 from interlock._runtime import lifetimes
 from interlock._runtime.foreign import ForeignLock
 from interlock._runtime.threads import Threads
+from interlock.errors import Skipped
 from interlock.log import Log, callback_reporter
 from interlock.model import EVERYTHING, Queue, Standing, Traits
+
+if TYPE_CHECKING:
+    from interlock._core.once import Once as OnceCore
+    from interlock._core.once import OnceHolding
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -143,7 +148,7 @@ class _Decorator(ABC):
         return guarded
 
 
-class _Body(_Named, _Decorator):
+class _Held(_Named):
     """A `with` body under one lease."""
 
     _core: Any  # a kind of Holding
@@ -164,6 +169,10 @@ class _Body(_Named, _Decorator):
         lease = self._core.exit()
         if lease is not None:
             drive(self._core.leave(lease, error))
+
+
+class _Body(_Held, _Decorator):
+    """A `with` body, or a function, under one lease."""
 
 
 class _LockFace(_Body):
@@ -366,6 +375,54 @@ class MultiLock(_Decorator):
     def __repr__(self) -> str:
         state = "locked" if self._core.held() else "unlocked"
         return f"<{state} interlock.{type(self).__name__} object {self.names} at {id(self):#x}>"
+
+
+class Once(_Held):
+    """Run once: the first gets the lease, and the others do not wait.
+
+    Over a function: whoever does not get it skips, gets a false `Skipped` that names the holder, and one line of the log
+    says so. In a `with`, which cannot skip its body, `Skipped` is raised.
+    """
+
+    def __init__(self, once: OnceCore) -> None:
+        self._once = once
+        self._core = once.holding
+        self._name = once.text
+
+    def __call__(self, function: Callable[P, R]) -> Callable[P, R | Skipped]:
+        """As a decorator: run the function under a lease of its own, or skip."""
+        _refuse_coroutine(function)
+        _refuse_generator(function)
+        holding = self._once.over(function)
+
+        @wraps(function)
+        def guarded(*args: P.args, **kwargs: P.kwargs) -> R | Skipped:
+            run = _Run(holding(args, kwargs))
+            try:
+                with run:
+                    return function(*args, **kwargs)
+            except Skipped as skipped:
+                if skipped is not run.skipped:  # the function's own, of something that it runs once itself
+                    raise
+                return Skipped(skipped.resource, skipped.holder)
+
+        return guarded
+
+    def __repr__(self) -> str:
+        return f"<interlock.{type(self).__name__} {self._name!r} at {id(self):#x}>"
+
+
+class _Run(_Held):
+    """One run of what runs once."""
+
+    def __init__(self, holding: OnceHolding) -> None:
+        self._core: OnceHolding = holding
+        self._name = holding.resource
+
+    @property
+    def skipped(self) -> Skipped | None:
+        """What its `with` raised, if it was skipped."""
+        return self._core.skipped
 
 
 class Election(_Named):
@@ -750,6 +807,27 @@ class Client:
             Multi(self._core, names, Settings(ttl, timeout, renew, fair, max_hold, None, on_lost))
         )
 
+    def once(
+        self,
+        name: str | Callable[..., str],
+        *,
+        ttl: float | None = None,
+        renew: bool = True,
+        max_hold: float | None = None,
+        min_hold: float | None = None,
+        on_lost: OnLost | None = None,
+    ) -> Once:
+        """What runs once at a time among all workers: the others skip it. For a decorator or a `with`.
+
+        `name` may take its parts from the arguments of the function, as in "invoice:{order_id}", or be a callable that
+        gets these arguments and returns the name. `min_hold`: whoever comes less than this many seconds after the start
+        skips, too, also if the run is over by then or has failed. The other options are as of `lock`.
+        """
+        from interlock._core.once import Once as OnceCore
+
+        settings = Settings(ttl, 0.0, renew, True, max_hold, min_hold, on_lost)
+        return Once(OnceCore(self._core, name, settings))
+
     def election(
         self,
         name: str,
@@ -892,6 +970,16 @@ def _refuse_coroutine(function: Callable[..., object]) -> None:
 
     if iscoroutinefunction(function):
         raise TypeError(f"{function.__qualname__} is a coroutine function: use a lock of interlock.aio")
+
+
+def _refuse_generator(function: Callable[..., object]) -> None:
+    from inspect import isasyncgenfunction, isgeneratorfunction
+
+    if isgeneratorfunction(function) or isasyncgenfunction(function):
+        name = getattr(function, "__qualname__", repr(function))
+        raise TypeError(
+            f"{name} is a generator function, which a decorator cannot skip: iterate inside `with client.once(...)`"
+        )
 
 
 def _mutex(lock: Any) -> Mutex:

@@ -8,6 +8,7 @@ import os
 import re
 import threading
 from collections.abc import Iterator
+from functools import partial, wraps
 from typing import Any
 
 import pytest
@@ -43,11 +44,48 @@ def test_with_acquire_and_decorator_name_their_line(client: interlock.Client) ->
     assert holder(client).site == f"{HERE}:{line() - 1}"
     lock.release()
 
-    @client.semaphore("x")
-    def job() -> None:
-        assert holder(client).site.startswith(HERE)
 
-    job()
+@pytest.mark.parametrize("kind", ["lock", "rlock", "semaphore", "multilock", "once"])
+def test_a_decorated_function_is_named_and_not_its_caller(kind: str, client: interlock.Client) -> None:
+    """Task queues and schedulers call all functions from one line of theirs."""
+
+    def made(client: Any) -> Any:
+        return getattr(client, kind)(["x"] if kind == "multilock" else "x")
+
+    where = f"{HERE}:{line() + 2}"
+
+    @made(client)
+    @wrapped
+    def job(number: int) -> str:
+        return holder(client).site if number else job(1)
+
+    assert partial(job, 1)() == where
+    assert made(client)(partial(job.__wrapped__, 1))() == where
+    assert made(client)("{}".format)(1) == "1"  # no line of Python is its own
+
+    async def main() -> str:
+        async with aio.connect("memory://call-sites-decorated") as client:
+
+            @made(client)
+            async def later() -> str:
+                queue = await client.inspect("x")
+                return interlock.Who.parse(queue.holders[0].who).site
+
+            found: str = await asyncio.create_task(later())
+            assert found == f"{HERE}:{line() - 6}"
+            return found
+
+    assert asyncio.run(main()).startswith(HERE)
+
+
+def wrapped(function: Any) -> Any:
+    """Somebody else's decorator."""
+
+    @wraps(function)
+    def call(*args: Any) -> Any:
+        return function(*args)
+
+    return call
 
 
 def test_a_holder_is_named_by_host_pid_and_thread(client: interlock.Client) -> None:

@@ -73,6 +73,14 @@ async def decorators(client: aio.Client) -> None:
     @client.multilock(["a", "b"])
     async def both() -> None: ...
 
+    @client.once("job:{text}", ttl=10, min_hold=5, max_hold=60)
+    async def once(text: str) -> int:
+        return len(text)
+
+    assert_type(await once("x"), int | interlock.Skipped)
+    async with client.once("job") as lease:
+        assert_type(lease, aio.Lease)
+    assert_type(client.once("job"), aio.Once)
     assert_type(await job(3, fast=True), list[str])
     assert_type(await limited("x"), int)
     assert_type(await both(), None)

@@ -80,6 +80,22 @@ def decorators(client: interlock.Client) -> None:
     @client.multilock(["a", "b"])
     def both() -> None: ...
 
+    @client.once("job:{text}", ttl=10, min_hold=5, max_hold=60, on_lost=lost)
+    def once(text: str) -> int:
+        return len(text)
+
+    def name(text: str) -> str:
+        return f"job:{text}"
+
+    @client.once(name)
+    def named(text: str) -> int:
+        return len(text)
+
+    assert_type(once("x"), int | interlock.Skipped)
+    assert_type(named("x"), int | interlock.Skipped)
+    with client.once("job") as lease:
+        assert_type(lease, interlock.Lease)
+    assert_type(client.once("job"), interlock.Once)
     assert_type(job(3, fast=True), list[str])
     assert_type(limited("x"), int)
     assert_type(both(), None)

@@ -15,7 +15,7 @@ from interlock import events
 from interlock._core import timing
 from interlock._core.debt import Debt
 from interlock.errors import ClientClosed, Evicted, StoreUnavailable, StoreUnfit, Unreached
-from interlock.model import Busy, Claim, ClaimAnswer, Gone, Granted, Renewal, RenewAnswer, Renewed
+from interlock.model import Busy, Claim, ClaimAnswer, Gone, Granted, Renewal, RenewAnswer, Renewed, Standing
 from interlock.ports import IO_TIMEOUT, Owner, Runtime
 
 if TYPE_CHECKING:
@@ -72,6 +72,7 @@ class Acquiring:
         "asked",
         "began",
         "claim",
+        "holder",
         "owner",
     )
 
@@ -84,6 +85,7 @@ class Acquiring:
         self.began = self.asked = self._answered = now = client.runtime.now()
         self._until = None if wait is None else now + wait
         self.ahead = 0
+        self.holder: Standing | None = None  # for whom it waits, if the store has told
         self._place: Place | None = None
         self._stands = False  # a claim of ours may stand in the store
 
@@ -119,7 +121,10 @@ class Acquiring:
                 self._stands = False
                 raise Evicted(self.claim.resource, answer.reason)
             if isinstance(answer, Busy):
-                self.ahead = answer.ahead  # also for who does not wait: the error tells them
+                self.ahead, self.holder = (
+                    answer.ahead,
+                    answer.holder,
+                )  # also for who does not wait: the error tells them
             self._answered = self._runtime.now()
             left = self.left()
             if left <= 0:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 from contextlib import suppress
+from typing import ClassVar
 
 from interlock import events
 from interlock._core import timing
@@ -26,6 +27,8 @@ from interlock.ports import IO_TIMEOUT, Owner
 
 class Holding:
     """A resource, how it is asked for, and who holds it through this object."""
+
+    attempt_type: ClassVar[type[Attempt]] = Attempt
 
     def __init__(
         self,
@@ -104,7 +107,7 @@ class Holding:
             runtime.who(owner),
             1 if wait == 0.0 else self.block,
         )
-        return Attempt(self, claim, wait, owner)
+        return self.attempt_type(self, claim, wait, owner)
 
     def enrol(self, lease: Lease) -> None:
         client = self.client

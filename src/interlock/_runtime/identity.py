@@ -10,8 +10,10 @@ import os
 import sys
 import threading
 import weakref
+from functools import partial
 from itertools import count
-from types import FrameType
+from types import CodeType
+from typing import Any
 
 from interlock.ports import Owner
 
@@ -94,6 +96,9 @@ def quote(text: str) -> str:
 NEAREST = 3
 """Calls from a user's line to `describe`, at least: a face's, and the core's."""
 
+DECORATED = "function"
+"""What our decorators call the function that they stand over: its line is shown, and not that of whoever calls it."""
+
 _host = ""
 _sites: dict[tuple[int, int], tuple[object, str]] = {}
 
@@ -105,12 +110,19 @@ def describe(owner: Owner) -> str:
     except ValueError:  # a thread started on our own function: nobody's line is nearer than ours
         frame = sys._getframe(1)
     while (code := frame.f_code).co_filename.startswith(_PACKAGE) and frame.f_back is not None:
+        # The function, and not its caller: a task queue or a scheduler calls all functions from one line.
+        if DECORATED in code.co_freevars and (own := _code_of(frame.f_locals[DECORATED])) is not None:
+            code, last = own, -1
+            break
         frame = frame.f_back  # the nearest line outside this package
-    key = (id(code), frame.f_lasti)
+    else:
+        last = frame.f_lasti
+    key = (id(code), last)
     known = _sites.get(key)
     if known is None or known[0] is not code:
         # The code is kept with what was found: another one would get its id.
-        known = _sites[key] = (code, _call_site(frame))
+        line = frame.f_lineno if last >= 0 else code.co_firstlineno
+        known = _sites[key] = (code, _call_site(code, line))
     name: str = getattr(owner, "quoted", '""')
     return f"[{_host or _quoted_host()},{_process.pid},{name},{known[1]}]"
 
@@ -123,9 +135,20 @@ def _quoted_host() -> str:
     return _host
 
 
-def _call_site(frame: FrameType) -> str:
-    """The line that runs there, `folder/file.py:88`, as JSON."""
+def _code_of(function: Any) -> CodeType | None:
+    """The code of a function, below other decorators and partials; None for what is not written in Python."""
+    for _ in range(20):  # deep enough; what claims to wrap itself must not keep us here
+        inner: Any = getattr(function, "func" if isinstance(function, partial) else "__wrapped__", None)
+        if inner is None:
+            break
+        function = inner
+    code = getattr(function, "__code__", None)
+    return code if isinstance(code, CodeType) else None
+
+
+def _call_site(code: CodeType, line: int | None) -> str:
+    """A line of code, `folder/file.py:88`, as JSON."""
     if len(_sites) > 1000:
         _sites.clear()  # code made at run time must not grow this for ever
-    folder, file = os.path.split(frame.f_code.co_filename)
-    return quote(f"{os.path.join(os.path.basename(folder), file)}:{frame.f_lineno}")
+    folder, file = os.path.split(code.co_filename)
+    return quote(f"{os.path.join(os.path.basename(folder), file)}:{line}")

@@ -32,6 +32,7 @@ from interlock.testing.conformance.gates import Barriers, Conditions
 from interlock.testing.conformance.leases import Leases
 from interlock.testing.conformance.multilocks import MultiLocks
 from interlock.testing.conformance.mutexes import MUTEXES
+from interlock.testing.conformance.once import Once
 from interlock.testing.conformance.operators import Operators
 from interlock.testing.conformance.reentry import RLocks, RWLocks
 from interlock.testing.conformance.registers import Registers
@@ -64,6 +65,7 @@ STORE_SUITES: list[type[Suite]] = [Claims, Shares, Renewals, Wakeups, Registers,
 CLIENT_SUITES: list[type[Suite]] = [
     *MUTEXES,
     Leases,
+    Once,
     RLocks,
     RWLocks,
     Semaphores,
