@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from interlock._core.drive import drive
 from interlock.backends.redlock.renewing import refill
-from interlock.backends.redlock.requests import Hear, Renew, Request, Vote
+from interlock.backends.redlock.requests import Hear, Limits, Renew, Request, Vote
 from interlock.backends.redlock.store import RedlockStore
 from interlock.errors import StoreUnavailable
 from interlock.model import Busy, Claim, ClaimAnswer, Granted, Renewal
@@ -144,9 +144,9 @@ def test_a_refill_under_way_does_not_end_the_claim_that_follows_under_the_same_i
             checked, voted = asyncio.Event(), asyncio.Event()
 
             async def in_turns(
-                request: Request, hear: Hear, timeout: float, to: Collection[int] | None = None
+                request: Request, hear: Hear, limits: Limits, to: Collection[int] | None = None
             ) -> None:
-                await ask(request, hear, timeout, to)
+                await ask(request, hear, limits, to)
                 if request.__class__ is Renew:  # the refill has seen its majority
                     checked.set()
                     await voted.wait()
@@ -181,9 +181,9 @@ def test_a_note_changed_meanwhile_is_the_one_that_is_filled_in(colour: str) -> N
             ask = store._quorum.ask
 
             async def changed(
-                request: Request, hear: Hear, timeout: float, to: Collection[int] | None = None
+                request: Request, hear: Hear, limits: Limits, to: Collection[int] | None = None
             ) -> None:
-                await ask(request, hear, timeout, to)
+                await ask(request, hear, limits, to)
                 store._quorum.ask = ask  # type: ignore[method-assign]
                 await store.renew([Renewal("x", claim.id, LONG, note="later")])
                 say(servers[0], "DEL", "x")  # which the renewal has filled in by itself

@@ -161,7 +161,7 @@ def test_a_lane_whose_look_was_interrupted_is_not_used_again(monkeypatch: pytest
                 with pytest.raises(KeyboardInterrupt):
                     await store.inspect("x")
             assert other not in panel._idle
-            assert panel._open == len(panel._idle) == 1
+            assert len(panel._lanes) == len(panel._idle) == 1
 
         run("sync", servers.url(), main)
 

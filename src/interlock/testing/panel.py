@@ -116,13 +116,16 @@ class SimulatedPanel:
             self._post(node, request, box if node in waiting else None)
         lost: list[int] = []
         heard = 0
+        patience = limits.longest if limits.least else limits.timeout
         while waiting:
-            left = (limits.timeout if heard >= limits.least else limits.longest) - (now() - sent)
+            left = patience - (now() - sent)
             if left <= 0 or not await self._runtime.wait(box.came, left):
                 break
             for node, reply in box.empty():
                 waiting.discard(node)
                 heard += 1
+                if heard == limits.least:
+                    patience = limits.patience(now() - sent)
                 if isinstance(reply, StoreUnavailable):
                     lost.append(node)
                 if hear(node, reply, sent, now()):
@@ -205,6 +208,9 @@ class SimulatedPanel:
     async def _stand_still(self, server: SimulatedNode) -> None:
         while (left := server.hung_until - server.world.time) > 0:
             await self._network.sleep(left)
+
+    def round_trip(self, least: int) -> float:
+        return 0.0
 
     def after_fork(self) -> None:
         self._lives = [0] * len(self._nodes)

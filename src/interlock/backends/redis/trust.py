@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import ssl
+import threading
 import time
 from functools import partial
 from importlib import import_module
@@ -20,6 +21,7 @@ FRESH = 1.0  # seconds for which nothing is read again: five nodes with strange 
 _read: dict[
     tuple[object, ...], tuple[Any, float]
 ] = {}  # what makes a context, the same one each time; since when
+_reading = threading.Lock()
 
 
 class Trust:
@@ -71,7 +73,15 @@ class Trust:
 
 
 def _wrapped(maker: Any, host: str, sock: Any) -> ssl.SSLSocket:
-    made: ssl.SSLSocket = maker.get().wrap_socket(sock, server_hostname=host)
+    first = _reading.acquire(
+        timeout=FRESH
+    )  # the nodes of a quorum are connected to on a thread each: one reads for all
+    try:
+        context = maker.get()
+    finally:
+        if first:  # not if it was locked when this process was forked: then nobody will ever release it
+            _reading.release()
+    made: ssl.SSLSocket = context.wrap_socket(sock, server_hostname=host)
     return made
 
 

@@ -28,6 +28,7 @@ from interlock.errors import InterlockError, SettingsMismatch, StoreUnavailable,
 from interlock.model import Busy, Claim, ClaimAnswer, Gone, Granted
 
 ROUNDS = 5  # a ballot is raised this often before the attempt is given up
+STEPS = 8  # round trips within which new nodes are given their votes
 LEAST = 0.1  # the part of a ttl that must be left when the majority has answered
 
 
@@ -36,12 +37,13 @@ class Votes:
 
     __slots__ = (
         *("_members", "accepted", "ahead", "busy", "evicted", "heard", "holding"),
-        *("mismatch", "said", "seen", "stands"),
+        *("mismatch", "said", "seen", "sent", "stands"),
     )
 
     def __init__(self, quorum: Quorum) -> None:
         self._members = quorum.members
         self.heard = 0
+        self.sent = 0.0  # when the nodes were asked, once there were connections
         self.accepted = 0  # of those that count: hold it under our ballot
         self.holding = 0  # of those that count: hold it
         self.stands: list[int] = []  # nodes that hold it, whether they count or not
@@ -54,6 +56,7 @@ class Votes:
 
     def hear(self, node: int, reply: int | Reply, sent: float, received: float) -> bool:
         self.heard += 1
+        self.sent = sent
         members = self._members
         if isinstance(reply, int):
             self.stands.append(node)
@@ -116,8 +119,8 @@ async def claim(quorum: Quorum, claim: Claim, timeout: float) -> ClaimAnswer:
         return votes
     if QUARANTINED in votes.said.values() and not votes.busy:
         # New nodes start when they are first used; and some may have been admitted since.
-        left = timeout - (quorum.now() - began)
-        if left > 0 and await quorum.mending.now(left):
+        left = max(timeout - (quorum.now() - began), STEPS * quorum.panel.round_trip(members.size))
+        if await quorum.mending.now(left):
             votes = await _vote(quorum, claim, began, timeout)
             if not isinstance(votes, Votes):
                 return votes
@@ -131,16 +134,16 @@ async def claim(quorum: Quorum, claim: Claim, timeout: float) -> ClaimAnswer:
 
 async def _vote(quorum: Quorum, claim: Claim, began: float, timeout: float) -> Granted | Votes:
     """The grant; or, taken back already, what was said."""
-    members = quorum.members
+    members, connecting = quorum.members, 0.0
     ballot, rounds = members.ballot(quorum.wall()), 0
     while True:
         rounds += 1
         asked, votes = quorum.now(), Votes(quorum)
-        left = timeout - (asked - began)
-        await quorum.ask(Vote(claim, ballot), votes.hear, max(0.001, left))
+        left = timeout - (asked - began - connecting)
+        await quorum.ask(Vote(claim, ballot), votes.hear, quorum.once_connected(max(0.001, left)))
         now = quorum.now()
         if votes.accepted >= members.majority:
-            if now - asked < ROUND and claim.ttl * (1 - DRIFT - LEAST) - SLACK > now - began:
+            if now - votes.sent < ROUND and claim.ttl * (1 - DRIFT - LEAST) - SLACK > now - began:
                 members.hold(claim, ballot, now)
                 return Granted(ballot, claim.ttl)
             votes.said = {node: f"granted, but only after {now - began:.3f} s" for node in votes.stands}
@@ -148,26 +151,39 @@ async def _vote(quorum: Quorum, claim: Claim, began: float, timeout: float) -> G
             break
         if votes.holding < members.majority or votes.evicted is not None or left <= 0 or rounds == ROUNDS:
             break
+        connecting += votes.sent - asked
         members.saw(votes.seen)
         ballot = members.ballot(0)
-    await _take_back(quorum, claim, ballot, votes, timeout - (quorum.now() - began))
+    await _take_back(quorum, claim, ballot, votes)
     return votes
 
 
-async def _take_back(quorum: Quorum, claim: Claim, ballot: int, votes: Votes, timeout: float) -> None:
+class Told:
+    """Waits until each of so many nodes has answered."""
+
+    def __init__(self, nodes: int) -> None:
+        self._left = nodes
+        self.done: set[int] = set()  # those that did what they were told
+
+    def hear(self, node: int, reply: int | Reply, sent: float, received: float) -> bool:
+        self._left -= 1
+        if not isinstance(reply, InterlockError):
+            self.done.add(node)
+        return self._left == 0
+
+
+async def _take_back(quorum: Quorum, claim: Claim, ballot: int, votes: Votes) -> None:
     """Remove what may stand, on all nodes but those that refused: there is nothing of ours.
 
     Those that hold it are heard, as far as they are here; the others only told.
     """
-    members = quorum.members
     undo = Release(claim.resource, claim.id, 0.0, ballot)
     refused = votes.refused
-    where = [node for node in members.everyone if node not in refused]
+    where = [node for node in quorum.members.everyone if node not in refused]
     await quorum.tell(undo, [node for node in where if node not in votes.stands])
     if votes.stands:
-        await quorum.ask(
-            undo, _until(len(votes.stands)), max(0.001, min(timeout, quorum.node_timeout)), votes.stands
-        )
+        told = Told(len(votes.stands))
+        await quorum.ask(undo, told.hear, quorum.within(quorum.usual), votes.stands)
 
 
 async def _nowhere(quorum: Quorum, claim: Claim, votes: Votes) -> bool:
@@ -175,27 +191,11 @@ async def _nowhere(quorum: Quorum, claim: Claim, votes: Votes) -> bool:
     members, refused = quorum.members, votes.refused
     unsent = {node for node, said in votes.said.items() if isinstance(said, Unreached)}
     doubtful = [node for node in members.everyone if node not in refused and node not in unsent]
-    done: set[int] = set()
-
-    def hear(node: int, reply: int | Reply, sent: float, received: float) -> bool:
-        if not isinstance(reply, InterlockError):
-            done.add(node)
-        return len(done) == len(doubtful)
-
+    told = Told(len(doubtful))
     if doubtful and members.away.isdisjoint(doubtful):
         undo = Release(claim.resource, claim.id, 0.0, members.highest)
-        await quorum.ask(undo, hear, quorum.node_timeout, doubtful)
-    return len(done) == len(doubtful)
-
-
-def _until(answers: int) -> Any:
-    left = [answers]
-
-    def hear(node: int, reply: Reply, sent: float, received: float) -> bool:
-        left[0] -= 1
-        return left[0] == 0
-
-    return hear
+        await quorum.ask(undo, told.hear, quorum.within(quorum.usual), doubtful)
+    return len(told.done) == len(doubtful)
 
 
 def _refusal(quorum: Quorum, claim: Claim, votes: Votes) -> ClaimAnswer:

@@ -6,14 +6,18 @@ any more is counted, and dropped when it comes.
 
 from __future__ import annotations
 
+import queue
 import select
 import threading
 from collections.abc import Callable, Collection, Sequence
+from itertools import count
 from typing import Any
+from weakref import WeakSet
 
 from interlock.backends.redis.address import Address
 from interlock.backends.redis.refusal import refusal, unsent
 from interlock.backends.redis.resp import Failure
+from interlock.backends.redlock.connecting import CONNECT_TIMEOUT, Attempts, Ended, Patience
 from interlock.backends.redlock.line import Line
 from interlock.backends.redlock.packing import Packed, Packing
 from interlock.backends.redlock.requests import Hear, Limits, Release, Request, Unread, Vote, nothing
@@ -22,7 +26,7 @@ from interlock.errors import ClientClosed, InterlockError, StoreUnavailable
 MOST = 16  # lanes at once: more threads than these take turns
 IDLE = 1.0  # seconds after which a lane that others do without is closed
 FRESH = 0.5  # seconds of idleness after which connections are looked at before they are used
-CONNECTING = 0.2  # seconds a connection may take at least, whatever a request may
+NAP = 0.05  # seconds after which who waits for a lane looks whether one was dropped without a word
 BEHIND = 8  # replies that may wait to be dropped together
 REMEMBERED = 10000  # claims whose lanes are known
 OWED = 64  # replies a silent node may owe before it is sent nothing new
@@ -31,8 +35,9 @@ OWED = 64  # replies a silent node may owe before it is sent nothing new
 class Lane:
     """A connection to each node that can be reached. Used by one thread at a time."""
 
-    def __init__(self, panel: LanePanel) -> None:
+    def __init__(self, panel: LanePanel, number: int) -> None:
         self._panel = panel
+        self.number = number
         self._lines: list[Line | None] = [None] * len(panel.places)
         self._at: dict[int, Line] = {}  # by file descriptor
         self._poll: Any = None
@@ -50,13 +55,12 @@ class Lane:
         lost: list[int] = []
         if now() - self.used > FRESH:
             self.look_at_all()
-        began = now()
-        missing = [node for node in awaited if lines[node] is None]
-        for place, node in enumerate(missing):
-            # Each gets its share of the time that is left: one that hangs must not use up the others'.
-            share = (began + limits.connecting(missing, awaited) - now()) / (len(missing) - place)
-            if not self._connect(node, hear, limits, share):
-                lost.append(node)
+        if missing := [node for node in awaited if lines[node] is None]:
+            began = now()
+            lost = self._connect(missing, awaited, hear, limits)
+            limits = limits.after(now() - began, self._panel.round_trip(limits.least))
+        elif limits.hurried:
+            limits = limits.after(0.0, self._panel.round_trip(limits.least))
         sent, waiting, heard = now(), set(awaited), 0
         for node in to:
             line = lines[node]
@@ -77,11 +81,9 @@ class Lane:
                     waiting.discard(node)
                     lost.append(node)
                     hear(node, error, sent, now())
-        far = began + limits.longest
-        until = min(far, sent + limits.timeout)
+        until = sent + (limits.longest if limits.least else limits.timeout)
         while waiting and not enough:
-            time = now()
-            left = (until if heard >= limits.least else far) - time
+            left = until - now()
             if left <= 0:
                 break
             for fd, event in self._turned(self._poll.poll(left * 1000 + 1)):
@@ -102,7 +104,10 @@ class Lane:
                 heard += 1
                 if reply.__class__ is Failure:
                     reply = refusal(line.place, reply)
-                if hear(node, reply, sent, now()):
+                received = now()
+                if heard == limits.least:
+                    until = sent + limits.patience(received - sent)
+                if hear(node, reply, sent, received):
                     enough = True
         self.used = now()
         if enough:
@@ -121,18 +126,40 @@ class Lane:
             if line is not None and not line.alive():
                 self._drop(line)
 
-    def _connect(self, node: int, hear: Hear, limits: Limits, share: float) -> bool:
-        began = self._panel.now()
+    def _connect(self, missing: list[int], awaited: Collection[int], hear: Hear, limits: Limits) -> list[int]:
+        """Connect to all of these at once; answers which were not reached while they were waited for."""
+        attempts, now = self._panel.attempts, self._panel.now
+        began = now()
+        ended: Ended = queue.SimpleQueue()
+        trying = {node: attempts.begin(node, ended) for node in missing}
+        patience = Patience(limits, missing, len(awaited), attempts.speed, began)
+        lost: list[int] = []
         try:
-            line = self._panel.line(node, limits, share)
-        except InterlockError as error:
-            hear(node, unsent(error), began, self._panel.now())
-            return False
+            while trying:
+                connected = len(awaited) - len(trying) - len(lost)
+                try:
+                    attempt = ended.get(timeout=max(0.0, patience.until(connected, now()) - now()))
+                except queue.Empty:
+                    break
+                if trying.pop(attempt.node, None) is None:
+                    continue  # told twice
+                try:
+                    self._add(attempt.take())
+                except InterlockError as error:
+                    lost.append(attempt.node)
+                    hear(attempt.node, unsent(error), began, now())
+        finally:  # interrupted, too
+            for attempt in trying.values():
+                attempts.leave(attempt)
+        for node in trying:
+            hear(node, unsent(self._panel.silent(node, now() - began)), began, now())
+        return [*lost, *trying]
+
+    def _add(self, line: Line) -> None:
         if self._poll is None:
             self._poll = select.poll()
-        self._lines[node] = self._at[line.fd] = line
+        self._lines[line.node] = self._at[line.fd] = line
         self._poll.register(line.fd, select.POLLIN)
-        return True
 
     def _overdue(self) -> list[int]:
         """The nodes that owe too many replies: they are sent no more than releases, and in the end nothing.
@@ -166,34 +193,47 @@ class Lane:
 class LanePanel:
     """Lanes, the last used first; bounded."""
 
-    def __init__(self, addresses: Sequence[Address], packing: Packing, now: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        addresses: Sequence[Address],
+        packing: Packing,
+        now: Callable[[], float],
+        connect_timeout: float = CONNECT_TIMEOUT,
+    ) -> None:
         self.places = [address.place for address in addresses]
         self.now = now
+        self.attempts = Attempts(addresses, packing, now, connect_timeout)
+        self.round_trip = self.attempts.speed.round_trip
         self._addresses = addresses
         self._packing = packing
         self.unread: Unread = nothing
-        self._slowest = 0.0  # seconds a connection took: the next may take that long, too
         self._closed = False
         self.after_fork()
 
     def after_fork(self) -> None:
         """Forget the parent's sockets: they are closed here without a word to the servers."""
         self._idle: list[Lane] = []
-        self._voted: dict[str, Lane] = {}  # by the claim's id
-        self._open = 0
-        self._change = threading.Condition(threading.Lock())
+        self._lanes: WeakSet[Lane] = (
+            WeakSet()
+        )  # all there are: one that an interrupted thread dropped counts no more
+        self._voted: dict[str, int] = {}  # by the claim's id: the number of its lane
+        self._numbers = count()
+        self._waiting = 0  # threads for which there was no lane
+        self._freed: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._guard = (
+            threading.RLock()
+        )  # not a condition's: Ctrl-C inside its methods may leave its lock held for ever
+        self.attempts.after_fork()
 
-    def line(self, node: int, limits: Limits, share: float) -> Line:
-        began = self.now()
-        timeout = max(0.001, min(share, max(limits.timeout, CONNECTING, 2 * self._slowest)))
-        line = Line(node, self._addresses[node], timeout)
-        try:
-            self._packing.met(line.place, line.words)
-        except InterlockError:
-            line.close()
-            raise
-        self._slowest = min(2.0, max(self._slowest, self.now() - began))
-        return line
+    def prepare(self) -> None:
+        """Begin to connect: for whoever must not wait for that later."""
+        self.attempts.prepare()
+
+    def inside(self) -> bool:
+        return bool(self._guard._is_owned())  # type: ignore[attr-defined]  # as `threading.Condition` asks it
+
+    def silent(self, node: int, timeout: float) -> InterlockError:
+        return self._addresses[node].silent(timeout)
 
     async def ask(
         self,
@@ -204,13 +244,12 @@ class LanePanel:
         limits: Limits,
     ) -> list[int]:
         packed = self._packing.pack(request)
-        lane = self._lane(request, limits.longest)
+        lane = self._lane(request, min(limits.longest, limits.total))
         hear = self._packing.translated(request, hear)
         try:
             quiet = lane.ask(packed, to, awaited, hear, limits)
         except BaseException:  # interrupted, too: nobody knows which replies will come
-            lane.close()
-            self._gone()
+            self._discard(lane)
             raise
         if self._closed:
             lane.close()
@@ -220,30 +259,80 @@ class LanePanel:
         idle.append(lane)
         if broke:
             self._look_at_idle()
-        if self._open >= MOST:
-            with self._change:
-                self._change.notify()
+        if self._waiting:
+            self._free()
         elif len(idle) > 1:
             self._shrink(lane.used)
         return quiet
 
     def _lane(self, request: Request, timeout: float) -> Lane:
         """An idle lane, the last used first; for a release that of its vote: on another a node that hangs might read it first."""
-        if type(request) is Release and (lane := self._voted.pop(request.id, None)) is not None:
-            try:
-                self._idle.remove(lane)
-                return lane
-            except ValueError:
-                pass  # another thread has it, or it is closed
         try:
             lane = self._idle.pop()
         except IndexError:
             lane = self._next(timeout)
         if type(request) is Vote:
-            self._voted[request.claim.id] = lane
-            if len(self._voted) > REMEMBERED:
+            if len(self._voted) >= REMEMBERED:
                 self._voted.clear()
+            self._voted[request.claim.id] = lane.number
+        elif type(request) is Release:
+            number = self._voted.pop(request.id, lane.number)
+            if number != lane.number:
+                return self._instead(lane, number)
         return lane
+
+    def _instead(self, lane: Lane, number: int) -> Lane:
+        """The lane of this number if nobody uses it; otherwise this one."""
+        for other in list(self._idle):
+            if other.number == number:
+                try:
+                    self._idle.remove(other)
+                except ValueError:
+                    break  # another thread has it
+                self._idle.append(lane)
+                return other
+        return lane
+
+    def _next(self, timeout: float) -> Lane:
+        """A lane that was given back just now, or a new one; where there are enough, the next that is given back."""
+        until = self.now() + timeout
+        with self._guard:
+            self._waiting += 1  # before the look: whoever gives one back after it sees that we wait
+        try:
+            while not self._closed:
+                try:
+                    return self._idle.pop()
+                except IndexError:
+                    pass
+                with self._guard:
+                    if len(self._lanes) < MOST:
+                        lane = Lane(self, next(self._numbers))
+                        self._lanes.add(lane)
+                        return lane
+                if (left := until - self.now()) <= 0:
+                    raise StoreUnavailable(
+                        f"all {MOST} connections to {self.places[0]} and its like are in use"
+                    )
+                try:
+                    self._freed.get(timeout=min(left, NAP))
+                except queue.Empty:
+                    pass
+            raise ClientClosed("this client was closed")
+        finally:
+            with self._guard:
+                self._waiting -= 1
+
+    def _free(self) -> None:
+        """Wake one of those that wait for a lane."""
+        if self._freed.empty():
+            self._freed.put(None)
+
+    def _discard(self, lane: Lane) -> None:
+        self._lanes.discard(lane)
+        try:
+            lane.close()
+        finally:
+            self._free()
 
     def _look_at_idle(self) -> None:
         """What broke in one may have broken in another, with a release that its node has not read."""
@@ -255,41 +344,25 @@ class LanePanel:
             try:
                 other.look_at_all()
             except BaseException:  # interrupted: nobody knows which replies will come
-                other.close()
-                self._gone()
+                self._discard(other)
                 raise
             self._idle.append(other)
 
     def _shrink(self, now: float) -> None:
         try:
             if now - self._idle[0].used > IDLE:
-                self._idle.pop(0).close()
-                self._gone()
+                self._discard(self._idle.pop(0))
+                self.attempts.spare()
         except IndexError:
             pass  # other threads have taken all: nothing is idle
 
-    def _next(self, timeout: float) -> Lane:
-        with self._change:
-            while not self._idle and self._open >= MOST and not self._closed:
-                if not self._change.wait(timeout):
-                    raise StoreUnavailable(
-                        f"all {MOST} connections to {self.places[0]} and its like are in use"
-                    )
-            if self._closed:
-                raise ClientClosed("this client was closed")
-            if self._idle:
-                return self._idle.pop()
-            self._open += 1
-        return Lane(self)
-
-    def _gone(self) -> None:
-        with self._change:
-            self._open -= 1
-            self._change.notify()
-
     async def close(self) -> None:
         self._closed = True
+        self.attempts.close()
         while self._idle:
-            self._idle.pop().close()
-        with self._change:
-            self._change.notify_all()
+            try:
+                self._idle.pop().close()
+            except IndexError:
+                break  # another thread has it
+        for _ in range(self._waiting):
+            self._freed.put(None)

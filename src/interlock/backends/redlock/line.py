@@ -22,7 +22,7 @@ EMPTY = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 class Line:
     """One connection to one node."""
 
-    __slots__ = ("_connection", "_reader", "due", "fd", "node", "place", "sock", "words")
+    __slots__ = ("_connection", "_reader", "due", "fd", "node", "place", "sock", "trip", "words")
 
     def __init__(self, node: int, address: Address, timeout: float) -> None:
         self.node = node
@@ -33,19 +33,23 @@ class Line:
         self._reader = reader()
         self.due: deque[Packed] = deque()  # what will be answered; only the last of them is waited for
         try:
-            self.words = self._introduced(max(0.001, until - time.monotonic()))
+            began = time.monotonic()
+            self.words = self._introduced(timeout, until)
+            self.trip = time.monotonic() - began  # seconds: one round trip, and little else
             self.sock.setblocking(False)
         except BaseException:
             self.close()
             raise
         self.fd: int = self.sock.fileno()
 
-    def _introduced(self, timeout: float) -> tuple[bytes, bytes, bytes]:
-        self.sock.settimeout(timeout)
+    def _introduced(self, timeout: float, until: float) -> tuple[bytes, bytes, bytes]:
         replies: list[Any] = []
         try:
+            self.sock.settimeout(max(0.001, until - time.monotonic()))
             self.sock.sendall(INTRODUCTION)
             while len(replies) < INTRODUCTIONS:
+                # For each read anew: a server that sends a byte at a time must not take longer than all may.
+                self.sock.settimeout(max(0.001, until - time.monotonic()))
                 self._feed(self.sock.recv(CHUNK))
                 while (reply := self._reader.gets()) is not False:
                     replies.append(reply)

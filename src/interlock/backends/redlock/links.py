@@ -15,11 +15,11 @@ from interlock.backends.redis.address import Address
 from interlock.backends.redis.refusal import refusal, silent, unreachable, unsent
 from interlock.backends.redis.resp import Failure
 from interlock.backends.redis.stream import Stream
+from interlock.backends.redlock.connecting import CONNECT_TIMEOUT, Patience, Speed
 from interlock.backends.redlock.packing import INTRODUCTION, INTRODUCTIONS, Packed, Packing, introduced
 from interlock.backends.redlock.requests import Hear, Limits, Request, Unread, nothing
 from interlock.errors import ClientClosed, InterlockError
 
-CONNECTING = 0.2  # seconds a connection may take at least, whatever a request may
 OWED = 5000  # replies a silent node may owe before its connection is given up
 
 
@@ -80,7 +80,7 @@ class Round:
     """One request to several nodes."""
 
     __slots__ = (
-        *("_far", "_hear", "_least", "_packed", "_panel", "_sent", "soon"),
+        *("_hear", "_limits", "_packed", "_panel", "_sent", "until"),
         *("broken", "done", "enough", "heard", "over", "waiting"),
     )
 
@@ -91,19 +91,14 @@ class Round:
         self._packed = packed
         self._hear = hear
         self._sent = sent = panel.now()
-        self.soon = sent + limits.timeout
-        self._far = sent + limits.longest
-        self._least = limits.least
+        self._limits = limits
+        self.until = sent + (limits.longest if limits.least else limits.timeout)
         self.waiting = set(awaited)
         self.heard = 0
         self.broken: list[int] = []
         self.enough = False
         self.over = False  # nobody waits any more
         self.done: asyncio.Future[None] | None = None
-
-    @property
-    def until(self) -> float:
-        return self.soon if self.heard >= self._least else self._far
 
     def answered(self, line: Line, reply: Any) -> None:
         kind, node = reply.__class__, line.node
@@ -117,10 +112,11 @@ class Round:
         if self._hear(node, reply, self._sent, now):
             self.enough = True
             self.end()
-        elif (
-            not self.waiting or now >= self.until
-        ):  # the last that had to be waited for beyond the usual time
+        elif not self.waiting or now >= self.until:
             self.end()
+        elif self.heard == self._limits.least:
+            self.until = self._sent + self._limits.patience(now - self._sent)
+            self._panel.look_at(self.until)
 
     def _not_done(self, line: Line, reply: Any) -> Any:
         """The refusal or the fault; None if the script was asked for once more."""
@@ -146,13 +142,21 @@ class Round:
 class LinkPanel:
     """The connections to all nodes, on the loop of whoever asks."""
 
-    def __init__(self, addresses: Sequence[Address], packing: Packing, now: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        addresses: Sequence[Address],
+        packing: Packing,
+        now: Callable[[], float],
+        connect_timeout: float = CONNECT_TIMEOUT,
+    ) -> None:
         self.places = [address.place for address in addresses]
         self.now = now
         self._addresses = addresses
         self._packing = packing
+        self._connect_timeout = connect_timeout
         self.unread: Unread = nothing
-        self._slowest = 0.0  # seconds a connection took: the next may take that long, too
+        self._speed = Speed(len(addresses))
+        self.round_trip = self._speed.round_trip
         self._closed = False
         self._forget(None)
 
@@ -176,10 +180,10 @@ class LinkPanel:
         lost: list[int] = []
         if None in lines and (missing := [node for node in awaited if lines[node] is None]):
             began = self.now()
-            most = limits.connecting(missing, awaited)
-            lost = await self._connect(loop, missing, hear, most, limits.timeout)
-            left = max(0.001, limits.longest - (self.now() - began))
-            limits = Limits(min(limits.timeout, left), left, limits.least)
+            lost = await self._connect(loop, missing, awaited, hear, limits)
+            limits = limits.after(self.now() - began, self.round_trip(limits.least))
+        elif limits.hurried:
+            limits = limits.after(0.0, self.round_trip(limits.least))
         asked = Round(self, packed, hear, awaited, limits)
         for node in to:
             line = lines[node]
@@ -192,8 +196,7 @@ class LinkPanel:
         if asked.waiting and not asked.over:
             asked.done = loop.create_future()
             self._rounds.add(asked)
-            if self._timer is None or asked.soon < self._looks_at:
-                self._look_at(loop, asked.soon)
+            self.look_at(asked.until)
             try:
                 await asked.done
             finally:
@@ -202,13 +205,17 @@ class LinkPanel:
         lost += asked.broken
         return lost if asked.enough else [*lost, *asked.waiting]
 
-    def _look_at(self, loop: asyncio.AbstractEventLoop, when: float) -> None:
+    def look_at(self, when: float) -> None:
+        """Look no later than then whose time is up."""
         if self._timer is not None:
+            if when >= self._looks_at:
+                return
             self._timer.cancel()
+        assert self._loop is not None
         self._looks_at = when
-        self._timer = loop.call_later(max(0.0, when - self.now()), self._look, loop)
+        self._timer = self._loop.call_later(max(0.0, when - self.now()), self._look)
 
-    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _look(self) -> None:
         """End the rounds whose time is up; the timer is set for the next."""
         self._timer = None
         now, first = self.now(), float("inf")
@@ -216,46 +223,69 @@ class LinkPanel:
             if asked.until <= now:
                 asked.end()
             else:
-                first = min(first, asked.soon if asked.soon > now else asked.until)
+                first = min(first, asked.until)
         if first < float("inf"):
-            self._look_at(loop, first)
+            self.look_at(first)
 
     async def _connect(
-        self, loop: asyncio.AbstractEventLoop, missing: list[int], hear: Hear, most: float, usual: float
+        self,
+        loop: asyncio.AbstractEventLoop,
+        missing: list[int],
+        awaited: Collection[int],
+        hear: Hear,
+        limits: Limits,
     ) -> list[int]:
-        """Those that could not be reached. All at once; one attempt at a time for all who need the same node."""
+        """Connect to all of these at once; answers which were not reached while they were waited for.
+
+        There is one attempt at a time at each node, for all tasks that need it; it goes on when they have left.
+        """
         if self._closed:
             raise ClientClosed("this client was closed")
-        timeout = min(most, max(usual, CONNECTING, 2 * self._slowest))
         began = self.now()
-        tasks: dict[int, asyncio.Task[Line]] = {}
-        for node in missing:
-            task = self._connecting.get(node)
-            if task is None or task.done():
-                task = self._connecting[node] = loop.create_task(self._connected(loop, node, timeout))
-                task.add_done_callback(_seen)
-            tasks[node] = task
-        await asyncio.wait(tasks.values(), timeout=timeout)
+        tasks = {node: self._attempt(loop, node) for node in missing}
+        patience = Patience(limits, missing, len(awaited), self._speed, began)
+        while waiting := [task for task in tasks.values() if not task.done()]:
+            connected = sum(self._lines[node] is not None for node in awaited)
+            left = patience.until(connected, self.now()) - self.now()
+            if left <= 0:
+                break
+            await asyncio.wait(waiting, timeout=left, return_when=asyncio.FIRST_COMPLETED)
         lost: list[int] = []
         for node, task in tasks.items():
-            if not task.done():
-                lost.append(node)
-                hear(node, unsent(self._addresses[node].silent(timeout)), began, self.now())
-            elif task.cancelled():
-                raise ClientClosed("this client was closed")
-            elif (error := task.exception()) is not None:
-                if not isinstance(error, InterlockError):
-                    raise error
+            error = self._fault(node, task, self.now() - began)
+            if error is not None:
                 lost.append(node)
                 hear(node, unsent(error), began, self.now())
         return lost
+
+    def _attempt(self, loop: asyncio.AbstractEventLoop, node: int) -> asyncio.Task[Line]:
+        task = self._connecting.get(node)
+        if task is None or task.done():
+            self._speed.wanted(node, self.now())
+            task = self._connecting[node] = loop.create_task(
+                self._connected(loop, node, self._connect_timeout)
+            )
+            task.add_done_callback(_seen)
+        return task
+
+    def _fault(self, node: int, task: asyncio.Task[Line], waited: float) -> InterlockError | None:
+        """Why there is no connection; None if there is one."""
+        if not task.done():
+            return self._addresses[node].silent(waited)
+        if task.cancelled():
+            raise ClientClosed("this client was closed")
+        error = task.exception()
+        if error is not None and not isinstance(error, InterlockError):
+            raise error
+        return error
 
     async def _connected(self, loop: asyncio.AbstractEventLoop, node: int, timeout: float) -> Line:
         began = self.now()
         address = self._addresses[node]
         connection = await address.connect_async(timeout)
         line = Line(node, address, self, connection)
-        timeout = max(0.001, timeout - (self.now() - began))
+        introduced_at = self.now()
+        timeout = max(0.001, timeout - (introduced_at - began))
         introduction = Introduction(loop)
         line.introduce(introduction)
         try:
@@ -267,7 +297,7 @@ class LinkPanel:
             if isinstance(error, TimeoutError):
                 raise silent(address.place, timeout) from None
             raise
-        self._slowest = min(2.0, max(self._slowest, self.now() - began))
+        self._speed.connected(node, self.now() - began, self.now() - introduced_at)
         self._lines[node] = line
         return line
 

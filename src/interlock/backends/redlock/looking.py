@@ -59,10 +59,10 @@ async def _seen(
         return False
 
     until = quorum.now() + timeout
-    await quorum.ask(Inspect(resource), hear, timeout)
+    await quorum.ask(Inspect(resource), hear, quorum.within(timeout))
     if len(seen) < quorum.members.majority and QUARANTINED in said.values():
         if await quorum.mending.now(until - quorum.now()):
-            await quorum.ask(Inspect(resource), hear, max(0.001, until - quorum.now()))
+            await quorum.ask(Inspect(resource), hear, quorum.within(max(0.001, until - quorum.now())))
     return seen, said
 
 
@@ -117,7 +117,7 @@ async def evict(quorum: Quorum, request: Evict, timeout: float) -> list[Standing
             met.append(reply[2])
         return False
 
-    await quorum.ask(request, hear, timeout)
+    await quorum.ask(request, hear, quorum.within(timeout))
     if len(met) < members.majority:
         foreign = [error for error in said.values() if isinstance(error, ForeignKey)]
         raise foreign[0] if foreign else quorum.too_few(f"{request.resource}: an eviction", said)

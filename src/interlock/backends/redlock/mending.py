@@ -12,7 +12,7 @@ from collections.abc import Coroutine
 from typing import Any, Protocol
 
 from interlock.backends.redlock.clock import DRIFT
-from interlock.backends.redlock.quorum import ROUND, Quorum
+from interlock.backends.redlock.quorum import ROUND, Quorum, unheard
 from interlock.backends.redlock.renewing import refill
 from interlock.backends.redlock.requests import Admit, CheckIn, Limits, Reply
 from interlock.errors import ClientClosed, InterlockError, InvalidSetting, StoreUnavailable
@@ -87,7 +87,8 @@ class Mending:
         Not the caller: who is cut off halfway would leave new nodes half admitted.
         """
         members, beside = self._quorum.members, self._beside
-        until = beside.now() + min(timeout, self._quorum.longest)
+        far = 10 * self._quorum.panel.round_trip(members.size)
+        until = beside.now() + min(timeout, max(self._quorum.longest, far))
         for _ in range(2):  # one look may be under way already
             self.begin()
             call, turn, left = self._call, self._turn, until - beside.now()
@@ -164,8 +165,8 @@ class Mending:
         rest = 0 if len(new) == members.size else RESTED
         if members.granted:
             rest = max(RESTED, int(members.longest * 1000 * (1 + DRIFT)) + SLACK)
-        for node in new:
-            await self._admit(node, Admit(states[node].since, rest, members.granted, unused=True))
+        admit = {node: Admit(states[node].since, rest, members.granted, unused=True) for node in new}
+        await self._admit(admit)
 
     async def _readmit(self, rested: list[int], timeout: float) -> None:
         """Admit nodes that forgot. The others are asked only now: they know of every round that counted those."""
@@ -177,11 +178,13 @@ class Mending:
         longest = max(members.longest * 1000, *(state.longest for state in voters))
         quarantine = max(RESTED, int(longest * (1 + DRIFT)) + SLACK)
         floor = max(state.top for state in voters)
+        admit: dict[int, Admit] = {}
         for node in rested:
             state = states[node]
             over = state.since and state.clock // 1000 >= state.since + quarantine
             if over and members.steady(node, self._quorum.now()):
-                await self._admit(node, Admit(state.since, quarantine, floor))
+                admit[node] = Admit(state.since, quarantine, floor)
+        await self._admit(admit)
 
     async def _look(self, request: CheckIn, timeout: float) -> list[NodeState]:
         """What each node says of itself."""
@@ -219,20 +222,16 @@ class Mending:
             *(longest, since, clock, top == 0),
         )
 
-    async def _admit(self, node: int, request: Admit) -> bool:
-        members = self._quorum.members
-        done: list[bool] = []
-
-        def hear(_: int, reply: Reply, sent: float, received: float) -> bool:
-            if not isinstance(reply, InterlockError) and reply[1] == 1:
-                done.append(True)
-            return True
-
-        limits = Limits(PATIENCE, PATIENCE, 1)
-        await self._quorum.panel.ask(request, (node,), (node,), hear, limits)
-        if done:
-            members.voting(node)
-        return bool(done)
+    async def _admit(self, requests: dict[int, Admit]) -> None:
+        """Give these nodes their votes: tell all of them, then look who has one; far away that is two round trips, not one for each."""
+        members, told = self._quorum.members, Limits(PATIENCE, PATIENCE, 1)
+        for node, request in requests.items():
+            await self._quorum.panel.ask(request, (node,), (), unheard, told)
+        if not requests:
+            return
+        for node, state in enumerate(await self._look(CheckIn(), PATIENCE)):
+            if node in requests and state.votes:
+                members.voting(node)
 
     # ---- for operators ------------------------------------------------------------
 
@@ -264,7 +263,7 @@ class Mending:
                 f"{place}: too few of the other nodes have a vote to tell which numbers were given out; when nothing is "
                 "held any more, `interlock quorum init` lets all begin anew"
             )
-        await self._admit(node, Admit(state.since, 0, max(voter.top for voter in voters)))
+        await self._admit({node: Admit(state.since, 0, max(voter.top for voter in voters))})
         return (await self._look(CheckIn(), THOROUGH))[node]
 
     async def init(self, *, missing: bool = False) -> list[NodeState]:
@@ -274,9 +273,8 @@ class Mending:
         if away and not missing:
             raise StoreUnavailable(f"not all nodes can be reached: {'; '.join(away)}")
         top = max((state.top for state in states), default=0)
-        for node, state in enumerate(states):
-            if state.reachable and not state.votes:
-                await self._admit(node, Admit(state.since, 0, top))
+        needy = [node for node, state in enumerate(states) if state.reachable and not state.votes]
+        await self._admit({node: Admit(states[node].since, 0, top) for node in needy})
         return await self._look(CheckIn(), THOROUGH)
 
 

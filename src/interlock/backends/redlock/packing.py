@@ -37,7 +37,10 @@ RELEASE, RELEASE_SO = _RELEASE.call(2, 1), _RELEASE.call(2, 3)
 INSPECT = Script("../redlock/inspect").call(5, 1)
 EVICT = Script("../redlock/evict").call(5, 6)
 CHECKIN = Script("../redlock/checkin").call(1, 3)
-ADMIT = Script("../redlock/admit").call(1, 5)
+_ADMIT = Script("../redlock/admit").call(1, 5)
+ADMIT = Call(
+    _ADMIT.whole, _ADMIT.whole
+)  # with the script itself: nobody waits to hear that it must be sent again
 SCAN = Script("../redlock/scan").call(0, 3)
 
 _millis: dict[float, bytes] = {}

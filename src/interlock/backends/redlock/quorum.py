@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
+from interlock.backends.redlock.connecting import CONNECT_TIMEOUT
 from interlock.backends.redlock.membership import Membership
 from interlock.backends.redlock.requests import Hear, Limits, Panel, Release, Request, Vote
 from interlock.errors import InterlockError, StoreUnavailable, StoreUnfit
+from interlock.ports import IO_TIMEOUT
 
 if TYPE_CHECKING:
     from interlock.backends.redlock.mending import Mending
@@ -31,6 +33,7 @@ class Quorum:
         now: Callable[[], float],
         wall: Callable[[], int],
         node_timeout: float,
+        connect_timeout: float = CONNECT_TIMEOUT,
     ) -> None:
         self.panel = panel
         panel.unread = self._unread
@@ -39,21 +42,40 @@ class Quorum:
         self.wall = wall  # microseconds, for ballots only: a wrong clock costs a second round, nothing else
         self.node_timeout = node_timeout
         self.longest = min(ROUND, STRETCH * node_timeout)
-        self._usual = Limits(node_timeout, self.longest, members.majority)
+        self._connect_timeout = connect_timeout
+        self._usual = Limits(node_timeout, self.longest, members.majority, connect_timeout)
+        self._within = Limits(node_timeout, self.longest, members.majority, connect_timeout, IO_TIMEOUT)
+
+    @property
+    def usual(self) -> float:
+        """Seconds within which nodes that are well answer: `node_timeout`, or more if they are far away."""
+        return max(self.node_timeout, min(self.longest, 2 * self.panel.round_trip(self.members.majority)))
+
+    def within(self, timeout: float) -> Limits:
+        """For requests that must be over after `timeout` seconds, connecting and all."""
+        if timeout == IO_TIMEOUT:
+            return self._within
+        longest, least = min(timeout, self.longest), self.members.majority
+        return Limits(min(timeout, self.node_timeout), longest, least, self._connect_timeout, timeout)
+
+    def once_connected(self, timeout: float) -> Limits:
+        """For requests whose caller does not count the time it takes to connect, and one round trip, among its seconds."""
+        if timeout >= self.longest:
+            return self._usual
+        least = self.members.majority
+        return Limits(min(timeout, self.node_timeout), timeout, least, self._connect_timeout, hurried=True)
 
     async def ask(
-        self, request: Request, hear: Hear, timeout: float, to: Collection[int] | None = None
+        self, request: Request, hear: Hear, limits: Limits, to: Collection[int] | None = None
     ) -> None:
         """Send to all nodes, or to some, and hear those that are not away."""
-        members, limits = self.members, self._usual
-        if timeout < limits.longest:
-            limits = Limits(min(timeout, limits.timeout), timeout, limits.least)
+        members = self.members
         if to is None:
             quiet = await self.panel.ask(request, members.everyone, members.present, hear, limits)
         else:
             awaited = [node for node in members.present if node in to]
             quiet = await self.panel.ask(request, to, awaited, hear, limits)
-        if quiet:
+        if quiet and limits.longest >= self.usual:  # or it was the caller who had no time to hear them
             members.left(quiet)
         if members.ailing:
             self._told(request, members.everyone if to is None else to)

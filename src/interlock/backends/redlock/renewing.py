@@ -39,14 +39,20 @@ class Answers:
 
     def __init__(self, quorum: Quorum) -> None:
         self._members = quorum.members
+        self._sent: float | None = None  # when the nodes were asked, once there were connections
         self.said: dict[int, str | InterlockError] = {}
         self.trusted: dict[int, list[int | str]] = {}  # by node, one answer for each claim
         self.jumped: dict[int, list[int | str]] = {}  # the same, of nodes that do not count
+
+    def late(self, now: float) -> bool:
+        """Whether the round took so long that it does not count."""
+        return self._sent is not None and now - self._sent >= ROUND
 
     def hear(self, node: int, reply: Reply, sent: float, received: float) -> bool:
         if isinstance(reply, InterlockError):
             self.said[node] = reply
             return False
+        self._sent = sent
         counts = self._members.counts(node, reply[0], sent, received)
         if reply[1] == NO_VOTE:
             self._members.voiceless(node)
@@ -71,9 +77,9 @@ async def _renew(quorum: Quorum, renewals: Sequence[Renewal], timeout: float) ->
         members.asked_for(r.ttl)
         held = members.held.get(r.id)
         items.append(Prolong(r.resource, r.id, r.ttl, r.note, r.permits, held.token if held else 0))
-    answers, asked = Answers(quorum), quorum.now()
-    await quorum.ask(Renew(tuple(items)), answers.hear, timeout)
-    if quorum.now() - asked >= ROUND:  # we were stopped: who said yes may have forgotten it since
+    answers = Answers(quorum)
+    await quorum.ask(Renew(tuple(items)), answers.hear, quorum.within(timeout))
+    if answers.late(quorum.now()):  # we were stopped: who said yes may have forgotten it since
         return [NoAnswer(f"{r.resource}: the answers came too late to count") for r in renewals]
     return [await _verdict(quorum, r, answers, n) for n, r in enumerate(renewals)]
 
@@ -131,10 +137,10 @@ async def refill(quorum: Quorum, nodes: Collection[int], timeout: float) -> None
     members = quorum.members
     held = [one for one in list(members.held.values()) if one.until > quorum.now() + NEARLY]
     for start in range(0, len(held), BATCH):
-        batch, answers, asked = held[start : start + BATCH], Answers(quorum), quorum.now()
+        batch, answers = held[start : start + BATCH], Answers(quorum)
         items = [Prolong(one.claim.resource, one.claim.id, NEARLY, None, None, one.token) for one in batch]
-        await quorum.ask(Renew(tuple(items)), answers.hear, timeout)
-        if quorum.now() - asked >= ROUND:
+        await quorum.ask(Renew(tuple(items)), answers.hear, quorum.within(timeout))
+        if answers.late(quorum.now()):
             return
         for n, one in enumerate(batch):
             said = answers.of(n)
@@ -164,7 +170,7 @@ async def release(quorum: Quorum, request: Release, timeout: float) -> bool:
             fell.append(node)
         return len(stood) >= members.majority or len(fell) >= members.majority
 
-    await quorum.ask(request, hear, timeout)
+    await quorum.ask(request, hear, quorum.within(timeout))
     if len(stood) >= members.majority:
         return True
     if len(stood) + len(fell) < members.majority:

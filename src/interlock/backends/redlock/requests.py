@@ -105,6 +105,8 @@ class Admit:
     unused: bool = False  # only if it never accepted one
 
 
+FOR_EVER = float("inf")
+
 Request: TypeAlias = Vote | Renew | Release | Inspect | Evict | Scan | CheckIn | Admit
 Reply: TypeAlias = "list[Any] | InterlockError"  # of a vote or a release also an int
 Unread: TypeAlias = Callable[[int, "Vote | Release"], None]
@@ -112,19 +114,37 @@ Hear: TypeAlias = Callable[[int, Reply, float, float], bool]
 
 
 class Limits:
-    """Wait `timeout` seconds, or up to `longest` for as long as fewer than `least` nodes have answered."""
+    """Wait `timeout` seconds, or up to `longest` for as long as fewer than `least` nodes have answered.
 
-    __slots__ = ("least", "longest", "timeout")
+    Where fewer than `least` have a connection, that is waited for first, for up to `connecting` seconds. `total` bounds both:
+    without it connecting takes its time beside the request. `hurried`: the caller has less time than a request usually gets;
+    one round trip is waited for all the same, because not waiting for a lock is not the same as not waiting for the network.
+    """
 
-    def __init__(self, timeout: float, longest: float, least: int) -> None:
+    __slots__ = ("connecting", "hurried", "least", "longest", "timeout", "total")
+
+    def __init__(
+        self,
+        timeout: float,
+        longest: float,
+        least: int,
+        connecting: float | None = None,
+        total: float = FOR_EVER,
+        hurried: bool = False,
+    ) -> None:
         self.timeout, self.longest, self.least = timeout, max(longest, timeout), least
+        self.connecting = self.longest if connecting is None else connecting
+        self.total, self.hurried = total, hurried
 
-    def connecting(self, missing: Collection[int], awaited: Collection[int]) -> float:
-        """Seconds for which those without a connection may be waited for: some is left to hear the others.
+    def patience(self, took: float) -> float:
+        """Seconds for which all are waited for, when the first `least` of them took so long: far away all are late alike."""
+        return min(self.longest, max(self.timeout, 2 * took))
 
-        Or one that hangs would pass for all: nobody heard in time counts as away.
-        """
-        return self.longest if len(missing) == len(awaited) else self.longest / 2
+    def after(self, connecting: float, round_trip: float) -> Limits:
+        """What is left for the request itself after so many seconds of connecting, to nodes that are so far away."""
+        longest = max(self.longest, 2 * round_trip) if self.hurried else self.longest
+        longest = max(0.001, min(longest, self.total - connecting))
+        return Limits(min(self.timeout, longest), longest, self.least)
 
 
 class Panel(Protocol):
@@ -151,9 +171,14 @@ class Panel(Protocol):
 
         `hear(node, reply, sent, received)` is called for each reply that comes in time, with an error in place of a
         reply from a node that cannot be asked or refused; it says True when it has heard enough. Waits as long as
-        `limits` say. Answers which of the awaited could not be reached, broke off, or kept silent. Replies that come later are nobody's: they are dropped, and never waited for. Connects only to
-        nodes that are awaited, which are among `to`.
+        `limits` say. Answers which of the awaited could not be reached, broke off, or kept silent. Replies that come later are
+        nobody's: they are dropped, and never waited for. Connects only to nodes that are awaited, which are among `to`: to all
+        of them at once; attempts that take longer than this request waits go on, for the next.
         """
+        ...
+
+    def round_trip(self, least: int) -> float:
+        """Seconds within which the nearest `least` nodes answered when they were connected to; 0.0 if that is not known."""
         ...
 
     def after_fork(self) -> None: ...

@@ -1,0 +1,215 @@
+"""Connecting to all nodes at once, and how long a request waits for that.
+
+An attempt belongs to nobody in particular: it goes on when the request that began it no longer waits, and the next
+request that lacks this node takes it over. So a node that is far away costs its time once, and attempts do not pile up.
+Blocking connections are made on threads: name, TCP, TLS and password are the client library's, which only knows how to block.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from interlock.backends.redis.address import Address
+from interlock.backends.redlock.line import Line
+from interlock.backends.redlock.packing import Packing
+from interlock.backends.redlock.requests import Limits
+from interlock.errors import ClientClosed, InterlockError
+
+CONNECT_TIMEOUT = 5.0  # seconds a connection may take
+AT_LEAST = (
+    0.2  # seconds for which a connection is waited for where a majority has one, whatever a request may take
+)
+SLOWEST = 2.0  # seconds a connection took that the next may take, at most
+
+Ended: TypeAlias = "queue.SimpleQueue[Attempt]"  # attempts that are over, for the request that waits for them
+
+
+class Speed:
+    """What is known of the ways to the nodes: how long connecting took, and the first words on a connection."""
+
+    def __init__(self, nodes: int) -> None:
+        self.slowest = 0.0  # seconds a connection took
+        self._trips = [0.0] * nodes  # seconds the first words took: one round trip, and little else
+        self.trying: list[float | None] = [
+            None
+        ] * nodes  # since when there is no connection, though one is wanted
+
+    def wanted(self, node: int, now: float) -> None:
+        if self.trying[node] is None:
+            self.trying[node] = now
+
+    def connected(self, node: int, took: float, trip: float) -> None:
+        self.slowest = min(SLOWEST, max(self.slowest, took))
+        self._trips[node] = trip
+        self.trying[node] = None
+
+    def round_trip(self, least: int) -> float:
+        return sorted(self._trips)[: max(1, least)][-1]
+
+
+class Patience:
+    """How long one request waits for connections. Pure: instants in, an instant out.
+
+    While too few nodes have one: for as long as connecting may take, counted from when these nodes were first tried, so that
+    servers that hang cost that time once and not once for each request. Then only as long again as those took.
+    """
+
+    def __init__(
+        self, limits: Limits, missing: Sequence[int], awaited: int, speed: Speed, began: float
+    ) -> None:
+        self._began = self._reached = began
+        self._enough = min(limits.least, awaited)
+        self._usual = max(limits.timeout, AT_LEAST, 2 * speed.slowest)
+        tried = max((speed.trying[node] or began for node in missing), default=began)
+        within = min(limits.longest, limits.connecting)
+        longest = max(within, tried + limits.connecting - began)
+        self._far = began + min(longest, limits.total - min(limits.longest, limits.total / 2))
+
+    def until(self, connected: int, now: float) -> float:
+        """Up to when to wait, with so many of the awaited connected now."""
+        if connected < self._enough:
+            self._reached = now
+            return self._far
+        return min(self._far, self._began + max(self._usual, 2 * (self._reached - self._began)))
+
+
+class Attempt:
+    """One blocking connection being made, on a thread of its own; whoever waits for it may leave."""
+
+    def __init__(self, node: int, make: Callable[[float], Line], timeout: float, ended: Ended | None) -> None:
+        self.node = node
+        self.over = False
+        self._unwanted = False
+        self._make = make
+        self._made: list[Line] = []  # until somebody takes it
+        self._error: BaseException | None = None
+        self._ended = ended
+        thread = threading.Thread(target=self._run, args=(timeout,), name="interlock-connect", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # no thread can be had now: one after the other, then, and not for long
+            self._run(AT_LEAST)
+
+    def _run(self, timeout: float) -> None:
+        try:
+            self._made.append(self._make(timeout))
+        except BaseException as error:
+            self._error = error
+        self.over = True
+        if self._unwanted:
+            self.discard()
+        if (ended := self._ended) is not None:
+            ended.put(self)
+
+    def tell(self, ended: Ended | None) -> None:
+        """Have it put there when it is over; that may happen twice."""
+        self._ended = ended
+        if self.over and ended is not None:
+            ended.put(self)
+
+    def take(self) -> Line:
+        """The connection, or the error; once, for whoever comes first."""
+        if self._error is not None:
+            raise self._error
+        return self._made.pop()
+
+    def discard(self) -> None:
+        """Nobody will take it."""
+        self._unwanted = True  # first: it may be over just now
+        while self._made:
+            try:
+                self._made.pop().close()
+            except IndexError:
+                return  # another thread has it
+
+    @property
+    def usable(self) -> bool:
+        """Whether it is under way, or ended in a connection that still stands."""
+        if not self.over:
+            return True
+        try:
+            line = self._made.pop()
+        except IndexError:
+            return False
+        if not line.alive():
+            line.close()
+            return False
+        self._made.append(line)
+        return True
+
+
+class Attempts:
+    """The attempts of one blocking panel."""
+
+    def __init__(
+        self, addresses: Sequence[Address], packing: Packing, now: Callable[[], float], timeout: float
+    ) -> None:
+        self._addresses = addresses
+        self._packing = packing
+        self._now = now
+        self._timeout = timeout
+        self.speed = Speed(len(addresses))
+        self._closed = False
+        self.after_fork()
+
+    def after_fork(self) -> None:
+        """Its threads are the parent's."""
+        self._left: list[list[Attempt]] = [[] for _ in self._addresses]  # by node: those nobody waits for
+        self.speed.trying = [None] * len(self._addresses)
+
+    def begin(self, node: int, ended: Ended | None) -> Attempt:
+        """An attempt at this node: one that was left by another request, or a new one."""
+        while self._left[node]:
+            try:
+                attempt = self._left[node].pop()
+            except IndexError:
+                break  # another thread has it
+            if attempt.usable:
+                attempt.tell(ended)
+                return attempt
+        self.speed.wanted(node, self._now())
+        return Attempt(node, lambda timeout: self._line(node, timeout), self._timeout, ended)
+
+    def leave(self, attempt: Attempt) -> None:
+        """Nobody waits for it any more: it goes on for whoever comes next."""
+        attempt.tell(None)
+        self._left[attempt.node].append(attempt)
+        if self._closed:
+            self.close()
+
+    def prepare(self) -> None:
+        """Begin to connect to every node, for whoever comes first."""
+        for node in range(len(self._addresses)):
+            self.leave(self.begin(node, None))
+
+    def _line(self, node: int, timeout: float) -> Line:
+        began = self._now()
+        line = Line(node, self._addresses[node], timeout)
+        try:
+            self._packing.met(line.place, line.words)
+            if self._closed:
+                raise ClientClosed("this client was closed")
+        except InterlockError:
+            line.close()
+            raise
+        self.speed.connected(node, self._now() - began, line.trip)
+        return line
+
+    def spare(self) -> None:
+        """Close what is connected and nobody needs."""
+        for left in self._left:
+            for attempt in list(left):
+                if attempt.over:
+                    attempt.discard()
+
+    def close(self) -> None:
+        self._closed = True
+        for left in self._left:
+            while left:
+                try:
+                    left.pop().discard()
+                except IndexError:
+                    break  # another thread has it
