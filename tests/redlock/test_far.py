@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from contextlib import suppress
 from uuid import uuid4
 
 import pytest
 
 import interlock
 from interlock import aio
-from tests.redlock.colours import COLOURS
+from interlock.backends.redlock.requests import CheckIn
+from interlock.backends.redlock.store import RedlockStore
+from interlock.errors import StoreUnavailable
+from interlock.model import Busy, Claim, Granted, Renewal, Renewed
+from interlock.ports import CONNECT_TIMEOUT
+from tests.redlock.colours import COLOURS, run, until
 from tests.redlock.far import far_away
-from tests.redlock.servers import steady
+from tests.redlock.servers import quorum, say, steady
 
 TRIPS = pytest.mark.parametrize("trip", [0.025, 0.08, 0.09, 0.15])
 
@@ -21,6 +28,12 @@ def used() -> str:
     prefix = f"{uuid4().hex}:"
     with interlock.connect(steady().url(prefix)) as client, client.lock("x"):
         return prefix
+
+
+async def pair(store: RedlockStore) -> None:
+    claim = Claim("x", uuid4().hex, 30.0)
+    assert isinstance(await store.claim(claim), Granted)
+    assert await store.release("x", claim.id)
 
 
 def acquired(colour: str, url: str, blocking: bool = True) -> bool:
@@ -60,3 +73,81 @@ def test_the_first_lock_of_new_nodes_is_taken_from_far_away(colour: str) -> None
 def test_a_first_lock_that_nobody_waits_for_is_taken_from_far_away(colour: str, trip: float) -> None:
     with far_away(steady().all, trip) as far:
         assert acquired(colour, far.url(used()), blocking=False)
+
+
+@COLOURS
+def test_nobody_is_called_away_because_of_the_distance(colour: str) -> None:
+    """A node that is away is not waited for: three that vote would be all there is between a holder and its loss."""
+
+    async def main(store: RedlockStore) -> None:
+        claim = Claim("x", uuid4().hex, 30.0)
+        assert isinstance(await store.claim(claim), Granted)
+        for _ in range(3):
+            assert await store.renew([Renewal("x", claim.id, 30.0)]) == [Renewed(30.0)]
+            assert isinstance(await store.claim(Claim("x", uuid4().hex, 30.0), 0.01), Busy)
+            assert len((await store.inspect("x")).holders) == 1
+            assert not store._quorum.members.away
+        with suppress(StoreUnavailable):
+            await store.release("x", claim.id, 0.0, 0.01)  # there is no time to hear anybody
+        assert not store._quorum.members.away
+
+    with far_away(steady().all, 0.09) as far:
+        run(colour, far.url(used()), main)
+
+
+# ---- nodes that hang ----------------------------------------------------------------------
+
+
+@COLOURS
+def test_a_node_that_hangs_costs_a_new_client_little(colour: str) -> None:
+    with quorum(5) as servers:
+        assert acquired(colour, servers.url())
+        with servers[2].frozen():
+            began = time.monotonic()
+            assert acquired(colour, servers.url())
+            assert time.monotonic() - began < CONNECT_TIMEOUT / 2
+
+
+@COLOURS
+def test_an_attempt_to_connect_goes_on_for_the_next_request(colour: str) -> None:
+    with quorum(5) as servers:
+
+        async def main(store: RedlockStore) -> None:
+            with servers[2].frozen():
+                for _ in range(20):
+                    await pair(store)
+                    await store._mending._look(CheckIn(look=True), 0.05)  # which waits for everybody
+
+            async def back() -> bool:
+                return all(state.votes for state in await store.status())
+
+            await until(store, back)
+            made = say(servers[2], "INFO", "stats").partition(b"total_connections_received:")[2]
+            # A few for this test itself, and one for each lane: not one for each request.
+            assert int(made.partition(b"\r")[0]) - known < 8
+
+        assert acquired(colour, servers.url())
+        known = int(
+            say(servers[2], "INFO", "stats").partition(b"total_connections_received:")[2].partition(b"\r")[0]
+        )
+        run(colour, servers.url(), main)
+
+
+@COLOURS
+def test_a_majority_that_hangs_is_waited_for_once(colour: str) -> None:
+    """Connecting has its time, counted from the first try: or each of a caller's tries would take as long."""
+    with quorum(3) as servers:
+
+        async def main(store: RedlockStore) -> None:
+            with servers[0].frozen(), servers[1].frozen():
+                took: list[float] = []
+                for _ in range(3):
+                    began = time.monotonic()
+                    with pytest.raises(StoreUnavailable, match="needs 2 of 3 nodes"):
+                        await store.claim(Claim("x", uuid4().hex, 30.0), 0.1)
+                    took.append(time.monotonic() - began)
+                assert 2.0 <= took[0] < 4.5
+                assert max(took[1:]) < 1.9
+
+        assert acquired(colour, servers.url())
+        run(colour, servers.url(connect_timeout=2), main)

@@ -18,7 +18,6 @@ from interlock.backends.redlock.packing import Packing
 from interlock.backends.redlock.requests import Limits
 from interlock.errors import ClientClosed, InterlockError
 
-CONNECT_TIMEOUT = 5.0  # seconds a connection may take
 AT_LEAST = (
     0.2  # seconds for which a connection is waited for where a majority has one, whatever a request may take
 )
@@ -144,13 +143,10 @@ class Attempt:
 class Attempts:
     """The attempts of one blocking panel."""
 
-    def __init__(
-        self, addresses: Sequence[Address], packing: Packing, now: Callable[[], float], timeout: float
-    ) -> None:
+    def __init__(self, addresses: Sequence[Address], packing: Packing, now: Callable[[], float]) -> None:
         self._addresses = addresses
         self._packing = packing
         self._now = now
-        self._timeout = timeout
         self.speed = Speed(len(addresses))
         self._closed = False
         self.after_fork()
@@ -171,7 +167,8 @@ class Attempts:
                 attempt.tell(ended)
                 return attempt
         self.speed.wanted(node, self._now())
-        return Attempt(node, lambda timeout: self._line(node, timeout), self._timeout, ended)
+        timeout = self._addresses[node].connect_timeout
+        return Attempt(node, lambda seconds: self._line(node, seconds), timeout, ended)
 
     def leave(self, attempt: Attempt) -> None:
         """Nobody waits for it any more: it goes on for whoever comes next."""

@@ -17,7 +17,7 @@ from weakref import WeakSet
 from interlock.backends.redis.address import Address
 from interlock.backends.redis.refusal import refusal, unsent
 from interlock.backends.redis.resp import Failure
-from interlock.backends.redlock.connecting import CONNECT_TIMEOUT, Attempts, Ended, Patience
+from interlock.backends.redlock.connecting import Attempts, Ended, Patience
 from interlock.backends.redlock.line import Line
 from interlock.backends.redlock.packing import Packed, Packing
 from interlock.backends.redlock.requests import Hear, Limits, Release, Request, Unread, Vote, nothing
@@ -193,16 +193,10 @@ class Lane:
 class LanePanel:
     """Lanes, the last used first; bounded."""
 
-    def __init__(
-        self,
-        addresses: Sequence[Address],
-        packing: Packing,
-        now: Callable[[], float],
-        connect_timeout: float = CONNECT_TIMEOUT,
-    ) -> None:
+    def __init__(self, addresses: Sequence[Address], packing: Packing, now: Callable[[], float]) -> None:
         self.places = [address.place for address in addresses]
         self.now = now
-        self.attempts = Attempts(addresses, packing, now, connect_timeout)
+        self.attempts = Attempts(addresses, packing, now)
         self.round_trip = self.attempts.speed.round_trip
         self._addresses = addresses
         self._packing = packing

@@ -15,7 +15,7 @@ from interlock.backends.redis.address import Address
 from interlock.backends.redis.refusal import refusal, silent, unreachable, unsent
 from interlock.backends.redis.resp import Failure
 from interlock.backends.redis.stream import Stream
-from interlock.backends.redlock.connecting import CONNECT_TIMEOUT, Patience, Speed
+from interlock.backends.redlock.connecting import Patience, Speed
 from interlock.backends.redlock.packing import INTRODUCTION, INTRODUCTIONS, Packed, Packing, introduced
 from interlock.backends.redlock.requests import Hear, Limits, Request, Unread, nothing
 from interlock.errors import ClientClosed, InterlockError
@@ -142,18 +142,11 @@ class Round:
 class LinkPanel:
     """The connections to all nodes, on the loop of whoever asks."""
 
-    def __init__(
-        self,
-        addresses: Sequence[Address],
-        packing: Packing,
-        now: Callable[[], float],
-        connect_timeout: float = CONNECT_TIMEOUT,
-    ) -> None:
+    def __init__(self, addresses: Sequence[Address], packing: Packing, now: Callable[[], float]) -> None:
         self.places = [address.place for address in addresses]
         self.now = now
         self._addresses = addresses
         self._packing = packing
-        self._connect_timeout = connect_timeout
         self.unread: Unread = nothing
         self._speed = Speed(len(addresses))
         self.round_trip = self._speed.round_trip
@@ -262,9 +255,7 @@ class LinkPanel:
         task = self._connecting.get(node)
         if task is None or task.done():
             self._speed.wanted(node, self.now())
-            task = self._connecting[node] = loop.create_task(
-                self._connected(loop, node, self._connect_timeout)
-            )
+            task = self._connecting[node] = loop.create_task(self._connected(loop, node))
             task.add_done_callback(_seen)
         return task
 
@@ -279,13 +270,13 @@ class LinkPanel:
             raise error
         return error
 
-    async def _connected(self, loop: asyncio.AbstractEventLoop, node: int, timeout: float) -> Line:
+    async def _connected(self, loop: asyncio.AbstractEventLoop, node: int) -> Line:
         began = self.now()
         address = self._addresses[node]
-        connection = await address.connect_async(timeout)
+        connection = await address.connect_async(address.connect_timeout)
         line = Line(node, address, self, connection)
         introduced_at = self.now()
-        timeout = max(0.001, timeout - (introduced_at - began))
+        timeout = max(0.001, address.connect_timeout - (introduced_at - began))
         introduction = Introduction(loop)
         line.introduce(introduction)
         try:

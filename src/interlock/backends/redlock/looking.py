@@ -59,10 +59,10 @@ async def _seen(
         return False
 
     until = quorum.now() + timeout
-    await quorum.ask(Inspect(resource), hear, quorum.within(timeout))
+    await quorum.ask(Inspect(resource), hear, quorum.once_connected(timeout))
     if len(seen) < quorum.members.majority and QUARANTINED in said.values():
         if await quorum.mending.now(until - quorum.now()):
-            await quorum.ask(Inspect(resource), hear, quorum.within(max(0.001, until - quorum.now())))
+            await quorum.ask(Inspect(resource), hear, quorum.once_connected(max(0.001, until - quorum.now())))
     return seen, said
 
 

@@ -130,8 +130,10 @@ def open_addresses(
         )
     members, packing = Membership(places), Packing(prefix)
 
+    connect_timeout = max(address.connect_timeout for address in addresses)
+
     def quorum(panel: Panel) -> Quorum:
-        return Quorum(panel, members, runtime.now, _wall, node_timeout)
+        return Quorum(panel, members, runtime.now, _wall, node_timeout, connect_timeout)
 
     lanes = quorum(LanePanel(addresses, packing, runtime.now))
     if not asynchronous:

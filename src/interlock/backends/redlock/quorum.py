@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
-from interlock.backends.redlock.connecting import CONNECT_TIMEOUT
 from interlock.backends.redlock.membership import Membership
 from interlock.backends.redlock.requests import Hear, Limits, Panel, Release, Request, Vote
 from interlock.errors import InterlockError, StoreUnavailable, StoreUnfit
-from interlock.ports import IO_TIMEOUT
+from interlock.ports import CONNECT_TIMEOUT, IO_TIMEOUT
 
 if TYPE_CHECKING:
     from interlock.backends.redlock.mending import Mending
