@@ -270,14 +270,16 @@ class Holding:
         lease._answered(asked, answer)
         lease.check()
 
-    async def shrink(self, lease: Lease, permits: int) -> None:
+    async def shrink(self, lease: Lease, permits: int, timeout: float = IO_TIMEOUT) -> None:
         """Give back a part of a lease: keep only `permits` of it."""
         lease.check()
-        runtime, claim = self.client.runtime, lease._claim
-        asked = runtime.now()
-        ask = Renewal(self.resource, claim.id, claim.ttl, permits=permits)
-        lease._shrunk(permits)  # before the question: if it gets no answer, the keeper asks again
-        answer = await self.client.renew_one(ask, IO_TIMEOUT)
+        with self.client.guard:
+            if permits < lease.permits:  # or another has made it smaller meanwhile
+                lease._shrunk(permits)  # before the question: if it gets no answer, the keeper asks again
+            claim = lease._claim
+        asked = self.client.runtime.now()
+        ask = Renewal(self.resource, claim.id, claim.ttl, permits=claim.permits)
+        answer = await self.client.renew_one(ask, timeout)
         lease._answered(asked, answer)
         if not isinstance(answer, Renewed):
             raise lease.loss()

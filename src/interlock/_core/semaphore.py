@@ -4,19 +4,30 @@ As in `threading`, a plain semaphore accepts permits it never gave out (a bounde
 gift is kept by the object it was given to: its next claim takes that much less from the store, down to
 a claim of no permits at all, which still has its place in the queue, its lease and its token. So a
 stray release never widens the semaphore for anybody else.
+
+A release decides under the client's guard which leases it gives back, and sets them apart, before it asks the
+store: threads and tasks that release at the same time never give back the same permit.
 """
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
+from typing import Any, TypeAlias
+
 from interlock._core import timing
+from interlock._core.acquire import FOR_EVER
 from interlock._core.attempt import Attempt
 from interlock._core.client import Client
 from interlock._core.holding import Holding
 from interlock._core.lease import Lease
 from interlock._core.settings import Settings
-from interlock._core.states import FINAL
-from interlock.errors import InvalidSetting
+from interlock._core.states import FINAL, State
+from interlock.errors import InvalidSetting, NotHeld
 from interlock.model import Claim
+from interlock.ports import Owner
+
+Share: TypeAlias = tuple[Lease, bool]
+"""A lease that a release gives back: the whole of it, or the part by which it was made smaller already."""
 
 
 class SemaphoreHolding(Holding):
@@ -30,6 +41,7 @@ class SemaphoreHolding(Holding):
         self.bounded = bounded
         self.gift = 0  # permits given to us that we never took
         self.gifted: dict[Lease, int] = {}  # how much of each lease is paid for by a gift
+        self._going: set[Lease] = set()  # leases that some release is giving back, whole
 
     @property
     def value(self) -> int:
@@ -59,7 +71,8 @@ class SemaphoreHolding(Holding):
         try:
             attempt = super().attempt(blocking, timeout, permits=wanted - gift, note=note)
         except BaseException:
-            self.gift += gift
+            with self.client.guard:
+                self.gift += gift
             raise
         return GiftedAttempt(self, attempt, gift) if gift else attempt
 
@@ -71,43 +84,68 @@ class SemaphoreHolding(Holding):
     def discharge(self, lease: Lease) -> None:
         super().discharge(lease)
         with self.client.guard:
+            self._going.discard(lease)
             self.gift += self.gifted.pop(lease, 0)
 
-    async def release_permits(self, count: int) -> None:
+    def release_permits(self, count: int) -> Coroutine[Any, Any, None]:
         """Give back `count` permits: the caller's own newest first, then others of this object's."""
-        count = timing.checked_count(count, "n")
-        owner = self.client.runtime.owner()
-        leases = list(self.leases)
-        ordered = [lease for lease in reversed(leases) if lease._owner is owner]
-        ordered += [lease for lease in leases if lease._owner is not owner]
-        total = sum(self.weight(lease) for lease in ordered)
-        if count > total and self.bounded:
-            raise InvalidSetting(f"{self.resource}: semaphore released too many times")
-        failure: Exception | None = None
-        for lease in ordered:
-            if count <= 0:
-                break
-            weight = self.weight(lease)
-            try:
-                await (
-                    self.give_back(lease, strict=True) if weight <= count else self._give_part(lease, count)
-                )
-            except Exception as error:  # one that was lost must not keep the others from those who wait
-                failure = failure or error
-            count -= min(weight, count)
-        with self.client.guard:
-            self.gift += max(0, count)
+        return self._release(timing.checked_count(count, "n"), self.client.runtime.owner())
+
+    async def _release(self, count: int, owner: Owner) -> None:
+        shares: list[Share] = []
+        try:
+            self._reserve(count, owner, shares)
+            failure = await self._give(shares)
+        except InvalidSetting:
+            raise
+        except BaseException:  # interrupted: what was set apart is nobody's, and others wait for it
+            await self.client.runtime.finish(lambda: self._give(shares, 0.0))
+            raise
         if failure is not None:
             raise failure
 
-    async def _give_part(self, lease: Lease, count: int) -> None:
-        real = min(lease.permits, count)
+    def _reserve(self, count: int, owner: Owner, shares: list[Share]) -> None:
+        """Decide what is given back, in one step: a second release finds only what is left by the first."""
         with self.client.guard:
-            if count > real:
-                self.gifted[lease] -= count - real
-                self.gift += count - real
-        if real:
-            await self.shrink(lease, lease.permits - real)
+            leases = [lease for lease in self.leases if lease not in self._going]
+            ordered = [lease for lease in reversed(leases) if lease._owner is owner]
+            ordered += [lease for lease in leases if lease._owner is not owner]
+            if self.bounded and count > sum(self.weight(lease) for lease in ordered):
+                raise InvalidSetting(f"{self.resource}: semaphore released too many times")
+            for lease in ordered:
+                if count <= 0:
+                    break
+                weight = self.weight(lease)
+                shares.append((lease, weight <= count))  # first: an interrupt must find it there
+                if weight <= count:
+                    self._going.add(lease)
+                else:
+                    real = min(lease.permits, count)
+                    lease._shrunk(lease.permits - real)
+                    if count > real:
+                        self.gifted[lease] -= count - real
+                        self.gift += count - real
+                count -= min(weight, count)
+            self.gift += max(0, count)
+
+    async def _give(self, shares: list[Share], left: float = FOR_EVER) -> Exception | None:
+        """Give back what was set apart, all of it; return the first failure. May be repeated."""
+        failure: Exception | None = None
+        while shares:
+            lease, whole = shares[0]
+            try:
+                if whole:
+                    await self.give_back(lease, strict=True, left=left)
+                else:
+                    await self.shrink(lease, lease.permits, timing.patience(left))
+            except NotHeld as error:  # one that was lost must not keep the others from those who wait
+                if lease._state is not State.RELEASED or lease._cause:
+                    failure = failure or error
+                # Otherwise another release has given back all that was left of it, our part included.
+            except Exception as error:
+                failure = failure or error
+            del shares[0]
+        return failure
 
 
 class GiftedAttempt(Attempt):
