@@ -4,5 +4,5 @@ import pytest
 
 pytest.register_assert_rewrite(
     "interlock.testing.conformance",
-    *(f"tests.field.{name}" for name in ("taking", "losing", "crowds", "ends")),
+    *(f"tests.field.{name}" for name in ("taking", "losing", "crowds", "ends", "killed")),
 )

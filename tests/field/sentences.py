@@ -9,7 +9,8 @@ from __future__ import annotations
 from interlock.testing.conformance import Suite
 from tests.field.crowds import Crowds
 from tests.field.ends import Ends
+from tests.field.killed import Killed
 from tests.field.losing import Losing
 from tests.field.taking import Taking
 
-FIELD: list[type[Suite]] = [Taking, Losing, Crowds, Ends]
+FIELD: list[type[Suite]] = [Taking, Losing, Crowds, Ends, Killed]

@@ -1,25 +1,42 @@
-"""Conditions: waiters stand on a resource of their own, and to notify one is to remove it from there.
+"""Conditions: waiters stand in a `Room` of their own, and to notify one is to remove it from there.
 
-The resource `name` + WAITERS has room for everybody, so a waiter is admitted at once and stands in the
-order it came, alive on the store's clock: one that died is not counted by `notify`. Removing a claim
-happens once, so two who notify at the same time wake two waiters, never one twice.
+They stand in the order they came, alive on the store's clock. Removing a claim happens once, so two who notify at
+the same time wake two waiters, never one twice.
+
+A waiter that was killed a moment ago still stands there. So that it does not swallow a notification, `notify` leaves
+a call beside it, a second claim in the same room, if others wait who were not notified:
+
+    called    the waiter has not answered yet
+    taken     the waiter lives, and renews the call until it has the lock again; then it removes the call
+
+The waiters look into the room every few seconds. A call that is not taken soon, or not renewed any more, is removed by
+whoever sees it first, and the first of those who waited when it was made is notified instead. Nobody loses by a
+mistake there: a slow waiter is woken for nothing, as conditions may.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any, Protocol, TypeVar
 
 from interlock._core import timing
-from interlock._core.acquire import DONE, Acquiring, Place, removed
+from interlock._core.acquire import DONE, GONE
 from interlock._core.client import Client
 from interlock._core.holding import Holding
 from interlock._core.names import checked_name
-from interlock.errors import NotHeld, StoreUnavailable
-from interlock.model import EVERYTHING, Claim, Gone, Renewal
+from interlock._core.presence import Presence, Room
+from interlock.errors import InterlockError, NotHeld, StoreUnavailable
+from interlock.model import EVERYTHING, Claim, Gone, NoAnswer, Renewal, Renewed, Standing
 from interlock.ports import WAITERS
+from interlock.record import replaced
 
 R = TypeVar("R")
+
+CALL = "-call"  # after a waiter's id: the id of its call
+CALLED, TAKEN = "called", "taken"
+ANSWER = 1 / 5  # of a presence's ttl: the time in which a living waiter takes its call
+CALL_TTL = 2  # presences' ttls that a call lives unrenewed: others must see it when it is no longer renewed
 
 
 class Mutex(Protocol):
@@ -65,98 +82,15 @@ class Waiting:
         client.open()
         self.client = client
         self.name = checked_name(name)
-        self._resource = self.name + WAITERS
-        self._mutex = mutex
+        self.room = Room(client, self.name + WAITERS)
+        self.mutex = mutex
 
     async def wait(self, timeout: float | None) -> bool:
         """Give the lock up, wait to be notified, take it again; False when the time was up."""
         timeout = timing.checked_timeout(timeout)
-        if not self._mutex.owned():
+        if not self.mutex.owned():
             raise NotHeld(f"{self.name}: cannot wait on un-acquired lock")
-        runtime, keeper = self.client.runtime, self.client.keeper
-        claim, token = await self._stand()
-        owed = True  # whoever notifies us until we return expects that somebody hears of it
-        try:
-            place = Place(claim, runtime.now(), runtime.owner())
-            try:
-                keeper.keep(place)
-                # Standing before letting go: who notifies in between must meet us.
-                saved = await self._mutex.release_save()
-                try:
-                    owed = notified = await self._until_removed(claim, token, timeout)
-                except BaseException:
-                    await runtime.finish(lambda: self._pass_on(claim))  # before we wait for the lock again
-                    owed = False
-                    raise
-                finally:
-                    await self._take_again(saved)
-                return notified
-            finally:
-                place.left = True
-                keeper.drop(place)
-        except BaseException:
-            if owed:
-                await runtime.finish(lambda: self._pass_on(claim))
-            raise
-
-    async def _take_again(self, saved: Any) -> None:
-        """The caller holds the lock when wait ends, also when it is interrupted: its `with` will release."""
-        interrupted: BaseException | None = None
-        while True:
-            try:
-                await self._mutex.acquire_restore(saved)
-                break
-            except Exception:
-                raise
-            except BaseException as error:
-                if interrupted is not None:
-                    raise  # asked twice
-                interrupted = error
-                if self._mutex.surely_owned():  # struck when it was done: we would wait for ourselves
-                    break
-        if interrupted is not None:
-            raise interrupted
-
-    async def _stand(self) -> tuple[Claim, int]:
-        runtime = self.client.runtime
-        ttl = max(timing.PLACE_TTL, self.client.store.traits.min_ttl)
-        owner = runtime.owner()
-        who = runtime.who(owner)
-        claim = Claim(self._resource, runtime.fresh_id(), ttl, 1, EVERYTHING, False, ttl, "", who)
-        granted = await Acquiring(self.client, claim, None, owner).granted()
-        assert granted is not None
-        return claim, granted.token
-
-    async def _until_removed(self, claim: Claim, token: int, timeout: float | None) -> bool:
-        runtime, store = self.client.runtime, self.client.store
-        until = float("inf") if timeout is None else runtime.now() + timeout
-        while (left := until - runtime.now()) > 0:
-            try:
-                await store.wait(claim, None, min(left, claim.ttl / 2))
-                patience = timing.patience(until - runtime.now())
-                answer = await self.client.renew_one(Renewal(claim.resource, claim.id, claim.ttl), patience)
-                if isinstance(answer, Gone):
-                    return True  # notified; or lapsed while the store was away: look at your predicate
-                if not await self._stands(claim, token, timing.patience(until - runtime.now())):
-                    await removed(self.client, claim)
-                    return True
-            except StoreUnavailable:
-                await runtime.sleep(min(0.2, max(0.0, until - runtime.now())))
-        # Whoever removes the claim decides: if it is gone, we were notified at the last moment.
-        return await removed(self.client, claim, left=0.0) is not DONE
-
-    async def _stands(self, claim: Claim, token: int, patience: float) -> bool:
-        """Whether this is still the place we took: a late copy of our own request may have taken a new one."""
-        queue = await self.client.store.inspect(claim.resource, patience)
-        return any(standing.id == claim.id and standing.token == token for standing in queue.standings)
-
-    async def _pass_on(self, claim: Claim) -> None:
-        """Interrupted: stand no longer; if we had been notified already, someone else gets it."""
-        try:
-            if not await self.client.store.release(claim.resource, claim.id):
-                await self._wake(1)
-        except StoreUnavailable:
-            pass  # it lapses by itself
+        return await Wait(self).run(timeout)
 
     async def wait_for(self, predicate: Callable[[], R | Awaitable[R]], timeout: float | None) -> R:
         timeout = timing.checked_timeout(timeout)
@@ -174,15 +108,171 @@ class Waiting:
 
     async def notify(self, count: int) -> None:
         """Wake up to `count` of those who wait, the first come first."""
-        if not self._mutex.owned():
+        if not self.mutex.owned():
             raise NotHeld(f"{self.name}: cannot notify on un-acquired lock")
-        await self._wake(count)
-
-    async def _wake(self, count: int) -> None:
-        for standing in (await self.client.store.inspect(self._resource)).standings:
-            if count <= 0:
-                return
-            count -= await self.client.store.release(self._resource, standing.id)
+        await self.wake(count)
 
     async def notify_all(self) -> None:
         await self.notify(EVERYTHING)
+
+    async def wake(self, count: int, before: float = float("inf")) -> None:
+        """Wake up to `count`, of those whose token is below `before`: who came later was not meant."""
+        standings = (await self.room.standings()).values()
+        waiting = [one for one in standings if not one.id.endswith(CALL) and one.token < before]
+        others = len(waiting) > count  # to whom it can be passed on
+        for standing in waiting:
+            if count <= 0:
+                return
+            count -= await self._wake_one(standing, others)
+
+    async def _wake_one(self, standing: Standing, others: bool) -> bool:
+        """Notify one of those who wait; False if it waits no longer."""
+        store, resource = self.client.store, self.room.resource
+        if not others:
+            return await store.release(resource, standing.id)
+        call = self.call(standing.id, standing.who)
+        woken = False
+        try:
+            await store.claim(call)  # first: it must be there when the waiter wakes
+            woken = await store.release(resource, standing.id)
+        finally:
+            if not woken:
+                await self.client.runtime.finish(lambda: self._call_off(call.id))
+        return woken
+
+    async def _call_off(self, id: str) -> None:
+        with suppress(InterlockError):  # it lapses by itself
+            await self.client.store.release(self.room.resource, id, 0.0, timing.GRACE)
+
+    def call(self, id: str, who: str) -> Claim:
+        """The call of the waiter with this id."""
+        ttl = CALL_TTL * self.room.ttl
+        return replaced(self.room.claim(id + CALL, who), ttl=ttl, place_ttl=ttl, note=CALLED)
+
+
+class Wait:
+    """One who waits for a condition, from letting the lock go until it has it again."""
+
+    def __init__(self, condition: Waiting) -> None:
+        self._condition, self._room, self._client = condition, condition.room, condition.client
+        self._runtime = condition.client.runtime
+        self._me = self._room.newcomer(self._runtime.owner())
+        self._call = Presence(condition.call(self._me.id, ""), self._runtime.now(), self._me.owner)
+        self._owed = False  # we were notified, and nobody has heard of it yet
+        self._seen: dict[str, float] = {}  # calls that were not taken when we last looked, since when
+
+    async def run(self, timeout: float | None) -> bool:
+        mutex = self._condition.mutex
+        try:
+            await self._room.enter(self._me)  # before letting go: who notifies in between must meet us
+            saved = await mutex.release_save()
+            try:
+                self._owed = notified = await self._until_notified(timeout)
+            except BaseException:
+                await self._runtime.finish(self._pass_on)  # before we wait for the lock again
+                raise
+            finally:
+                await self._take_again(saved)
+            await self._runtime.finish(self._answer)
+        except BaseException:
+            await self._runtime.finish(self._pass_on)
+            raise
+        return notified
+
+    async def _answer(self) -> None:
+        """The call was heard, and we have the lock: nobody must pass it on."""
+        with suppress(InterlockError):  # what cannot be removed lapses by itself
+            await self._room.leave(self._call)
+
+    async def _take_again(self, saved: Any) -> None:
+        """The caller holds the lock when wait ends, also when it is interrupted: its `with` will release."""
+        mutex = self._condition.mutex
+        interrupted: BaseException | None = None
+        while True:
+            try:
+                await mutex.acquire_restore(saved)
+                break
+            except Exception:
+                raise
+            except BaseException as error:
+                if interrupted is not None:
+                    raise  # asked twice
+                interrupted = error
+                if mutex.surely_owned():  # struck when it was done: we would wait for ourselves
+                    break
+        if interrupted is not None:
+            raise interrupted
+
+    async def _until_notified(self, timeout: float | None) -> bool:
+        runtime, store, me = self._runtime, self._client.store, self._me
+        until = float("inf") if timeout is None else runtime.now() + timeout
+        while (left := until - runtime.now()) > 0:
+            pause = me.claim.ttl * ANSWER if self._seen else me.claim.ttl / 2
+            try:
+                await store.wait(me.claim, None, min(left, pause))
+                if await self._notified(timing.patience(until - runtime.now())):
+                    return True
+                if not await self._look(timing.patience(until - runtime.now())):
+                    await self._room.leave(me)
+                    return True
+            except StoreUnavailable:
+                await runtime.sleep(min(0.2, max(0.0, until - runtime.now())))
+        # Whoever removes the claim decides: if it is gone, we were notified at the last moment.
+        if await self._room.leave(me, 0.0) is DONE:
+            return False
+        with suppress(StoreUnavailable):
+            await self._notified(timing.GRACE)
+        return True
+
+    async def _notified(self, patience: float) -> bool:
+        """Whether we stand no longer: notified; or lapsed while the store was away, so look at your predicate.
+
+        If there is a call, it is ours from here on: it is renewed as long as we live, until we have the lock.
+        """
+        me, call, asked = self._me, self._call, self._runtime.now()
+        ask = [
+            Renewal(me.resource, me.id, me.claim.ttl),
+            Renewal(me.resource, call.id, call.claim.ttl, TAKEN),
+        ]
+        standing, called = await self._client.store.renew(ask, patience)
+        if isinstance(called, Renewed) and not call.stands:
+            call.stands, call.refreshed = True, asked
+            self._client.keeper.keep(call)
+        if isinstance(standing, NoAnswer):
+            raise StoreUnavailable(standing.why)
+        if isinstance(standing, Gone):
+            self._owed = True
+            self._room.gone(me)
+        return isinstance(standing, Gone)
+
+    async def _look(self, patience: float) -> bool:
+        """Whether this is still the place we took: a late copy of our own request may have taken a new one.
+
+        And look after the calls of others: those of the dead are passed on.
+        """
+        standings = await self._room.standings(patience)
+        now, calls = self._runtime.now(), [one for id, one in standings.items() if id.endswith(CALL)]
+        self._seen = {one.id: self._seen.get(one.id, now) for one in calls if one.note == CALLED}
+        for one in calls:
+            taken = one.id not in self._seen
+            late = (
+                one.lapses_in < self._room.ttl
+                if taken
+                else now - self._seen[one.id] >= ANSWER * self._room.ttl
+            )
+            if late and self._me.token < one.token and one.id != self._call.id:
+                if await self._client.store.release(self._room.resource, one.id):
+                    await self._condition.wake(1, one.token)
+        mine = standings.get(self._me.id)
+        return mine is not None and mine.token == self._me.token
+
+    async def _pass_on(self) -> None:
+        """Interrupted: stand no longer; if we had been notified already, someone else gets it."""
+        with suppress(StoreUnavailable):  # it lapses by itself
+            if self._me.stands and await self._room.leave(self._me, 0.0) is GONE:
+                self._owed = self._call.stands = True  # perhaps there is a call, and we had not heard of it
+            if self._owed:
+                await self._condition.wake(1)
+                self._owed = False
+        with suppress(StoreUnavailable):
+            await self._room.leave(self._call, 0.0)

@@ -5,7 +5,7 @@ Kinds of registers are kept apart by a prefix no user's name can have.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from interlock._core import timing
@@ -71,16 +71,24 @@ class Cell:
         raise AssertionError("unreachable")
 
     async def change(
-        self, decide: Callable[[Any], tuple[Any, R]], until: float = float("inf"), *, again: bool = False
+        self,
+        decide: Callable[[Any], tuple[Any, R]],
+        until: float = float("inf"),
+        *,
+        again: bool = False,
+        look: Callable[[Any], Awaitable[None]] | None = None,
     ) -> tuple[R, int]:
         """Write `decide(value)[0]` over the value it was given, however often others come between.
 
         `decide` may be called again with a newer value; what it returns beside the value, for the
         call that counted, is returned with the new version. Equal values are not written. `again` says that
         a change may be applied twice; otherwise `StoreUnavailable` when nobody knows whether it was applied.
+        `look(value)` is awaited before each `decide(value)`, for what must be asked after the value was read.
         """
         while True:
             value, version = await self.read(until - self.client.runtime.now())
+            if look is not None:
+                await look(value)
             new, result = decide(value)
             if new == value:
                 return result, version
@@ -111,7 +119,11 @@ class Cell:
             left = LOOK_AGAIN if end is None else end - runtime.now()
             if left <= 0:
                 return None
-            await self.client.store.watch_register(self._key, version, min(left, LOOK_AGAIN))
+            await self.changed(version, min(left, LOOK_AGAIN))
+
+    async def changed(self, version: int, timeout: float) -> None:
+        """Return when the version may differ, or after `timeout` seconds."""
+        await self.client.store.watch_register(self._key, version, timeout)
 
 
 def encoded(value: Any) -> str | None:

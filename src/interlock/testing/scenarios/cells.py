@@ -74,35 +74,38 @@ async def until_answered(node: Node, act: Callable[[], Awaitable[object]]) -> No
 
 
 async def barrier(play: Play, node: Node) -> None:
-    """Nobody passes before enough have arrived."""
+    """Nobody passes before enough have arrived; the dead count only as long as their presence lives."""
     meeting = node.client.barrier("b", 2)
-    present: list[int] = play.memory.setdefault("present", [0, 0])  # at the barrier now; ids drawn
+    room, world = meeting._core.room, play.stage.world
+    room.ttl = play.stage.ttl
+    there: dict[int, float] = play.memory.setdefault("there", {})  # visits, and until when each may count
+    met: dict[int, int] = play.memory.setdefault("met", {})  # by visit: most who were there during it
     limit = (0.5 + play.random.random()) * play.stage.ttl
-    arrivals: dict[int, int] = play.memory.setdefault("met", {})  # by visit: most who were there during it
-    present[1] += 1
-    visit = present[1]
-    arrivals[visit] = 0
-    present[0] += 1
-    for other in arrivals:
-        arrivals[other] = max(arrivals[other], present[0])
+    visit = play.memory["visits"] = play.memory.get("visits", 0) + 1
+    there[visit], met[visit] = float("inf"), 0
+    for other in met:
+        met[other] = max(met[other], sum(until > world.time for until in there.values()))
     try:
-        # An arrival whose fate nobody knows is withdrawn to the end, however long the store is away.
+        # An arrival whose fate nobody knows is withdrawn, which takes its time when the store is away.
         with node.calling("acquire", "b", limit if play.weather.mild else None):
             await meeting.wait(limit)
-        if arrivals[visit] < 2:
+        if met[visit] < 2:
             play.broken(node.name, "passed a barrier of 2 alone")
     except BrokenBarrier:
         await meeting.reset()
     finally:
-        if not node.runtime.dead:  # the dead stay where they are
-            present[0] -= 1
-            del arrivals[visit]
+        del met[visit]
+        if node.runtime.dead:
+            there[visit] = world.time + 1.1 * room.ttl + play.weather.faults.long
+        else:
+            del there[visit]
 
 
 async def condition(play: Play, node: Node) -> None:
     """Producers and consumers: what is produced is consumed, and nobody waits beside a full box."""
     box = play.memory.setdefault("box", {"items": 0, "closed": False})
     ready = node.client.condition("c")
+    ready._core.room.ttl = play.stage.ttl
     async with ready:
         if play.chance(0.5):
             box["items"] += 1

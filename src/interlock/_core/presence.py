@@ -1,0 +1,83 @@
+"""Presence: a claim that says only that its owner lives, for those who wait at barriers and conditions.
+
+All of them stand on one resource with room for everybody, so each is admitted at once. The keeper renews their
+claims; the claim of a process that was killed lapses on the store's clock, and that is how the others learn of it.
+"""
+
+from __future__ import annotations
+
+from interlock._core import timing
+from interlock._core.acquire import FOR_EVER, GONE, Acquiring, Place, Removal, removed
+from interlock._core.client import Client
+from interlock.errors import StoreUnavailable
+from interlock.model import EVERYTHING, Claim, Gone, RenewAnswer, Standing
+from interlock.ports import IO_TIMEOUT, WAITERS, Owner
+
+
+class Presence(Place):
+    """One who waits. An id that was `gone` once is never used again: the others may have counted without it."""
+
+    def __init__(self, claim: Claim, now: float, owner: Owner) -> None:
+        super().__init__(claim, now, owner)
+        self.claim = claim
+        self.owner = owner
+        self.token = 0
+        self.stands = False  # the store may have it
+        self.gone = False  # the store has forgotten it: we were paused or cut off for longer than it lives
+
+    def _answered(self, asked: float, answer: RenewAnswer) -> None:
+        super()._answered(asked, answer)
+        if isinstance(answer, Gone):
+            self.gone = True
+
+
+class Room:
+    """The resource on which those who wait stand, in the order they came."""
+
+    def __init__(self, client: Client, resource: str) -> None:
+        self.client = client
+        self.resource = resource
+        self.ttl = max(timing.PLACE_TTL, client.store.traits.min_ttl)  # the same for all who stand here
+
+    def claim(self, id: str, who: str) -> Claim:
+        return Claim(self.resource, id, self.ttl, 1, EVERYTHING, False, self.ttl, "", who)
+
+    def newcomer(self, owner: Owner) -> Presence:
+        """One who is about to enter. Made before the store is asked: an interrupt must find whom to take back."""
+        runtime = self.client.runtime
+        return Presence(self.claim(runtime.fresh_id(), runtime.who(owner)), runtime.now(), owner)
+
+    async def enter(self, presence: Presence, wait: float | None = None) -> None:
+        """Stand here from now on; `StoreUnavailable` if the store could not be asked within `wait` seconds."""
+        acquiring = Acquiring(self.client, presence.claim, wait, presence.owner)
+        presence.stands = True
+        try:
+            granted = await acquiring.granted()
+        except BaseException:  # it has been taken back
+            presence.stands = False
+            raise
+        if granted is None:
+            presence.stands = False
+            raise StoreUnavailable(f"{self.resource.partition(WAITERS)[0]}: the store did not answer in time")
+        presence.token, presence.refreshed = granted.token, acquiring.asked
+        self.client.keeper.keep(presence)
+
+    def gone(self, presence: Presence) -> None:
+        """It stands here no longer: nothing is left to renew."""
+        presence.left = True
+        self.client.keeper.drop(presence)
+        presence.stands = False
+
+    async def leave(self, presence: Presence, left: float = FOR_EVER) -> Removal:
+        """Stand here no longer; GONE if that was so already."""
+        presence.left = True
+        if not presence.stands:
+            return GONE
+        removal = await removed(self.client, presence.claim, left=left)
+        self.gone(presence)
+        return removal
+
+    async def standings(self, timeout: float = IO_TIMEOUT) -> dict[str, Standing]:
+        """All who stand here now, by id, in the order they came."""
+        queue = await self.client.store.inspect(self.resource, timeout)
+        return {standing.id: standing for standing in queue.standings}
