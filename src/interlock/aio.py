@@ -19,7 +19,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Itera
 from functools import wraps
 from inspect import isawaitable, iscoroutinefunction
 from types import TracebackType
-from typing import Any, Literal, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, cast
 
 from interlock import blocking, events, urls
 from interlock._core import lease as lease_core
@@ -30,7 +30,7 @@ from interlock._core.condition import HoldingMutex, Mutex, Waiting
 from interlock._core.election import Candidacy, Leader
 from interlock._core.guarding import Mark
 from interlock._core.holding import Holding
-from interlock._core.multilock import Multi
+from interlock._core.multilock import Multi, MultiAttempt
 from interlock._core.once import Once as OnceCore
 from interlock._core.once import OnceHolding
 from interlock._core.reentry import Reentrant
@@ -39,6 +39,7 @@ from interlock._core.semaphore import SemaphoreHolding
 from interlock._core.settings import Settings
 from interlock._runtime import lifetimes
 from interlock._runtime.foreign import ForeignLock
+from interlock._runtime.statements import ExitMethod, OtherExit, Statement, entered
 from interlock._runtime.tasks import LoopOwner, TaskOwner, Tasks, TaskSignal
 from interlock._runtime.threads import Threads
 from interlock.blocking import Value
@@ -95,6 +96,30 @@ def _as(face: type) -> Callable[[F], F]:
     return document
 
 
+if TYPE_CHECKING:
+
+    async def _aexit(
+        self: object,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """What a type checker sees of `ExitMethod`."""
+
+
+def _leave_soon(
+    statement: Statement,
+    manager: Any,
+    kind: type[BaseException] | None,
+    error: BaseException | None,
+    trace: TracebackType | None,
+) -> Coroutine[Any, Any, None]:
+    """An `__aexit__`: from here on the coroutine gives back, also if it is cancelled; the statement is not watched."""
+    leaving: Coroutine[Any, Any, None] = manager._leave(statement.entered, error)
+    statement.end()
+    return leaving
+
+
 @_as(blocking.Lease)
 class Lease(lease_core.Lease):
     __slots__ = ("_cancelling",)
@@ -117,14 +142,18 @@ class Lease(lease_core.Lease):
         self._owner = self._runtime.owner()
 
     async def __aenter__(self) -> Lease:
+        entered(self, self)
         self.check()
         _begin([self])
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._holding.leave(self, _end([self], error))
+    async def _leave(self, entered: object, error: BaseException | None) -> None:
+        await self._holding.leave_lease(self, _end([self], error))
+
+    if TYPE_CHECKING:
+        __aexit__ = _aexit
+    else:
+        __aexit__ = ExitMethod(_leave_soon)
 
 
 @_as(blocking.MultiLease)
@@ -206,17 +235,22 @@ class _Held(_Named):
     _core: Any  # a kind of Holding
 
     async def __aenter__(self) -> Lease:
-        lease: Lease = await self._core.attempt().demand()
-        self._core.enter(lease)
+        attempt = self._core.attempt()
+        entered(self, attempt)
+        lease: Lease = await attempt.demand()
+        self._core.enter(attempt)
         _begin([lease])
         return lease
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        lease = self._core.exit()
-        if lease is not None:
-            await self._core.leave(lease, _end([lease], error))
+    async def _leave(self, entered: Any, error: BaseException | None) -> None:
+        attempt = entered or self._core.exit()
+        if attempt is not None:
+            await self._core.leave(attempt, _end([attempt.lease], error))
+
+    if TYPE_CHECKING:
+        __aexit__ = _aexit
+    else:
+        __aexit__ = ExitMethod(_leave_soon)
 
 
 @_as(blocking._Body)
@@ -348,16 +382,21 @@ class MultiLock(_Decorator):
         return self._core.owned()
 
     async def __aenter__(self) -> MultiLease:
-        leases = [_own(lease) for lease in await self._core.attempt().demand()]
-        self._core.enter(leases)
+        attempt = self._core.attempt()
+        entered(self, attempt)
+        leases = [_own(lease) for lease in await attempt.demand()]
+        self._core.enter(attempt)
         _begin(leases)
         return MultiLease(self._core, leases)
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        leases = [_own(lease) for lease in self._core.exit()]
-        await self._core.give_back(leases, _end(leases, error))
+    async def _leave(self, entered: MultiAttempt | None, error: BaseException | None) -> None:
+        attempt = entered or self._core.exit()
+        await self._core.leave(attempt, _end([_own(lease) for lease in attempt.leases], error))
+
+    if TYPE_CHECKING:
+        __aexit__ = _aexit
+    else:
+        __aexit__ = ExitMethod(_leave_soon)
 
     def __repr__(self) -> str:
         state = "locked" if self._core.held() else "unlocked"
@@ -587,10 +626,13 @@ class Condition(_Named):
     async def __aenter__(self) -> Any:
         return await self._lock.__aenter__()
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._lock.__aexit__(kind, error, trace)
+    if TYPE_CHECKING:
+        __aexit__ = _aexit
+    else:
+
+        @OtherExit
+        def __aexit__(self):
+            return self._lock
 
     def __repr__(self) -> str:
         return f"<interlock.aio.{type(self).__name__} at {id(self):#x} {self._name!r}: {self._lock!r}>"

@@ -25,12 +25,13 @@ from interlock._core.election import Candidacy, Leader
 from interlock._core.guarding import Mark
 from interlock._core.holding import Holding
 from interlock._core.multilock import Multi
-from interlock._core.reentry import Reentrant
+from interlock._core.reentry import Entry, Reentrant
 from interlock._core.register import Cell, EventCell, LatchCell
 from interlock._core.semaphore import SemaphoreHolding
 from interlock._core.settings import Settings
 from interlock._runtime import lifetimes
 from interlock._runtime.foreign import ForeignLock
+from interlock._runtime.statements import ExitMethod, OtherExit, entered
 from interlock._runtime.threads import Threads
 from interlock.errors import Skipped
 from interlock.log import Log, callback_reporter
@@ -45,6 +46,16 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 OnLost = Callable[["Lease"], object]
+
+if TYPE_CHECKING:
+
+    def _exit(
+        self: object,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """What a type checker sees of `ExitMethod`."""
 
 
 class Lease(lease_core.Lease):
@@ -76,13 +87,18 @@ class Lease(lease_core.Lease):
         self._owner = self._runtime.owner()
 
     def __enter__(self) -> Lease:
+        entered(self, self)
         self.check()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        drive(self._holding.leave(self, error))
+    if TYPE_CHECKING:
+        __exit__ = _exit
+    else:
+
+        @ExitMethod
+        def __exit__(statement, self, kind, error, trace):
+            drive(self._holding.leave_lease(self, error))
+            statement.end()
 
 
 class MultiLease:
@@ -155,20 +171,26 @@ class _Held(_Named):
 
     def __enter__(self) -> Lease:
         attempt = self._core.attempt()
+        statement = entered(self, attempt)
         try:
             lease: Lease = drive(attempt.demand())
-            self._core.enter(lease)
+            self._core.enter(attempt)
             return lease
         except BaseException:  # as in Lock.acquire
             drive(attempt.undo())
+            statement.end()
             raise
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        lease = self._core.exit()
-        if lease is not None:
-            drive(self._core.leave(lease, error))
+    if TYPE_CHECKING:
+        __exit__ = _exit
+    else:
+
+        @ExitMethod
+        def __exit__(statement, self, kind, error, trace):
+            attempt = statement.entered or self._core.exit()
+            if attempt is not None:
+                drive(self._core.leave(attempt, error))
+            statement.end()
 
 
 class _Body(_Held, _Decorator):
@@ -237,10 +259,10 @@ class RLock(_LockFace):
     def _recursion_count(self) -> int:
         return self._core.depth()
 
-    def _release_save(self) -> tuple[int, int]:
+    def _release_save(self) -> Entry:
         return drive(self._core.release_save())
 
-    def _acquire_restore(self, saved: tuple[int, int]) -> None:
+    def _acquire_restore(self, saved: Entry) -> None:
         drive(self._core.acquire_restore(saved))
 
 
@@ -359,18 +381,24 @@ class MultiLock(_Decorator):
 
     def __enter__(self) -> MultiLease:
         attempt = self._core.attempt()
+        statement = entered(self, attempt)
         try:
             leases = drive(attempt.demand())
-            self._core.enter(leases)
+            self._core.enter(attempt)
             return MultiLease(self._core, [_own(lease) for lease in leases])
         except BaseException:  # as in Lock.acquire
             drive(attempt.undo())
+            statement.end()
             raise
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        drive(self._core.give_back(self._core.exit(), error))
+    if TYPE_CHECKING:
+        __exit__ = _exit
+    else:
+
+        @ExitMethod
+        def __exit__(statement, self, kind, error, trace):
+            drive(self._core.leave(statement.entered or self._core.exit(), error))
+            statement.end()
 
     def __repr__(self) -> str:
         state = "locked" if self._core.held() else "unlocked"
@@ -662,10 +690,13 @@ class Condition(_Named):
     def __enter__(self) -> Any:
         return self._lock.__enter__()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._lock.__exit__(kind, error, trace)
+    if TYPE_CHECKING:
+        __exit__ = _exit
+    else:
+
+        @OtherExit
+        def __exit__(self):
+            return self._lock
 
     def __repr__(self) -> str:
         return f"<interlock.{type(self).__name__} at {id(self):#x} {self._name!r}: {self._lock!r}>"

@@ -8,7 +8,6 @@ checks each sentence on every store.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeVar
 
 from interlock.model import (
@@ -168,6 +167,21 @@ class Store(Register, Protocol):
         """
         ...
 
+    def part(self, resource: str) -> str:
+        """The part of the store that keeps this resource; "" where there is only one.
+
+        What happens to one part says nothing of another: a node of a Cluster that is away, say.
+        """
+        ...
+
+    def inside(self) -> bool:
+        """Whether the calling thread stands inside a critical section of this store already.
+
+        A garbage collector or a signal handler can run a user's code in the midst of any line. If that code gives
+        a lease back, the store must not be asked from there: the keeper does it instead.
+        """
+        ...
+
     def blocking(self) -> Store:
         """The same store for a plain thread (the keeper's); itself where it already is."""
         ...
@@ -196,6 +210,16 @@ class Signal(Protocol):
 
     def set(self) -> None: ...
     def is_set(self) -> bool: ...
+
+
+class Guard(Protocol):
+    """A mutual exclusion for a few lines that never wait, and that knows who is inside."""
+
+    def __enter__(self) -> object: ...
+    def __exit__(self, *exc_info: Any) -> object: ...
+    def _is_owned(self) -> bool:
+        """Whether the caller is inside."""
+        ...
 
 
 class Job(Protocol):
@@ -227,9 +251,7 @@ class Runtime(Protocol):
         """Host, pid, this owner's thread or task, and the call site outside interlock, as JSON."""
         ...
 
-    def guard(self) -> AbstractContextManager[object]:
-        """A mutual exclusion for a few lines that never wait."""
-        ...
+    def guard(self) -> Guard: ...
 
     def signal(self) -> Signal: ...
 
@@ -239,8 +261,8 @@ class Runtime(Protocol):
 
     async def sleep(self, seconds: float) -> None: ...
 
-    def spawn(self, name: str, coroutine: Coroutine[Any, Any, None]) -> Job:
-        """Run a coroutine beside the caller."""
+    def spawn(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> Job:
+        """Run `work` beside the caller. If a stranger cancels it and the program goes on, it is begun again."""
         ...
 
     async def join(self, job: Job, timeout: float) -> None: ...
@@ -261,6 +283,14 @@ class Runtime(Protocol):
 
     def call(self, callback: Callable[[Any], object], argument: object) -> None:
         """Call a user's callback apart from the caller, whom it may neither block nor break."""
+        ...
+
+    def sweep_statements(self) -> None:
+        """Abandon what `with` statements that were cut short have left; see `_runtime/statements.py`."""
+        ...
+
+    def later(self, deliver: Callable[[Any], object], argument: object) -> None:
+        """Call `deliver` apart from the caller, one call after the other, in the order in which they were asked for."""
         ...
 
     def stalled(self) -> float:

@@ -129,7 +129,6 @@ _spaces: dict[str, Space] = {}
 
 def _open_memory(parts: SplitResult, runtime: Runtime, asynchronous: bool, connect_timeout: float) -> Store:
     """`memory://` or `memory://name`: shared by all clients of this process that use the same name."""
-    import threading
 
     from interlock._runtime.threads import Threads
     from interlock.backends.memory import MemoryStore, Space
@@ -139,7 +138,7 @@ def _open_memory(parts: SplitResult, runtime: Runtime, asynchronous: bool, conne
     name = parts.netloc + parts.path
     space = _spaces.get(name)
     if space is None:
-        space = _spaces.setdefault(name, Space(runtime.now, threading.Lock()))
+        space = _spaces.setdefault(name, Space(runtime.now, runtime.guard()))
     return MemoryStore(space, runtime, MemoryStore(space, Threads()) if asynchronous else None)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any, cast
@@ -49,7 +48,7 @@ class Directed:
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self.inner, name)
-        if name in ("traits", "after_fork", "on_doubt"):
+        if name in ("traits", "after_fork", "on_doubt", "inside", "part"):
             return method
 
         async def call(*args: Any, **options: Any) -> Any:
@@ -76,7 +75,7 @@ def raises(error: BaseException) -> Callable[..., object]:
 
 
 def space() -> Space:
-    return Space(Threads().now, threading.Lock())
+    return Space(Threads().now, Threads().guard())
 
 
 class Stage:

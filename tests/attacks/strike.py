@@ -38,9 +38,14 @@ def _struck_at(code: CodeType) -> set[int]:
 
 
 class Strike:
-    """One run of an operation, interrupted at its n-th step inside `folder`."""
+    """One run of an operation, interrupted at its n-th step inside `folder`.
 
-    def __init__(self, number: int, folder: str) -> None:
+    `handler` is what a program's own signal handler does there; without one, Ctrl-C raises.
+    """
+
+    def __init__(self, number: int, folder: str, handler: Callable[[], object] | None = None) -> None:
+        self._handler = handler
+        self._struck = False
         self.number = number
         self.where = ""
         self._folder = folder
@@ -55,7 +60,7 @@ class Strike:
             return True
         finally:
             sys.settrace(None)
-        return False
+        return self._struck
 
     def _enter(self, frame: FrameType, event: str, arg: object) -> Any:
         if not frame.f_code.co_filename.startswith(self._folder):
@@ -71,14 +76,22 @@ class Strike:
                     f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno} {frame.f_code.co_name}"
                 )
                 sys.settrace(None)
-                raise KeyboardInterrupt
+                if self._handler is None:
+                    raise KeyboardInterrupt
+                self._struck = True
+                self._handler()
         return self._step
 
 
-def strikes(operation: Callable[[], object], folder: str, limit: int = 2000) -> Iterator[Strike]:
+def strikes(
+    operation: Callable[[], object],
+    folder: str,
+    limit: int = 2000,
+    handler: Callable[[], object] | None = None,
+) -> Iterator[Strike]:
     """Run the operation, struck one step later each time, until it ends unstruck."""
     for number in range(1, limit):
-        strike = Strike(number, folder)
+        strike = Strike(number, folder, handler)
         if not strike.run(operation):
             return
         yield strike

@@ -75,6 +75,9 @@ def test_a_lease_lost_while_its_doubt_is_being_reported_is_reported_lost_once() 
                 self.armed = False
                 lease._move(Event.LAPSED, "lapsed")
 
+        def _is_owned(self) -> bool:
+            return real._is_owned()
+
     real = stage.core.guard
     stage.core.guard = Interleaved()
     lease._unanswered()

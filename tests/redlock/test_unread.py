@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import select
-from collections.abc import Coroutine
 from typing import Any
 from uuid import uuid4
 
@@ -173,7 +172,7 @@ def test_what_is_released_is_released_though_no_thread_can_be_had(colour: str) -
         async def main(store: RedlockStore) -> None:
             held = await taken(store)
 
-            def exhausted(name: str, coroutine: Coroutine[Any, Any, None]) -> Job:
+            def exhausted(name: str, work: Any) -> Job:
                 raise RuntimeError("can't start new thread")
 
             servers[0].kill()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-
 import pytest
 
 from interlock import blocking
@@ -22,7 +20,7 @@ def link() -> Link:
 @pytest.fixture
 def client(link: Link) -> blocking.Client:
     runtime = Threads()
-    store = MemoryStore(Space(runtime.now, threading.Lock()), runtime)
+    store = MemoryStore(Space(runtime.now, runtime.guard()), runtime)
     core = Client(
         Faulty(store, runtime, link), runtime, runtime, ttl=0.5, listener=None, lease_type=blocking.Lease
     )

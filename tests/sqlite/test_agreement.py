@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-import threading
 from collections.abc import Coroutine, Iterator
 from contextlib import closing, suppress
 from random import Random
@@ -131,7 +130,7 @@ blocks = pytest.mark.parametrize("block", range(6))
 def test_the_lock_file_answers_as_the_reference_does(block: int) -> None:
     for seed in range(block * SEEDS, (block + 1) * SEEDS):
         hands = Hands()
-        reference = MemoryStore(Space(lambda: hands.now, threading.Lock(), lambda: hands.micros), Threads())  # noqa: B023
+        reference = MemoryStore(Space(lambda: hands.now, Threads().guard(), lambda: hands.micros), Threads())  # noqa: B023
         versions: dict[str, int] = {}
         with TemporaryDirectory() as folder:
             # Two stores take turns: what one remembers for itself must not matter.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeGuard
 
 from interlock import events
 from interlock._core import timing
-from interlock._core.debt import Debt
+from interlock._core.pending_release import FIRST_PAUSE, PendingRelease
 from interlock.errors import ClientClosed, Evicted, StoreUnavailable, StoreUnfit, Unreached
 from interlock.model import Busy, Claim, ClaimAnswer, Gone, Granted, Renewal, RenewAnswer, Renewed, Standing
 from interlock.ports import IO_TIMEOUT, Owner, Runtime
@@ -106,7 +106,8 @@ class Acquiring:
             return answer if self._usable(answer) else await self._wait(answer)
         except BaseException:
             # Cancelled, interrupted or cut off: the store may have granted what we never heard of.
-            # The claim's id makes taking it back safe whether or not it did.
+            # The claim's id makes taking it back safe whether or not it did. A store that hangs must not hold up a
+            # caller that wants to be gone: then the keeper goes on.
             await self._take_back_quietly()
             raise
         finally:
@@ -128,7 +129,7 @@ class Acquiring:
             self._answered = self._runtime.now()
             left = self.left()
             if left <= 0:
-                await self.take_back()
+                await self.take_back(FOR_EVER if self._until is None else self._until)
                 return None
             granted: ClaimAnswer | None = None
             if isinstance(answer, Busy):
@@ -194,22 +195,35 @@ class Acquiring:
                 failure = error
                 self._stands = stood or not isinstance(error, Unreached)
 
-    async def take_back(self) -> None:
-        """Remove the claim from the store, to the end, whatever interrupts."""
+    async def take_back(self, until: float) -> None:
+        """Remove the claim from the store, to the end, whatever interrupts; from `until` on, leave it to the keeper."""
         if self._stands:
-            await self._runtime.finish(self._remove)
+            await self._runtime.finish(lambda: self._remove(until))
 
     async def _take_back_quietly(self) -> None:
+        soon = self._runtime.now() + timing.HURRY
         try:
-            await self.take_back()
+            await self.take_back(soon if self._until is None else min(soon, self._until))
         except ClientClosed:
             pass  # whoever closed the client has taken it back
         except Exception as error:  # never over the first error
             self._client.emit(events.CleanupFailed(self.claim.resource, repr(error)))
 
-    async def _remove(self) -> None:
-        await removed(self._client, self.claim, left=self.left())
+    async def _remove(self, until: float) -> None:
+        if self._client.inside():  # a signal handler or a garbage collector ended us in the midst of a guard
+            self._client.keeper.hand_over(self)
+            return
+        await removed(self._client, self.claim, until=until)
         self._stands = False
+
+    def _clean_up(self) -> None:
+        """For the keeper, when nobody else can: see `Keeper.hand_over`."""
+        if self._place is not None:
+            self._place.left = True
+            self._client.keeper.drop(self._place)
+        if self._stands:
+            self._stands = False
+            release_later(self._client, self.claim, 0.0, pause=0.0)
 
 
 class Removal(Enum):
@@ -217,19 +231,18 @@ class Removal(Enum):
 
     DONE = "it stood, and we removed it"
     GONE = "it stood no more"
-    OWED = "the store did not answer: the keeper goes on asking"
+    PENDING = "the store did not answer: the keeper goes on asking"
 
 
-DONE, GONE, OWED = Removal
+DONE, GONE, PENDING = Removal
 
 
-async def removed(client: Client, claim: Claim, linger: float = 0.0, left: float = FOR_EVER) -> Removal:
-    """Release a claim; takes no more than `left` seconds, but for one short request.
+async def removed(client: Client, claim: Claim, linger: float = 0.0, until: float = FOR_EVER) -> Removal:
+    """Release a claim; from `until` on, wait for no more than one short request.
 
     It is gone only when the store's *first* answer was that no such claim stands: after a lost reply that
     would be our own doing.
     """
-    until = FOR_EVER if left == FOR_EVER else client.runtime.now() + left
     for tries in range(2):
         patience = IO_TIMEOUT if until == FOR_EVER else timing.patience(until - client.runtime.now())
         try:
@@ -238,14 +251,16 @@ async def removed(client: Client, claim: Claim, linger: float = 0.0, left: float
             if client.runtime.now() >= until:
                 break
         except StoreUnfit:  # a full disk, say: that can be mended before the claim lapses
-            _owe(client, claim, linger)
+            release_later(client, claim, linger)
             raise
         else:
             return DONE if stood or tries else GONE
-    _owe(client, claim, linger)
-    return OWED
+    release_later(client, claim, linger)
+    return PENDING
 
 
-def _owe(client: Client, claim: Claim, linger: float) -> None:
+def release_later(client: Client, claim: Claim, linger: float, pause: float = FIRST_PAUSE) -> None:
+    """Have the keeper release a claim in `pause` seconds, and again until the store has answered."""
     now = client.runtime.now()
-    client.keeper.keep(Debt(claim.resource, claim.id, linger, now + claim.ttl, now + 0.5))
+    pending = PendingRelease(claim.resource, claim.id, linger, due=now + pause, until=now + pause + claim.ttl)
+    client.keeper.release_later(pending)

@@ -18,16 +18,20 @@ if TYPE_CHECKING:
     from interlock._core.holding import Holding
 
 
+NAMED = 16  # claims at the front of the queue that are asked for when an error names the holders
+
+
 class Attempt(Acquiring):
     """A claim on its way to a lease. `undo` is for what interrupts the very last step."""
 
-    __slots__ = ("_holding", "lease", "lender", "line", "turn", "wait")
+    __slots__ = ("_holding", "lease", "lender", "line", "over", "turn", "wait")
 
     def __init__(self, holding: Holding, claim: Claim, wait: float | None, owner: Owner) -> None:
         Acquiring.__init__(self, holding.client, claim, wait, owner)
         self._holding = holding
         self.wait = wait
         self.lease: Lease | None = None
+        self.over = False  # it has ended without a lease, and nothing of it is left
         # As one of a cohort: who stands behind the head, or where it stands itself; the signal that its turn has
         # come; and whose lease it inherits.
         self.line: deque[Attempt] | None = None
@@ -37,12 +41,14 @@ class Attempt(Acquiring):
     async def run(self) -> Lease | None:
         """The lease, or None if the time was up."""
         holding, client = self._holding, self._client
-        granted = await (self.granted() if self.claim.block == 1 else self._in_cohort(client.cohort))
-        if granted is None:
-            waited = client.runtime.now() - self.began
-            client.emit(events.TimedOut(holding.resource, waited, self.ahead))
-            return None
+        client.attempts[self] = None  # whoever closes the client waits for us
         try:
+            granted = await (self.granted() if self.claim.block == 1 else self._in_cohort(client.cohort))
+            if granted is None:
+                self.over = True
+                waited = client.runtime.now() - self.began
+                client.emit(events.TimedOut(holding.resource, waited, self.ahead))
+                return None
             lease = client.lease_type(holding, self.claim, granted, self.asked, self.owner)
             if self.lender is not None:
                 lease._inherit(self.lender)
@@ -57,6 +63,10 @@ class Attempt(Acquiring):
         except BaseException:
             await self.undo()
             raise
+        finally:
+            client.attempts.pop(self, None)
+            if client.closed:
+                client.attempt_ended()
         return lease
 
     async def _in_cohort(self, cohort: Cohort) -> Granted | None:
@@ -111,6 +121,9 @@ class Attempt(Acquiring):
     async def undo(self) -> None:
         """Nobody got hold of the result: let it go again."""
         lease, cohort = self.lease, self._client.cohort
+        if self._client.inside():
+            self._client.keeper.hand_over(self)
+            return
         try:
             if lease is not None:  # also if it was let go: the one who did may have been interrupted there
                 lease._let_go()
@@ -123,13 +136,37 @@ class Attempt(Acquiring):
                 cohort.dissolve(lease)
             if self.claim.block > 1:
                 await self._leave(cohort)
+        self.over = True
+        if lease is not None:
+            lease._settled = True
+
+    def _abandon(self) -> None:
+        """The `with` statement has ended. If it was interrupted before it gave the lease back, the keeper does so.
+
+        Never waits: it may be called in the midst of anything.
+        """
+        if not (self.over if self.lease is None else self.lease._settled):
+            self._client.keeper.hand_over(self)
+
+    def _clean_up(self) -> None:
+        cohort = self._client.cohort
+        if self.lease is not None:
+            self._holding.clean_up(self.lease)
+        elif not self.over:
+            self.over = True
+            if (lender := cohort.decide(self)) is not None:
+                self._take_over(lender)
+                cohort.arrived(self)
+            if self.claim.block > 1:
+                cohort.leave(self)
+            Acquiring._clean_up(self)
 
     async def timed_out(self) -> AcquireTimeout:
         """The error for who must not go on without the lease, naming the holders if the store can."""
         resource, store = self._holding.resource, self._client.store
         waited = self._client.runtime.now() - self.began
         try:
-            queue = await store.inspect(resource, timing.patience(self.left()))
+            queue = await store.inspect(resource, timing.patience(self.left()), limit=NAMED)
         except InterlockError:
             return AcquireTimeout(resource, waited, self.ahead)
         return AcquireTimeout(resource, waited, self.ahead, queue.holders)

@@ -14,9 +14,10 @@ from interlock._core.cohort import Cohort
 from interlock._core.keeper import Keeper
 from interlock.errors import ClientClosed, NotHeld, StoreUnavailable
 from interlock.model import Claim, Gone, NoAnswer, Renewal, Renewed
-from interlock.ports import Owner, Runtime, Store
+from interlock.ports import Owner, Runtime, Signal, Store
 
 if TYPE_CHECKING:
+    from interlock._core.attempt import Attempt
     from interlock._core.lease import Lease
     from interlock._core.reentry import Entry
 
@@ -39,10 +40,14 @@ class Client:
     ) -> None:
         self.store = store
         self.runtime = runtime
+        self._keeper_runtime = keeper_runtime
         self.ttl = timing.checked_ttl(ttl, store.traits)
         self.lease_type = lease_type
         self.guard = runtime.guard()
         self.leases: dict[Lease, None] = {}
+        self.attempts: dict[Attempt, None] = {}  # those on their way to a lease
+        self._closer: Owner | None = None
+        self._none_under_way: Signal | None = None  # set once there are none but the closer's own
         self.entries: WeakKeyDictionary[Owner, dict[str, Entry]] = WeakKeyDictionary()
         self.cohort = Cohort()
         self._listener = listener
@@ -58,15 +63,27 @@ class Client:
             if (alive := emit()) is not None:
                 alive(event)
 
-        self.keeper = Keeper(keeper_store, keeper_runtime, report, runtime.stalled)
+        self.keeper = Keeper(keeper_store, keeper_runtime, self.guard, report, runtime.stalled)
         doubt = WeakMethod(self.keeper.doubt)
         store.on_doubt(lambda: _called(doubt()))
         finalize(self, self.keeper.stop_soon).atexit = False
 
     def emit(self, event: events.Event) -> None:
+        """Tell the listener, on the caller's thread; never on the keeper's, which a slow listener would hold up."""
         if self._listener is not None:
-            with suppress(Exception, SystemExit):  # a listener must not decide whether locks work
-                self._listener(event)
+            if self.keeper.here():
+                self._keeper_runtime.later(self._tell, event)
+            else:
+                self._tell(event)
+
+    def _tell(self, event: events.Event) -> None:
+        assert self._listener is not None
+        with suppress(Exception, SystemExit):  # a listener must not decide whether locks work
+            self._listener(event)
+
+    def inside(self) -> bool:
+        """Whether the calling thread stands inside a guard of ours: see `Keeper.hand_over`."""
+        return self.guard._is_owned() or self.store.inside()
 
     async def renew_one(self, renewal: Renewal, timeout: float) -> Renewed | Gone:
         """Renew a single claim; `StoreUnavailable` when nobody knows."""
@@ -108,6 +125,32 @@ class Client:
             except Exception as error:
                 self.emit(events.CleanupFailed(lease.resource, repr(error)))
 
+    def attempt_ended(self) -> None:
+        """One attempt fewer is under way in a client that was closed."""
+        if (signal := self._none_under_way) is not None and not self._others_under_way():
+            signal.set()
+
+    def _others_under_way(self) -> list[Attempt]:
+        """Attempts of other threads and tasks; one of our own cannot end while we wait for it."""
+        return [attempt for attempt in list(self.attempts) if attempt.owner is not self._closer]
+
+    async def _see_attempts_end(self, timeout: float = 1.0) -> None:
+        """Wait for those who are asking the store now: granted a lease, they give it back, and need the store for it.
+
+        Whoever has had no answer by then is not waited for: the claim is taken back for them, by its id.
+        """
+        until = self.runtime.now() + timeout
+        self._closer = self.runtime.owner()
+        self._none_under_way = self.runtime.signal()
+        if self._others_under_way():
+            await self.runtime.wait(self._none_under_way, timeout)
+        for attempt in list(self.attempts):
+            if (left := until - self.runtime.now()) > 0:
+                with suppress(Exception):  # what cannot be taken back lapses by itself
+                    await self.store.release(
+                        attempt.claim.resource, attempt.claim.id, 0.0, timing.patience(left)
+                    )
+
     async def _dismiss(self, timeout: float = 1.0) -> None:
         """Take back the claims of those who wait: that wakes them, and they hear that the client was closed."""
         until = self.runtime.now() + timeout
@@ -122,12 +165,16 @@ class Client:
         """Give back what is held, end the keeper, give up connections. Closing twice is harmless."""
         if self._closed:
             return
+        if self.inside():  # called by a signal handler or a garbage collector: see Keeper.hand_over
+            self.keeper.hand_over(Closing(self))
+            return
         self._closed = True
         await self.runtime.finish(self._end)  # interrupted half way, it could never be closed again
 
     async def _end(self) -> None:
         self.cohort.disband(self)
         await self._dismiss()
+        await self._see_attempts_end()
         await self.release_all()
         await self.keeper.stop(1.0)
         await self.store.close()
@@ -140,13 +187,24 @@ class Client:
         self.leases.clear()
         self.entries.clear()
         self.cohort.after_fork()
-        self.keeper.after_fork()
+        self.keeper.after_fork(self.guard)
         self.store.after_fork()
         self.store.blocking().after_fork()
 
 
 def _always() -> bool:
     return True
+
+
+class Closing:
+    """A client that was closed from inside one of its guards: the keeper begins to close it."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def _clean_up(self) -> None:
+        client = self._client
+        client.runtime.spawn("interlock-closing", client.close)
 
 
 def _called(call: Callable[[], None] | None) -> None:

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from interlock import events
 from interlock._core import timing
-from interlock._core.acquire import DONE, FOR_EVER, GONE, OWED, Removal, removed
+from interlock._core.acquire import DONE, FOR_EVER, GONE, PENDING, Removal, release_later, removed
 from interlock._core.attempt import Attempt
 from interlock._core.client import Client
 from interlock._core.cohort import BLOCK, Passing, call
@@ -57,7 +57,7 @@ class Holding:
         self.fair = settings.fair
         self.on_lost = settings.on_lost
         self.leases: dict[Lease, None] = {}  # in the order they were granted
-        self.entered: list[Lease] = []  # those a `with` body runs under
+        self.entered: dict[Attempt, None] = {}  # those whose leases a `with` body runs under
         # An heir gets what is left of a ttl, and the claim of another: only if it asked for neither in particular.
         plain = settings.renew and settings.fair and self.max_hold is None and not self.min_hold
         self.block = BLOCK if passes and plain and client.store.traits.blocks else 1
@@ -162,8 +162,12 @@ class Holding:
         """Release one lease; `NotHeld` if that was done before, `LeaseLost` if it was lost.
 
         Never touches another's: the store removes by claim id. With `strict` an unreachable store is
-        an error; otherwise it is reported, and the claim lapses by itself. Takes about `left` seconds at most.
+        an error; otherwise it is reported, and the claim lapses by itself. Nobody waits for the store for longer than
+        the lease could live, nor for longer than about `left` seconds.
         """
+        if self.client.inside():  # called by a garbage collector or a signal handler: see Keeper.hand_over
+            self.client.keeper.hand_over(lease)
+            return
         try:
             before = lease._let_go()
             if before is State.RELEASED:
@@ -172,17 +176,23 @@ class Holding:
             if before is State.LOST:
                 await self._give_back_lost(lease)
             passing = self.client.cohort.pass_on(lease, before is State.HELD)
+            until = (
+                lease._deadline
+                if left == FOR_EVER
+                else min(lease._deadline, self.client.runtime.now() + left)
+            )
             if passing is Passing.NO_HEIR:
                 linger = self.lingering(lease) if self.min_hold else 0.0
-                removal = await removed(self.client, lease._claim, linger, left)
+                removal = await removed(self.client, lease._claim, linger, until)
             else:
-                removal = DONE if passing is Passing.DONE else await self._leave_cohort(lease, left)
+                removal = DONE if passing is Passing.DONE else await self._leave_cohort(lease, until)
+            lease._settled = True
         except Exception:
             raise
         except BaseException:  # interrupted between any two lines of it: whoever waits must not pay for it
             await self._give_back_anyway(lease)
             raise
-        if removal is OWED and strict:
+        if removal is PENDING and strict:
             raise StoreUnavailable(
                 f"{self.resource}: the store did not answer the release; it is asked again in the background, "
                 f"and the claim lapses by itself within {lease.ttl:g} s"
@@ -194,10 +204,10 @@ class Holding:
             held = self.client.runtime.now() - lease._granted_at
             self.client.emit(events.Released(self.resource, lease.token, held))
 
-    async def _leave_cohort(self, lease: Lease, left: float) -> Removal:
+    async def _leave_cohort(self, lease: Lease, until: float) -> Removal:
         """Release for others' clients; then those of ours who waited for it ask again."""
         try:
-            return await removed(self.client, lease._claim, 0.0, left)
+            return await removed(self.client, lease._claim, 0.0, until)
         finally:
             self.client.cohort.dissolve(lease)
 
@@ -208,55 +218,77 @@ class Holding:
         if lease._heir is not None:
             call(lease._heir)
         elif lease._cause != "forked":
-            linger = self.lingering(lease)
+            linger, until = self.lingering(lease), self.client.runtime.now() + timing.HURRY
             try:
-                await self.client.runtime.finish(lambda: removed(self.client, lease._claim, linger))
+                await self.client.runtime.finish(lambda: removed(self.client, lease._claim, linger, until))
             finally:
                 self.client.cohort.dissolve(lease)
+        lease._settled = True
 
     async def _give_back_lost(self, lease: Lease) -> None:
         """Raise the loss. What may still stand is taken back, but whoever lost it must hear so at once."""
         if lease._cause != "forked":
             with suppress(StoreUnfit):  # the loss is the worse news
                 await removed(self.client, lease._claim, self.lingering(lease), 0.0)
+        lease._settled = True
         raise lease.loss()
+
+    def clean_up(self, lease: Lease) -> None:
+        """Let go of a lease whose holder cannot; for the keeper. Its claim becomes a pending release."""
+        client = self.client
+        lease._let_go()
+        self.discharge(lease)
+        client.cohort.withhold(lease)
+        if lease._settled:
+            return
+        lease._settled = True
+        if lease._heir is not None:
+            call(lease._heir)
+        else:
+            release_later(client, lease._claim, self.lingering(lease), pause=0.0)
+            client.cohort.dissolve(lease)
 
     def lingering(self, lease: Lease) -> float:
         """How long the claim must stand on after its release, for `min_hold`."""
         return max(0.0, self.min_hold - (self.client.runtime.now() - lease._granted_at))
 
-    def enter(self, lease: Lease) -> None:
-        """A `with` body begins under this lease."""
-        self.entered.append(lease)
+    def enter(self, attempt: Attempt) -> None:
+        """A `with` body begins under the lease of this attempt."""
+        self.entered[attempt] = None
 
-    def exit(self) -> Lease | None:
-        """The lease whose `with` body ends here: the caller's own last, or the last of all.
+    def exit(self) -> Attempt | None:
+        """The attempt whose `with` body the caller ends by hand: its own last, or the last of all.
 
         The latter is for an `async with` that another task ends (test fixtures do that): left
         unreleased, it would be in everybody's way until it lapses.
         """
         owner = self.client.runtime.owner()
-        with self.client.guard:
-            mine = [lease for lease in self.entered if lease._owner is owner] or self.entered
-            lease = mine[-1] if mine else None
-            if lease is not None:
-                self.entered.remove(lease)
-            return lease
+        entered = list(self.entered)
+        mine = [attempt for attempt in entered if attempt.lease is not None and attempt.lease._owner is owner]
+        found = mine or entered
+        return found[-1] if found else None
 
     def replace_entered(self, lease: Lease) -> None:
         """After a condition's wait the caller's `with` body goes on under a new lease."""
-        with self.client.guard:
-            for place, old in enumerate(self.entered):
-                if old._owner is lease._owner and old._state is State.RELEASED:
-                    self.entered[place] = lease
+        for attempt in list(self.entered):
+            old = attempt.lease
+            if old is not None and old._owner is lease._owner and old._state is State.RELEASED:
+                attempt.lease = lease
 
-    async def leave(self, lease: Lease, error: BaseException | None) -> None:
+    async def leave(self, attempt: Attempt, error: BaseException | None) -> None:
         """The end of a `with`: release, and never mask the body's own exception."""
+        self.entered.pop(attempt, None)
+        if attempt.lease is not None:
+            await self.leave_lease(attempt.lease, error)
+
+    async def leave_lease(self, lease: Lease, error: BaseException | None) -> None:
         if lease._state is State.RELEASED:  # the body released it itself
             return
         try:
             await self.give_back(lease)
         except Exception as failure:  # a loss; or a store that became unfit
+            if type(failure) is NotHeld:
+                return  # somebody else released it just now: whoever closed the client, say
             if error is None:
                 raise
             error.add_note(f"and meanwhile: {failure}")

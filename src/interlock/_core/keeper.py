@@ -1,34 +1,42 @@
 """The keeper: renews everything a client holds or queues for, in batches, and keeps its deadlines.
 
-One keeper a client, on one thread (or one task). It knows nothing of leases but five questions
-(`Kept`). A request to the store never takes longer than the earliest deadline in its care, so a hung
-server cannot delay a verdict. Whatever is raised, it goes on: nobody else would notice that renewals
-have stopped.
+Each client has one keeper, on one thread (or one task). It does its work in this order:
 
-Not done: a timer per lease (a thousand leases would be a thousand wake-ups), and removing entries from
-the middle of the heap (a dropped entry is skipped when met, and swept out when they are too many).
+    renewals            of leases, and of places in queues: nothing else may delay them
+    verdicts            a lease whose deadline has passed is lost, whether or not the store has answered
+    pending releases    what could not be taken back in time is taken back, until the next renewal is due
+
+A renewal takes no longer than half the time to the earliest deadline, so a hung server cannot delay a
+verdict; but it is given the time that the server has lately needed, or a lease shorter than two round trips
+would cut short the renewals of all others. Whatever is raised, the keeper goes on: nobody else would notice that
+renewals have stopped.
+
+A lease that lives for a moment costs one entry in a dictionary, `_young`. The keeper looks there whenever it
+wakes, and from then on the lease stands in two heaps: one by the instant it is due, one by its deadline. Entries are
+not removed from the middle of a heap: one that is over, or whose time has changed, is dealt with when it comes up.
 """
 
 from __future__ import annotations
 
 import heapq
+from collections import deque
 from collections.abc import Callable
 from itertools import count
 from typing import Protocol
 
 from interlock import events
-from interlock._core.debt import Debt
+from interlock._core.pending_release import PendingRelease
 from interlock.errors import StoreUnavailable
 from interlock.model import Renewal, RenewAnswer
-from interlock.ports import IO_TIMEOUT, Job, Runtime, Signal, Store
+from interlock.ports import IO_TIMEOUT, Guard, Job, Owner, Runtime, Signal, Store
 
 BATCH = 100  # renewals in one request: more would block the server for everyone else
-IDLE = (
-    2.0  # seconds a keeper that was busy just now stays half awake: waking its thread costs more than a lock
-)
+IDLE = 2.0  # seconds for which a keeper that was busy just now stays half awake: waking its thread costs more than a lock
 LONGEST_NAP = 1.0  # a suspended machine's sleep does not count; after waking we must look soon
-LAST_TRY = 0.5  # seconds for a claim that is still owed when its client closes
+LAST_TRY = 0.5  # seconds for a claim that is still to be released when its client closes
+PENDING_TRY = 1.0  # seconds for which one pending release may wait for the store
 LAG = 0.5  # being this late, seconds, is worth a report
+NEVER = float("inf")
 
 
 class Kept(Protocol):
@@ -54,6 +62,14 @@ class Kept(Protocol):
         ...
 
 
+class Abandoned(Protocol):
+    """A lease or an attempt whose caller cannot clean up after itself."""
+
+    def _clean_up(self) -> None:
+        """Let go of it, on the keeper's thread, and make what may stand in the store a pending release."""
+        ...
+
+
 class Keeper:
     """Keeps what it is given until told to drop it, or until it has ended by itself."""
 
@@ -61,39 +77,71 @@ class Keeper:
         self,
         store: Store,
         runtime: Runtime,
+        guard: Guard,
         report: Callable[[events.Event], None],
         stalled: Callable[[], float],
     ) -> None:
         self._store = store
         self._runtime = runtime
+        self._guard = guard
         self._report = report
         self._stalled = stalled  # how long the holders' event loop has been stuck
         self._stall_reported = False
-        self._guard = runtime.guard()
         self._order = count()
-        self._heap: list[tuple[float, int, Kept]] = []
+        self._young: dict[Kept, None] = {}  # what came since the keeper last looked
         self._live: dict[Kept, None] = {}
+        self._by_due: list[tuple[float, int, Kept]] = []
+        self._by_deadline: list[tuple[float, int, Kept]] = []
+        self._pending: dict[PendingRelease, None] = {}
+        self._abandoned: deque[Abandoned] = deque()
         self._alarm: Signal | None = None  # made where the keeper runs: that loop may not be there yet
-        self._wakes_at = float("inf")
+        self._wakes_at = NEVER
         self._busy = False  # something was kept since the last nap
         self._job: Job | None = None
+        self._owner: Owner | None = None  # the thread or task that runs the keeper
         self._stopping = False
+        self._trip = 0.0  # seconds that a renewal has lately taken
         self._doubted = float("-inf")  # when the store was last found to be another
         self._verified = float("-inf")  # and up to when everything was asked for since
 
+    # ---- for everyone ---------------------------------------------------------
+
     def keep(self, kept: Kept) -> None:
-        """Look after `kept` from now on. Costs no system call unless it is the most urgent of all."""
+        """Look after `kept` from now on. Takes no guard, and no system call unless it is the most urgent of all."""
         when = kept._when
+        self._young[kept] = (
+            None  # before the look at `_wakes_at`: a keeper that falls asleep looks the other way round
+        )
+        self._busy = True
+        if when < self._wakes_at or self._job is None or not self._job.alive():
+            self._wake(when)
+
+    def release_later(self, pending: PendingRelease) -> None:
+        """Repeat a release until the store has answered it, or the claim has lapsed."""
         with self._guard:
-            self._live[kept] = None
-            self._busy = True
-            heapq.heappush(self._heap, (when, next(self._order), kept))
+            self._pending[pending] = None
+        self._wake(pending.due)
+
+    def hand_over(self, abandoned: Abandoned) -> None:
+        """Have the keeper clean up for a caller that cannot. Takes no guard: the caller may stand inside one.
+
+        A garbage collector or a signal handler can call a release in the midst of any line of ours. If that line
+        stands inside a guard, the release would wait for its own thread for ever.
+        """
+        self._abandoned.append(abandoned)
+        self._wakes_at = float(
+            "-inf"
+        )  # a keeper that falls asleep meanwhile looks for the abandoned after this
+        self._ring()
+
+    def _wake(self, when: float) -> None:
+        with self._guard:
             urgent = when < self._wakes_at
             if urgent:
                 self._wakes_at = when
             if (self._job is None or not self._job.alive()) and not self._stopping:
                 # The first; or the one before was a task of a loop that has ended.
-                self._job = self._runtime.spawn("interlock-keeper", self._run())
+                self._job = self._runtime.spawn("interlock-keeper", self._run)
         if urgent:
             self._ring()
 
@@ -109,36 +157,51 @@ class Keeper:
 
     def drop(self, kept: Kept) -> None:
         """Leave `kept` alone from now on: no renewal is begun after this returns."""
+        if self._young.pop(kept, self) is None:
+            return
         with self._guard:
             self._live.pop(kept, None)
             if not self._live:  # nothing may keep a client from going that nobody has any more
-                self._heap.clear()
-            elif len(self._heap) > 64 + 2 * len(self._live):
-                self._heap = [entry for entry in self._heap if entry[2] in self._live]
-                heapq.heapify(self._heap)
+                self._by_due.clear()
+                self._by_deadline.clear()
+            elif len(self._by_due) > 64 + 2 * len(self._live):
+                self._by_due = [entry for entry in self._by_due if entry[2] in self._live]
+                self._by_deadline = [entry for entry in self._by_deadline if entry[2] in self._live]
+                heapq.heapify(self._by_due)
+                heapq.heapify(self._by_deadline)
 
     def kept(self) -> list[Kept]:
         with self._guard:
+            self._absorb()
             return list(self._live)
 
+    def pending(self) -> list[PendingRelease]:
+        """Releases that the store has not answered yet, among them what was handed over just now."""
+        self._clean_up()
+        return list(self._pending)
+
+    def here(self) -> bool:
+        """Whether the caller is the keeper itself, who must not be held up."""
+        return self._owner is not None and self._runtime.owner() is self._owner
+
     async def stop(self, timeout: float) -> None:
-        self._stopping = True
-        self._ring()
+        self.stop_soon()
         if self._job is not None:
             await self._runtime.join(self._job, timeout)
 
     def stop_soon(self) -> None:
-        """End the keeper's thread without waiting for it (its client is gone)."""
+        """End the keeper without waiting for it: its client is closed, or gone."""
         self._stopping = True
         self._ring()
 
-    def after_fork(self) -> None:
+    def after_fork(self, guard: Guard) -> None:
         """In a forked child: nothing is held, and no thread runs."""
-        self.__init__(self._store, self._runtime, self._report, self._stalled)  # type: ignore[misc]
+        self.__init__(self._store, self._runtime, guard, self._report, self._stalled)  # type: ignore[misc]
 
     # ---- the loop -----------------------------------------------------------
 
     async def _run(self) -> None:
+        self._owner = self._runtime.owner()
         while not self._stopping:
             try:
                 await self._nap()
@@ -148,48 +211,58 @@ class Keeper:
                 await self._runtime.sleep(0.05)
         await self._settle()
 
-    async def _settle(self) -> None:
-        """The client closes: a last try at what is owed, or others would wait until it lapses."""
-        debts = [kept for kept in self.kept() if isinstance(kept, Debt)]
-        for debt in debts:
-            self.drop(debt)
-        for debt in debts:
-            try:
-                await self._store.release(debt.resource, debt.id, debt.linger, LAST_TRY)
-            except Exception as error:
-                self._report(events.CleanupFailed(debt.resource, str(error)))
-                return  # the store is away, and nobody has the time to ask it for each
-
     async def _nap(self) -> None:
-        """Sleep until the next entry is due; a keeper that has long had nothing to keep, until called."""
+        """Sleep until something is due; if there has been nothing to keep for long, until called."""
         with self._guard:
+            self._absorb()
             self._alarm = alarm = self._runtime.signal()
             now = self._runtime.now()
-            if self._heap:
-                self._wakes_at = self._heap[0][0]
-            else:  # locks that come and go would each have to wake us
-                self._wakes_at = now + IDLE if self._busy else float("inf")
+            self._wakes_at = self._next(now)
             self._busy = False
-            left = self._wakes_at - now
-        if not self._stopping and left > 0:
-            nap = LONGEST_NAP if self._heap else left
-            await self._runtime.wait(alarm, None if left == float("inf") else min(left, nap))
+        # Whatever came since is seen here, or its caller has seen `_wakes_at` and rings.
+        if self._stopping or self._young or self._abandoned:
+            return
+        left = self._wakes_at - now
+        if left > 0:
+            nap = LONGEST_NAP if self._live else left
+            await self._runtime.wait(alarm, None if left == NEVER else min(left, nap))
+
+    def _next(self, now: float) -> float:
+        """The instant at which something is due next."""
+        due = min((pending.due for pending in self._pending), default=NEVER)
+        if self._by_due:
+            due = min(due, self._by_due[0][0])
+        if due == NEVER and self._busy:
+            return now + IDLE  # locks that come and go would each have to wake us
+        return due
+
+    def _absorb(self) -> None:
+        """Enter what came since into the heaps, under the guard."""
+        for kept in list(self._young):
+            if self._young.pop(kept, self) is None:  # or it was dropped this very moment
+                self._live[kept] = None
+                self._push(kept)
+                if kept.deadline != NEVER:
+                    heapq.heappush(self._by_deadline, (kept.deadline, next(self._order), kept))
+
+    def _push(self, kept: Kept) -> None:
+        heapq.heappush(self._by_due, (kept._when, next(self._order), kept))
 
     async def _round(self) -> None:
-        now = self._runtime.now()
         self._watch_loop()
+        self._clean_up()
+        now = self._runtime.now()
         due = self._due(now)
         try:
             for start in range(0, len(due), BATCH):
                 await self._renew(due[start : start + BATCH])
-            for kept in due:
-                if isinstance(kept, Debt):
-                    await self._pay(kept)
         finally:  # whatever was raised: what is not looked at again would silently lapse
             with self._guard:
                 for kept in due:
                     if kept in self._live:
-                        heapq.heappush(self._heap, (kept._when, next(self._order), kept))
+                        self._push(kept)
+        self._pass_verdicts()
+        await self._release_pending()
 
     def _watch_loop(self) -> None:
         stalled = self._stalled()
@@ -197,17 +270,25 @@ class Keeper:
             self._report(events.LoopStalled(stalled))
         self._stall_reported = stalled > LAG
 
+    def _clean_up(self) -> None:
+        self._runtime.sweep_statements()
+        while self._abandoned:
+            self._abandoned.popleft()._clean_up()
+
+    # ---- renewals ---------------------------------------------------------------
+
     def _due(self, now: float) -> list[Kept]:
         """Take out what is due, and what will be soon: one request for all of it."""
         due: list[Kept] = []
         if self._doubted > self._verified:
             return self._all_doubtful(now)
         with self._guard:
-            if self._heap and self._heap[0][0] > now:
+            heap = self._by_due
+            if heap and heap[0][0] > now:
                 return due  # woken to look at the clock: what would be early is not begun for that
-            late = now - self._heap[0][0] if self._heap and self._heap[0][2] in self._live else 0.0
-            while self._heap and self._heap[0][0] <= now + self._slack(self._heap[0][2], now):
-                kept = heapq.heappop(self._heap)[2]
+            late = now - heap[0][0] if heap and heap[0][2] in self._live else 0.0
+            while heap and heap[0][0] <= now + self._slack(heap[0][2], now):
+                kept = heapq.heappop(heap)[2]
                 if kept in self._live:
                     due.append(kept)
         if late > LAG:
@@ -217,8 +298,9 @@ class Keeper:
     def _all_doubtful(self, now: float) -> list[Kept]:
         """Everything is due: what the server before knew, the one that took over may not know."""
         with self._guard:
+            self._absorb()
             self._verified = now
-            self._heap.clear()
+            self._by_due.clear()
             due = list(self._live)
         for kept in due:
             kept._unanswered()
@@ -228,7 +310,7 @@ class Keeper:
     def _slack(kept: Kept, now: float) -> float:
         """How much too early a renewal may be, so that many go in one request."""
         left = kept.deadline - now
-        return max(0.0, left / 8) if left < float("inf") else 0.0
+        return max(0.0, left / 8) if left < NEVER else 0.0
 
     async def _renew(self, batch: list[Kept]) -> None:
         asked = self._runtime.now()  # before the question: see Lease
@@ -250,32 +332,87 @@ class Keeper:
             if not isinstance(error, StoreUnavailable):
                 self._report(events.KeeperFailed(repr(error)))
         else:
+            self._trip += ((self._runtime.now() - asked) - self._trip) / 4
             for (kept, _), answer in zip(asking, answers, strict=True):
                 if asked < self._doubted:  # by whom? the server may be another since
                     kept._unanswered()
                 else:
                     kept._answered(asked, answer)
-        self._look_at_all()
-
-    async def _pay(self, debt: Debt) -> None:
-        """Take a claim back; try again later if the store is still away, until the claim has lapsed."""
-        now = self._runtime.now()
-        try:
-            await self._store.release(debt.resource, debt.id, debt.linger, self._patience(now))
-        except Exception as error:  # also a store that became unfit: no debt may be in the way of the next
-            debt._when = self._runtime.now() + 0.5
-            if debt._when < debt.until:
-                return
-            self._report(events.CleanupFailed(debt.resource, str(error)))
-        self.drop(debt)
+        self._pass_verdicts()
 
     def _patience(self, now: float) -> float:
-        """How long a request may take: half the time to the first deadline, so that another try fits in."""
-        first = min((kept.deadline for kept in self.kept()), default=now)
-        return max(0.01, min(IO_TIMEOUT, (first - now) / 2))
+        """How long a renewal may take: half the time to the first deadline, so that another try fits in.
 
-    def _look_at_all(self) -> None:
+        But not less than the store has lately needed: a lease shorter than that is lost anyway, and must not take
+        the others with it.
+        """
+        return max(0.01, 2 * self._trip, min(IO_TIMEOUT, (self._first_deadline() - now) / 2))
+
+    def _first_deadline(self) -> float:
+        """The earliest deadline of all that is kept. A deadline that has moved since is entered anew."""
+        with self._guard:
+            heap = self._by_deadline
+            while heap:
+                entered, _, kept = heap[0]
+                if kept in self._live and kept.deadline == entered:
+                    return entered
+                heapq.heappop(heap)
+                if kept in self._live:
+                    heapq.heappush(heap, (kept.deadline, next(self._order), kept))
+        return NEVER
+
+    def _pass_verdicts(self) -> None:
+        """Tell the holders of what has lapsed; whoever is told drops it."""
         now = self._runtime.now()
-        for kept in self.kept():
-            if kept.deadline <= now:
-                kept._look(now)
+        while self._first_deadline() <= now:
+            with self._guard:
+                kept = heapq.heappop(self._by_deadline)[2]
+            kept._look(now)
+
+    # ---- pending releases ---------------------------------------------------------
+
+    async def _release_pending(self) -> None:
+        """Try what is due, the least tried first, until a renewal is due.
+
+        A part of the store that does not answer is asked once in a round, not once for each claim that stands there.
+        """
+        began = self._runtime.now()
+        due = sorted(
+            (pending for pending in self._pending if pending.due <= began), key=lambda pending: pending.tries
+        )
+        silent: dict[str, str] = {}
+        for pending in due:
+            now = self._runtime.now()
+            left = (self._by_due[0][0] if self._by_due else NEVER) - now
+            if left <= 0:
+                return
+            part = self._store.part(pending.resource)
+            if part not in silent:
+                patience = max(0.01, min(PENDING_TRY, left))
+                try:
+                    await self._store.release(pending.resource, pending.id, pending.linger, patience)
+                except (
+                    Exception
+                ) as error:  # also a store that became unfit: nothing may be in the way of the next
+                    silent[part] = str(error)
+                else:
+                    self._pending.pop(pending, None)
+                    continue
+            if not pending.put_off(self._runtime.now()):
+                self._pending.pop(pending, None)
+                self._report(events.CleanupFailed(pending.resource, silent[part]))
+
+    async def _settle(self) -> None:
+        """The client closes: a last try at what is pending, or others would wait until it lapses."""
+        self._clean_up()
+        pending, self._pending = list(self._pending), {}
+        silent: set[str] = set()
+        for last in pending:
+            part = self._store.part(last.resource)
+            if part in silent:
+                continue
+            try:
+                await self._store.release(last.resource, last.id, last.linger, LAST_TRY)
+            except Exception as error:
+                self._report(events.CleanupFailed(last.resource, str(error)))
+                silent.add(part)  # it is away, and nobody has the time to ask it for each

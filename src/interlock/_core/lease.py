@@ -42,6 +42,7 @@ class Lease:
         "_passes",
         "_reason",
         "_reduced",
+        "_settled",
         "_short",
         "_state",
         "_token",
@@ -60,6 +61,7 @@ class Lease:
         self._state = State.HELD
         self._cause = self._reason = ""
         self._reduced = self._interrupted = False
+        self._settled = False  # nothing is left to do for it: it was given back, passed on, or lost
         self._lost: Signal | None = None
         self._bodies = 0  # `async with` bodies, one in another, under this lease: a loss cancels them
         # How often the claim may be passed on, and when the first of those it was passed among asked: see Cohort.
@@ -268,7 +270,15 @@ class Lease:
 
     def _forget(self) -> None:
         """In a forked child: the parent holds this, we do not. Nobody is called."""
-        self._state, self._cause = State.LOST, "forked"
+        self._state, self._cause, self._settled = State.LOST, "forked", True
+
+    def _abandon(self) -> None:
+        """A `with` statement over this lease has ended; see `Attempt._abandon`."""
+        if not self._settled:
+            self._holding.client.keeper.hand_over(self)
+
+    def _clean_up(self) -> None:
+        self._holding.clean_up(self)
 
     def _let_go(self) -> State:
         """The holder releases: no renewal from here on. Returns the state before."""

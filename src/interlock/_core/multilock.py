@@ -54,13 +54,20 @@ class Multi:
     async def release(self) -> None:
         await self.give_back([holding.current() for holding in self.holdings], None, strict=True)
 
-    def enter(self, leases: Sequence[Lease]) -> None:
-        for lease in leases:
-            lease._holding.enter(lease)
+    def enter(self, attempt: MultiAttempt) -> None:
+        for each in attempt.attempts:
+            each._holding.enter(each)
 
-    def exit(self) -> list[Lease]:
-        leases = [holding.exit() for holding in self.holdings]
-        return [lease for lease in leases if lease is not None and lease._state is not State.RELEASED]
+    def exit(self) -> MultiAttempt:
+        """What the caller's `with` body runs under that is ended by hand."""
+        found = [holding.exit() for holding in self.holdings]
+        return MultiAttempt(self, None, [attempt for attempt in found if attempt is not None])
+
+    async def leave(self, attempt: MultiAttempt, error: BaseException | None) -> None:
+        """The end of a `with`: release all, and never mask the body's own exception."""
+        for each in attempt.attempts:
+            each._holding.entered.pop(each, None)
+        await self.give_back([lease for lease in attempt.leases if lease._state is not State.RELEASED], error)
 
     async def give_back(
         self, leases: Sequence[Lease], error: BaseException | None, *, strict: bool = False
@@ -82,14 +89,18 @@ class Multi:
 
 
 class MultiAttempt:
-    """As `holding.Attempt`, for all of them."""
+    """As `Attempt`, for all of them."""
 
-    def __init__(self, multi: Multi, wait: float | None) -> None:
+    def __init__(self, multi: Multi, wait: float | None, attempts: Sequence[Attempt] = ()) -> None:
         self._multi = multi
         self._wait = wait
-        self._attempts: list[Attempt] = []
+        self.attempts = list(attempts)
         self._failed: Attempt | None = None
         self._began = multi.client.runtime.now()
+
+    @property
+    def leases(self) -> list[Lease]:
+        return [attempt.lease for attempt in self.attempts if attempt.lease is not None]
 
     def _left(self) -> float | None:
         if self._wait is None:
@@ -108,7 +119,7 @@ class MultiAttempt:
                 )
                 if self._wait is not None:
                     attempt.be_back(self._began + self._wait)
-                self._attempts.append(attempt)
+                self.attempts.append(attempt)
                 lease = await attempt.run()
                 if lease is None:
                     self._failed = attempt
@@ -121,8 +132,13 @@ class MultiAttempt:
         return leases
 
     async def undo(self) -> None:
-        for attempt in reversed(self._attempts):
+        for attempt in reversed(self.attempts):
             await attempt.undo()
+
+    def _abandon(self) -> None:
+        """As `Attempt._abandon`."""
+        for attempt in self.attempts:
+            attempt._abandon()
 
     async def timed_out(self) -> AcquireTimeout:
         assert self._failed is not None

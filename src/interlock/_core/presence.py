@@ -73,7 +73,7 @@ class Room:
         presence.left = True
         if not presence.stands:
             return GONE
-        removal = await removed(self.client, presence.claim, left=left)
+        removal = await removed(self.client, presence.claim, until=self.client.runtime.now() + left)
         self.gone(presence)
         return removal
 

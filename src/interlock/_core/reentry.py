@@ -22,10 +22,11 @@ Mode = Literal["read", "write"]
 class Entry:
     """What one owner holds of one resource, however often it entered."""
 
-    __slots__ = ("lease", "reads", "writes")
+    __slots__ = ("lease", "over", "reads", "writes")
 
     def __init__(self, lease: Lease, reads: int = 0, writes: int = 0) -> None:
         self.lease = lease
+        self.over = False  # the last `with` statement over it was cut short: the keeper gives the lease back
         self.reads = reads
         self.writes = writes
 
@@ -57,7 +58,7 @@ class Reentrant:
         """What the caller holds. A lease it released by hand is forgotten here."""
         owner = self.client.runtime.owner()
         entry = self.client.entries.get(owner, {}).get(self._key)
-        if entry is not None and entry.lease._state is State.RELEASED:
+        if entry is not None and (entry.over or entry.lease._state is State.RELEASED):
             self.forget()
             return None
         return entry
@@ -100,8 +101,8 @@ class Reentrant:
     async def locked(self) -> bool:
         return await self.holding.locked()
 
-    async def release(self, *, strict: bool = True) -> None:
-        """Go out once; the outermost exit gives the lease back."""
+    async def release(self, *, strict: bool = True, attempt: ReentrantAttempt | None = None) -> None:
+        """Go out once; the outermost exit gives the lease back. `attempt` is that of a `with` statement."""
         entry = self.entry()
         if entry is None or not entry.count(self.mode):
             raise NotHeld(f"{self.resource}: cannot release a lock that the caller does not hold")
@@ -112,7 +113,12 @@ class Reentrant:
             finally:
                 self._forget_if_over(entry)
             return
-        entry.add(self.mode, -1)
+        if self.mode == "read":
+            entry.reads -= 1
+        else:
+            entry.writes -= 1
+        if attempt is not None:
+            attempt.counted = False  # no call since the count: an interrupt strikes before both or after both
         if self.mode == "write" and not entry.writes:
             await holding.shrink(entry.lease, 1)
 
@@ -121,20 +127,21 @@ class Reentrant:
         if entry.lease._state in FINAL:
             self.forget()
 
-    def enter(self, lease: Lease) -> None:
+    def enter(self, attempt: ReentrantAttempt) -> None:
         """A `with` body begins; the count has it already."""
 
-    def exit(self) -> Lease | None:
-        """What the caller's `with` body ran under."""
+    def exit(self) -> ReentrantAttempt | None:
+        """What the caller's `with` body runs under that is ended by hand."""
         entry = self.entry()
-        return None if entry is None else entry.lease
+        return None if entry is None else ReentrantAttempt(self, None, entry)
 
-    async def leave(self, lease: Lease, error: BaseException | None) -> None:
+    async def leave(self, attempt: ReentrantAttempt, error: BaseException | None) -> None:
         """The end of a `with`: go out once, and never mask the body's own exception."""
-        if lease._state is State.RELEASED:
+        lease = attempt.lease
+        if lease is None or lease._state is State.RELEASED:
             return
         try:
-            await self.release(strict=False)
+            await self.release(strict=False, attempt=attempt)
         except Exception as failure:  # a loss; or a store that became unfit
             if error is None:
                 raise
@@ -148,19 +155,20 @@ class Reentrant:
             raise NotHeld(f"{self.resource}: cannot release a lock that the caller does not hold")
         return entry
 
-    async def release_save(self) -> tuple[int, int]:
+    async def release_save(self) -> Entry:
         entry = self.depth_of_all()
         try:
             await entry.lease._holding.give_back(entry.lease)
         finally:
             self._forget_if_over(entry)
-        return entry.reads, entry.writes
+        return entry
 
-    async def acquire_restore(self, saved: tuple[int, int]) -> None:
+    async def acquire_restore(self, saved: Entry) -> None:
         attempt = self.holding.attempt()
         try:
             lease = await attempt.demand()
-            self.remember(Entry(lease, *saved))
+            saved.lease = lease  # the same entry: `with` statements over it count on it
+            self.remember(saved)
         except BaseException:  # held but not remembered, the next try would wait for it for ever
             await attempt.undo()
             raise
@@ -170,42 +178,74 @@ class Reentrant:
 
 
 class ReentrantAttempt:
-    """As `holding.Attempt`; where the caller is already inside, it only counts."""
+    """As `Attempt`; where the caller is already inside, it only counts."""
 
-    __slots__ = ("_again", "_attempt", "_entry", "_first", "_reentrant")
+    __slots__ = ("_attempt", "_entry", "_first", "_reentrant", "counted")
 
-    def __init__(self, reentrant: Reentrant, attempt: Attempt, entry: Entry | None) -> None:
+    def __init__(self, reentrant: Reentrant, attempt: Attempt | None, entry: Entry | None) -> None:
         self._reentrant = reentrant
-        self._attempt = attempt
+        self._attempt = attempt  # None for one that ends by hand what another began
         self._entry = entry
         self._first = entry is None
-        self._again = False  # counted once more
+        self.counted = False  # this attempt is one of those the entry counts
+
+    @property
+    def lease(self) -> Lease | None:
+        return None if self._entry is None else self._entry.lease
 
     async def run(self) -> Lease | None:
+        mode = self._reentrant.mode
         if self._entry is None:
+            assert self._attempt is not None
             lease = await self._attempt.run()
             if lease is None:
                 return None
-            mode = self._reentrant.mode
             self._entry = Entry(lease, int(mode == "read"), int(mode == "write"))
+            self.counted = True
             self._reentrant.remember(self._entry)
             return lease
-        self._entry.lease.check()  # nobody enters again what was lost meanwhile
-        self._entry.add(self._reentrant.mode, 1)
-        self._again = True
-        return self._entry.lease
+        entry = self._entry
+        entry.lease.check()  # nobody enters again what was lost meanwhile
+        if mode == "read":
+            entry.reads += 1
+        else:
+            entry.writes += 1
+        self.counted = True  # no call since the count: an interrupt strikes before both or after both
+        return entry.lease
 
     async def undo(self) -> None:
-        if self._again:
-            self._again = False
-            assert self._entry is not None
-            self._entry.add(self._reentrant.mode, -1)
-        elif self._first:
+        if not self._first:
+            self._uncount()
+        else:
+            self.counted = False
+            assert self._attempt is not None
             await self._attempt.undo()
             self._reentrant.forget()
+
+    def _uncount(self) -> None:
+        entry = self._entry
+        if self.counted and entry is not None:
+            if self._reentrant.mode == "read":
+                entry.reads -= 1
+            else:
+                entry.writes -= 1
+            self.counted = False
+
+    def _abandon(self) -> None:
+        """As `Attempt._abandon`: go out once, if that was not done."""
+        entry = self._entry
+        if entry is None:
+            if self._attempt is not None:
+                self._attempt._abandon()
+        elif self.counted:
+            self._uncount()
+            if entry.total <= 0:
+                entry.over = True
+                entry.lease._abandon()
 
     async def demand(self) -> Lease:
         lease = await self.run()
         if lease is None:
+            assert self._attempt is not None
             raise await self._attempt.timed_out()
         return lease

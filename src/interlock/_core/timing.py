@@ -20,6 +20,9 @@ GRACE = 0.15
 SHORTEST_ASK = 0.01
 """What is left for a request, seconds, once the grace is used up: time to send it, hardly to be answered."""
 
+HURRY = 0.1
+"""What a caller that was cancelled or interrupted waits, seconds, beside the grace, for its claim to be taken back."""
+
 FRESH = 1 / 2
 """How much of a grant's ttl may have passed when it is heard of; later, it is asked for again."""
 

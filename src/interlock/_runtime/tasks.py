@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import os
-import threading
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import AbstractContextManager
+from functools import partial
 from inspect import isawaitable
 from typing import Any
 
-from interlock._runtime import clock, identity
-from interlock.ports import Job, Owner, Signal
+from interlock._runtime import clock, identity, statements
+from interlock._runtime.threads import new_guard
+from interlock.ports import Guard, Job, Owner, Signal
+
+Work = Callable[[], Coroutine[Any, Any, None]]
 
 FINISHING = 3  # times a clean-up is begun, if others cancel it
 
@@ -134,12 +136,29 @@ class TaskSignal:
 
 
 class TaskJob:
-    def __init__(self, task: asyncio.Task[None]) -> None:
-        self.task = task
+    """A task that is begun again if a stranger cancels it and its loop goes on."""
+
+    AGAIN = 0.05  # seconds after which it is begun again: a loop that is about to end has ended by then
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, name: str, work: Work) -> None:
+        self._loop, self._name, self._work = loop, name, work
+        self._over = False
+        self._begin()
+
+    def _begin(self) -> None:
+        self.task = self._loop.create_task(self._work(), name=self._name)
+        self.task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if task.cancelled():
+            # Programs that end cancel all their tasks; so do some that go on, and these would lose their locks.
+            self._loop.call_later(self.AGAIN, self._begin)
+        else:
+            self._over = True
 
     def alive(self) -> bool:
         """Whether it goes on; not if it was left behind on a loop that was closed."""
-        return not self.task.done() and not self.task.get_loop().is_closed()
+        return not self._over and not self._loop.is_closed()
 
 
 class Tasks:
@@ -178,8 +197,8 @@ class Tasks:
 
     who = staticmethod(identity.describe)
 
-    def guard(self) -> AbstractContextManager[object]:
-        return threading.Lock()  # the keeper's thread meets us there
+    def guard(self) -> Guard:
+        return new_guard()  # the keeper's thread meets us there
 
     def signal(self) -> TaskSignal:
         return TaskSignal(self._loop)
@@ -191,8 +210,8 @@ class Tasks:
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
 
-    def spawn(self, name: str, coroutine: Coroutine[Any, Any, None]) -> Job:
-        return TaskJob(self._hold(self._loop.create_task(coroutine, name=name)))
+    def spawn(self, name: str, work: Work) -> Job:
+        return TaskJob(self._loop, name, work)
 
     async def join(self, job: Job, timeout: float) -> None:
         assert isinstance(job, TaskJob)
@@ -250,6 +269,12 @@ class Tasks:
         loop = self._bound
         if loop is not None:
             post(loop, lambda: self._hold(loop.create_task(run())))
+
+    sweep_statements = staticmethod(statements.sweep)
+
+    def later(self, deliver: Callable[[Any], object], argument: object) -> None:
+        if self._bound is not None:
+            post(self._bound, partial(deliver, argument))
 
     def stalled(self) -> float:
         """Ask the loop for a sign of life; say how long it has owed one."""

@@ -5,13 +5,19 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from typing import Any
 
 from interlock._core.drive import drive
-from interlock._runtime import clock, identity
-from interlock.ports import Job, Owner, Signal
+from interlock._runtime import clock, identity, statements
+from interlock.ports import Guard, Job, Owner, Signal
+
+
+def new_guard() -> Guard:
+    """A lock that knows who is inside: code that a garbage collector or a signal runs there must find out."""
+    return threading.RLock()  # type: ignore[return-value]  # its `_is_owned` is not in the stubs
 
 
 class ThreadSignal(threading.Event):
@@ -51,14 +57,14 @@ class ThreadSignal(threading.Event):
 class ThreadJob:
     """A daemon thread that drives one coroutine."""
 
-    def __init__(self, name: str, coroutine: Coroutine[Any, Any, None]) -> None:
+    def __init__(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         self._running = True
-        self.thread = threading.Thread(target=self._run, args=(coroutine,), name=name, daemon=True)
+        self.thread = threading.Thread(target=self._run, args=(work,), name=name, daemon=True)
         self.thread.start()
 
-    def _run(self, coroutine: Coroutine[Any, Any, None]) -> None:
+    def _run(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         try:
-            drive(coroutine)
+            drive(work())
         finally:
             self._running = False
 
@@ -66,11 +72,46 @@ class ThreadJob:
         return self._running  # not the thread's is_alive(): asked for every lease, it takes a lock
 
 
+class Deliveries:
+    """Calls that are made one after the other on a thread of their own, which ends when there are none left.
+
+    The keeper tells listeners of what happened in this way: a slow one must not cost anybody a lease.
+    """
+
+    MOST = 10_000  # a listener that never returns must not fill the memory: the oldest are dropped
+
+    def __init__(self) -> None:
+        self._guard = new_guard()
+        self._waiting: deque[tuple[Callable[[Any], object], object]] = deque(maxlen=self.MOST)
+        self._thread: threading.Thread | None = None
+
+    def add(self, deliver: Callable[[Any], object], argument: object) -> None:
+        with self._guard:
+            self._waiting.append((deliver, argument))
+            if self._thread is not None and self._thread.is_alive():
+                return
+            thread = threading.Thread(target=self._run, name="interlock-listener", daemon=True)
+            with suppress(RuntimeError):  # no thread to be had: the next delivery tries again
+                thread.start()
+                self._thread = thread
+
+    def _run(self) -> None:
+        while True:
+            with self._guard:
+                if not self._waiting:
+                    self._thread = None
+                    return
+                deliver, argument = self._waiting.popleft()
+            with suppress(Exception):
+                deliver(argument)
+
+
 class Threads:
     """Waits by blocking. Safe to use from any number of threads at once."""
 
     def __init__(self, report: Callable[[BaseException, Any], object] | None = None) -> None:
         self._report = report
+        self._deliveries = Deliveries()
 
     now = staticmethod(clock.now)
 
@@ -83,8 +124,8 @@ class Threads:
 
     who = staticmethod(identity.describe)
 
-    def guard(self) -> AbstractContextManager[object]:
-        return threading.Lock()
+    def guard(self) -> Guard:
+        return new_guard()
 
     def signal(self) -> ThreadSignal:
         return ThreadSignal()
@@ -98,8 +139,8 @@ class Threads:
     async def sleep(self, seconds: float) -> None:
         time.sleep(seconds)
 
-    def spawn(self, name: str, coroutine: Coroutine[Any, Any, None]) -> Job:
-        return ThreadJob(name, coroutine)
+    def spawn(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> Job:
+        return ThreadJob(name, work)
 
     async def join(self, job: Job, timeout: float) -> None:
         assert isinstance(job, ThreadJob)
@@ -131,6 +172,11 @@ class Threads:
             thread.start()
         except RuntimeError:  # no more threads to be had; a loss untold would be worse than a renewal delayed
             run()
+
+    sweep_statements = staticmethod(statements.sweep)
+
+    def later(self, deliver: Callable[[Any], object], argument: object) -> None:
+        self._deliveries.add(deliver, argument)
 
     def stalled(self) -> float:
         return 0.0

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from interlock._core.admission import admitted, retry_after
@@ -29,7 +28,7 @@ from interlock.model import (
     Traits,
     Versioned,
 )
-from interlock.ports import IO_TIMEOUT, Runtime, Signal, Store
+from interlock.ports import IO_TIMEOUT, Guard, Runtime, Signal, Store
 
 TRAITS = Traits(
     backend="memory",
@@ -77,7 +76,7 @@ class Space:
     def __init__(
         self,
         now: Callable[[], float],
-        guard: AbstractContextManager[object],
+        guard: Guard,
         floor: Callable[[], int] = lambda: time.time_ns() // 1000,
     ) -> None:
         self.now = now
@@ -149,7 +148,7 @@ class Space:
             if not signals:
                 del self.waiting[topic]
 
-    def after_fork(self, guard: AbstractContextManager[object]) -> None:
+    def after_fork(self, guard: Guard) -> None:
         self.guard = guard  # another thread of the parent may have been inside the old one
         self.queues.clear()
         self.waiting.clear()
@@ -380,6 +379,12 @@ class MemoryStore:
 
     def on_doubt(self, call: Callable[[], None]) -> None:
         """Never calls: nobody can take over from it."""
+
+    def part(self, resource: str) -> str:
+        return ""
+
+    def inside(self) -> bool:
+        return self._space.guard._is_owned()
 
     def blocking(self) -> Store:
         return self if self._blocking is None else self._blocking

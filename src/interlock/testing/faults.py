@@ -17,6 +17,7 @@ from __future__ import annotations
 import random
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Generic, TypeVar
 
 from interlock.errors import StoreUnavailable
@@ -120,7 +121,7 @@ class Faulty:
         if not self.link.happens(self.link.faults.lose_request):
             self._send(what, letter)
         if self.link.happens(self.link.faults.repeat):
-            self._carrier.spawn(f"{what} again", self._repeat(call))
+            self._carrier.spawn(f"{what} again", partial(self._repeat, call))
         if not await self._runtime.wait(letter.answered, limit):
             raise StoreUnavailable(f"{what}: no answer in {limit:.3f} s")
         if letter.error is not None:
@@ -131,7 +132,7 @@ class Faulty:
         delayed = self.link.happens(self.link.faults.delay)
         if not delayed:
             letter.behind, self.link.last = self.link.last, letter.arrived
-        self._carrier.spawn(what, self._carry(letter, delayed))
+        self._carrier.spawn(what, partial(self._carry, letter, delayed))
 
     async def _carry(self, letter: _Letter[T], delayed: bool) -> None:
         """Bring a request to the store, and what the store says back."""
@@ -223,6 +224,12 @@ class Faulty:
 
     def on_doubt(self, call: Callable[[], None]) -> None:
         self._store.on_doubt(call)
+
+    def part(self, resource: str) -> str:
+        return self._store.part(resource)
+
+    def inside(self) -> bool:
+        return self._store.inside()
 
     def blocking(self) -> Store:
         """The same link for a plain thread; itself where the store already is one for it."""

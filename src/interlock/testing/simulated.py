@@ -8,7 +8,6 @@ the clocks of two processes is found out.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import AbstractContextManager
 from inspect import isawaitable
 from typing import Any, Literal
 
@@ -110,7 +109,7 @@ class Simulated:
     def who(self, owner: Owner) -> str:
         return Who(self.name, 1, owner.name, "simulated").pack()
 
-    def guard(self) -> AbstractContextManager[object]:
+    def guard(self) -> SimulatedGuard:
         return SimulatedGuard(self.world)
 
     def signal(self) -> SimulatedSignal:
@@ -123,7 +122,10 @@ class Simulated:
     async def sleep(self, seconds: float) -> None:
         await self.world.park(self.world.time + max(0.0, seconds) / self._rate)
 
-    def spawn(self, name: str, coroutine: Coroutine[Any, Any, None]) -> SimulatedJob:
+    def spawn(
+        self, name: str, work: Callable[[], Coroutine[Any, Any, None]] | Coroutine[Any, Any, None]
+    ) -> SimulatedJob:
+        coroutine = work() if callable(work) else work
         job = SimulatedJob(self, name, coroutine)
         if self.dead:
             coroutine.close()
@@ -156,7 +158,7 @@ class Simulated:
             except Exception as error:
                 failure.append(error)
 
-        job = self.spawn("finish", run())
+        job = self.spawn("finish", run)
         cancelled: Cancelled | None = None
         while job.alive():
             try:
@@ -176,7 +178,7 @@ class Simulated:
                 owner.cancel()
 
         if self.style == "tasks":
-            self.spawn("interrupt", deliver())
+            self.spawn("interrupt", deliver)
 
     def call(self, callback: Callable[[Any], object], argument: object) -> None:
         async def run() -> None:
@@ -184,7 +186,13 @@ class Simulated:
             if isawaitable(result):
                 await result
 
-        self.spawn("callback", run())
+        self.spawn("callback", run)
+
+    def sweep_statements(self) -> None:
+        """Nothing to do: nobody uses a `with` statement of the public API here."""
+
+    def later(self, deliver: Callable[[Any], object], argument: object) -> None:
+        deliver(argument)  # whoever listens in a simulation notes the instant
 
     def stalled(self) -> float:
         return 0.0

@@ -155,6 +155,9 @@ class SimulatedGuard:
         self._held = False
         self._world.guards_held -= 1
 
+    def _is_owned(self) -> bool:
+        return self._held  # nobody is overtaken inside a guard: whoever asks is the one
+
 
 class World:
     """Runs jobs under one seed. `time` is the true time, which no process sees undistorted."""

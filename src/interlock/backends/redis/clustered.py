@@ -75,6 +75,10 @@ class ClusterStore(RedisStore):
             raise errors[0]
         return [answers[number] for number in range(len(renewals))]
 
+    def part(self, resource: str) -> str:
+        known = self._leaf.way.map
+        return "" if known is None else str(known.place(slot(self._keys.holder(resource))))
+
     def _by_slot(self, renewals: Sequence[Renewal]) -> list[list[int]]:
         """The renewals by their numbers, in groups that one script can touch."""
         slots: dict[int, list[int]] = {}

@@ -280,6 +280,12 @@ class RedisStore:
         for call in self._doubters:
             call()
 
+    def part(self, resource: str) -> str:
+        return ""
+
+    def inside(self) -> bool:
+        return False
+
     def blocking(self) -> Store:
         return self if self._twin is None else self._twin
 

@@ -8,7 +8,8 @@ passed, every lease it was part of has lapsed, or was renewed by a majority with
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any, Protocol
 
 from interlock.backends.redlock.clock import DRIFT
@@ -56,7 +57,7 @@ class Beside(Protocol):
     def now(self) -> float: ...
     def signal(self) -> Signal: ...
     async def wait(self, signal: Any, timeout: float | None) -> bool: ...
-    def spawn(self, name: str, coroutine: Coroutine[Any, Any, None]) -> Job: ...
+    def spawn(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> Job: ...
 
 
 class Mending:
@@ -75,11 +76,10 @@ class Mending:
         job = self._job
         if (job is None or not job.alive()) and not self._closed:
             self._call, self._turn = self._beside.signal(), self._beside.signal()
-            look = self._run()
-            try:
-                self._job = self._beside.spawn("interlock-quorum", look)
-            except RuntimeError:  # no thread can be had now: that must not keep the caller from what it does
-                look.close()
+            with suppress(
+                RuntimeError
+            ):  # no thread can be had now: that must not keep the caller from what it does
+                self._job = self._beside.spawn("interlock-quorum", self._run)
 
     async def now(self, timeout: float) -> bool:
         """Have somebody look at once; whether a majority has its vote by then.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from random import random
 from typing import Any
 from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit
@@ -160,8 +160,8 @@ class Threaded:
     async def wait(self, signal: threading.Event, timeout: float | None) -> bool:
         return signal.wait(timeout)
 
-    def spawn(self, name: str, coroutine: Coroutine[Any, Any, None]) -> Job:
-        return ThreadJob(name, coroutine)
+    def spawn(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> Job:
+        return ThreadJob(name, work())
 
 
 class ThreadJob:

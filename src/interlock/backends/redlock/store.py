@@ -169,6 +169,12 @@ class RedlockStore:
     def on_doubt(self, call: Callable[[], None]) -> None:
         """Never called: a node that comes back without its memory has no vote."""
 
+    def part(self, resource: str) -> str:
+        return ""
+
+    def inside(self) -> bool:
+        return False
+
     def blocking(self) -> Store:
         return self if self._twin is None else self._twin
 

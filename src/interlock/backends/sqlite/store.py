@@ -156,6 +156,12 @@ class SqliteStore:
     def on_doubt(self, call: Callable[[], None]) -> None:
         """Never calls: nobody can take over from it."""
 
+    def part(self, resource: str) -> str:
+        return ""
+
+    def inside(self) -> bool:
+        return False
+
     def blocking(self) -> Store:
         if isinstance(self._leaf, Here):
             return self
