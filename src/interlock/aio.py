@@ -45,7 +45,9 @@ from interlock._runtime.threads import Threads
 from interlock.blocking import Value
 from interlock.errors import Skipped
 from interlock.log import Log, callback_reporter
+from interlock.making import MadeByClients, made
 from interlock.model import EVERYTHING, Queue, Standing, Traits
+from interlock.pickling import Origin, _Staying, reduced
 
 __all__ = [
     "Barrier",
@@ -121,7 +123,7 @@ def _leave_soon(
 
 
 @_as(blocking.Lease)
-class Lease(lease_core.Lease):
+class Lease(_Staying, lease_core.Lease):
     __slots__ = ("_cancelling",)
 
     _cancelling: int  # how often the body's task had been cancelled by others when the body began
@@ -157,7 +159,7 @@ class Lease(lease_core.Lease):
 
 
 @_as(blocking.MultiLease)
-class MultiLease:
+class MultiLease(_Staying):
     def __init__(self, multi: Multi, leases: Sequence[Lease]) -> None:
         self._multi = multi
         self.leases = tuple(leases)
@@ -201,7 +203,7 @@ def _end(leases: Sequence[Lease], error: BaseException | None) -> BaseException 
 
 
 @_as(blocking._Named)
-class _Named:
+class _Named(_Staying, metaclass=MadeByClients):
     _name: str
 
     @property
@@ -306,8 +308,8 @@ class WriteLock(RLock):
 class RWLock(_Named):
     def __init__(self, read: Holding, write: Holding) -> None:
         self._name = read.resource
-        self._read = ReadLock(Reentrant(read, "read"))
-        self._write = WriteLock(Reentrant(write, "write"))
+        self._read = made(ReadLock, Reentrant(read, "read"))
+        self._write = made(WriteLock, Reentrant(write, "write"))
 
     def read(self) -> ReadLock:
         return self._read
@@ -356,7 +358,7 @@ class BoundedSemaphore(Semaphore):
 
 
 @_as(blocking.MultiLock)
-class MultiLock(_Decorator):
+class MultiLock(_Decorator, _Staying, metaclass=MadeByClients):
     def __init__(self, multi: Multi) -> None:
         self._core = multi
 
@@ -419,7 +421,7 @@ class Once(_Held):
 
         @wraps(function)
         async def guarded(*args: P.args, **kwargs: P.kwargs) -> R | Skipped:
-            run = _Run(holding(args, kwargs))
+            run = made(_Run, holding(args, kwargs))
             try:
                 async with run:
                     return await function(*args, **kwargs)
@@ -653,8 +655,15 @@ class Guard(_Named):
 
 @_as(blocking.Client)
 class Client:
+    _origin: Origin | None = None  # how it was made, for another process to do the same
+
     def __init__(self, core: CoreClient) -> None:
+        if not isinstance(core, CoreClient):
+            raise TypeError("a client is made by interlock.aio.connect(url)")
         self._core = core
+
+    def __reduce__(self) -> Any:
+        return reduced(self._core, self._origin)
 
     @property
     def traits(self) -> Traits:
@@ -673,7 +682,7 @@ class Client:
         on_lost: OnLost | None = None,
     ) -> Lock:
         settings = Settings(ttl, timeout, renew, fair, max_hold, min_hold, on_lost)
-        return Lock(Holding(self._core, name, settings, passes=True))
+        return made(Lock, Holding(self._core, name, settings, passes=True))
 
     def rlock(
         self,
@@ -688,7 +697,7 @@ class Client:
         on_lost: OnLost | None = None,
     ) -> RLock:
         settings = Settings(ttl, timeout, renew, fair, max_hold, min_hold, on_lost)
-        return RLock(Reentrant(Holding(self._core, name, settings, passes=True)))
+        return made(RLock, Reentrant(Holding(self._core, name, settings, passes=True)))
 
     def rwlock(
         self,
@@ -702,7 +711,8 @@ class Client:
         on_lost: OnLost | None = None,
     ) -> RWLock:
         settings = Settings(ttl, timeout, renew, fair, max_hold, None, on_lost)
-        return RWLock(
+        return made(
+            RWLock,
             Holding(self._core, name, settings, permits=1, capacity=EVERYTHING),
             Holding(self._core, name, settings, permits=EVERYTHING, capacity=EVERYTHING),
         )
@@ -721,7 +731,7 @@ class Client:
         on_lost: OnLost | None = None,
     ) -> Semaphore:
         settings = Settings(ttl, timeout, renew, fair, max_hold, min_hold, on_lost)
-        return Semaphore(SemaphoreHolding(self._core, name, settings, capacity=capacity, bounded=False))
+        return made(Semaphore, SemaphoreHolding(self._core, name, settings, capacity=capacity, bounded=False))
 
     def bounded_semaphore(
         self,
@@ -737,7 +747,9 @@ class Client:
         on_lost: OnLost | None = None,
     ) -> BoundedSemaphore:
         settings = Settings(ttl, timeout, renew, fair, max_hold, min_hold, on_lost)
-        return BoundedSemaphore(SemaphoreHolding(self._core, name, settings, capacity=capacity, bounded=True))
+        return made(
+            BoundedSemaphore, SemaphoreHolding(self._core, name, settings, capacity=capacity, bounded=True)
+        )
 
     def multilock(
         self,
@@ -750,8 +762,8 @@ class Client:
         max_hold: float | None = None,
         on_lost: OnLost | None = None,
     ) -> MultiLock:
-        return MultiLock(
-            Multi(self._core, names, Settings(ttl, timeout, renew, fair, max_hold, None, on_lost))
+        return made(
+            MultiLock, Multi(self._core, names, Settings(ttl, timeout, renew, fair, max_hold, None, on_lost))
         )
 
     def once(
@@ -765,7 +777,7 @@ class Client:
         on_lost: OnLost | None = None,
     ) -> Once:
         settings = Settings(ttl, 0.0, renew, True, max_hold, min_hold, on_lost)
-        return Once(OnceCore(self._core, name, settings))
+        return made(Once, OnceCore(self._core, name, settings))
 
     def election(
         self,
@@ -775,16 +787,16 @@ class Client:
         timeout: float | None = None,
         on_lost: OnLost | None = None,
     ) -> Election:
-        return Election(Holding(self._core, name, Settings(ttl, timeout, on_lost=on_lost)))
+        return made(Election, Holding(self._core, name, Settings(ttl, timeout, on_lost=on_lost)))
 
     def register(self, name: str) -> Register:
-        return Register(Cell(self._core, "register", name))
+        return made(Register, Cell(self._core, "register", name))
 
     def event(self, name: str) -> Event:
-        return Event(EventCell(self._core, name))
+        return made(Event, EventCell(self._core, name))
 
     def latch(self, name: str, count: int) -> Latch:
-        return Latch(LatchCell(self._core, name, count))
+        return made(Latch, LatchCell(self._core, name, count))
 
     def barrier(
         self,
@@ -793,13 +805,13 @@ class Client:
         action: Callable[[], object | Awaitable[object]] | None = None,
         timeout: float | None = None,
     ) -> Barrier:
-        return Barrier(BarrierCell(self._core, name, parties, action, timeout))
+        return made(Barrier, BarrierCell(self._core, name, parties, action, timeout))
 
     def condition(self, name: str, lock: Any = None) -> Condition:
-        return Condition(self._core, name, self.rlock(name) if lock is None else lock)
+        return made(Condition, self._core, name, self.rlock(name) if lock is None else lock)
 
     def guard(self, name: str) -> Guard:
-        return Guard(Mark(self._core, name))
+        return made(Guard, Mark(self._core, name))
 
     # ---- for operators -------------------------------------------------------------
 
@@ -869,7 +881,10 @@ def connect(
     keeping = Threads(report) if keeper == "thread" else runtime
     core = CoreClient(store, runtime, keeping, ttl=ttl, listener=listen, lease_type=Lease)
     lifetimes.follow(core)
-    return Client(core)
+    client = Client(core)
+    options = {"ttl": ttl, "listener": listener, "keeper": keeper, "connect_timeout": connect_timeout}
+    client._origin = Origin(connect, urls.settled(url), options)
+    return client
 
 
 def _outlive(lease: lease_core.Lease | None) -> Lease | None:

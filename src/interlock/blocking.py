@@ -35,7 +35,9 @@ from interlock._runtime.statements import ExitMethod, OtherExit, entered
 from interlock._runtime.threads import Threads
 from interlock.errors import Skipped
 from interlock.log import Log, callback_reporter
+from interlock.making import MadeByClients, made
 from interlock.model import EVERYTHING, Queue, Standing, Traits
+from interlock.pickling import Origin, _Staying, reduced
 
 if TYPE_CHECKING:
     from interlock._core.once import Once as OnceCore
@@ -58,7 +60,7 @@ if TYPE_CHECKING:
         """What a type checker sees of `ExitMethod`."""
 
 
-class Lease(lease_core.Lease):
+class Lease(_Staying, lease_core.Lease):
     """A granted claim in the holder's hand.
 
     Truthy, and equal to True as what `threading` locks return. It knows by its own clock when it is
@@ -101,7 +103,7 @@ class Lease(lease_core.Lease):
             statement.end()
 
 
-class MultiLease:
+class MultiLease(_Staying):
     """The leases of a multilock, in sorted order of their resources."""
 
     def __init__(self, multi: Multi, leases: list[Lease]) -> None:
@@ -130,7 +132,7 @@ class MultiLease:
         return f"<{type(self).__name__} {self.tokens}>"
 
 
-class _Named:
+class _Named(_Staying, metaclass=MadeByClients):
     """What has a name and shows it."""
 
     _name: str
@@ -279,8 +281,8 @@ class RWLock(_Named):
 
     def __init__(self, read: Holding, write: Holding) -> None:
         self._name = read.resource
-        self._read = ReadLock(Reentrant(read, "read"))
-        self._write = WriteLock(Reentrant(write, "write"))
+        self._read = made(ReadLock, Reentrant(read, "read"))
+        self._write = made(WriteLock, Reentrant(write, "write"))
 
     def read(self) -> ReadLock:
         """The lock for readers. Its owner may take it again, also while it holds the write lock."""
@@ -346,7 +348,7 @@ class BoundedSemaphore(Semaphore):
     """A semaphore that refuses, with ValueError, permits it never gave out."""
 
 
-class MultiLock(_Decorator):
+class MultiLock(_Decorator, _Staying, metaclass=MadeByClients):
     """Several resources at once, taken in sorted order: all or none, and no deadlock by order."""
 
     def __init__(self, multi: Multi) -> None:
@@ -425,7 +427,7 @@ class Once(_Held):
 
         @wraps(function)
         def guarded(*args: P.args, **kwargs: P.kwargs) -> R | Skipped:
-            run = _Run(holding(args, kwargs))
+            run = made(_Run, holding(args, kwargs))
             try:
                 with run:
                     return function(*args, **kwargs)
@@ -724,8 +726,15 @@ class Client:
     Safe to use from any number of threads. All its leases are renewed by one thread of its own.
     """
 
+    _origin: Origin | None = None  # how it was made, for another process to do the same
+
     def __init__(self, core: CoreClient) -> None:
+        if not isinstance(core, CoreClient):
+            raise TypeError("a client is made by interlock.connect(url)")
         self._core = core
+
+    def __reduce__(self) -> Any:
+        return reduced(self._core, self._origin)
 
     @property
     def traits(self) -> Traits:
@@ -752,7 +761,7 @@ class Client:
         taken at least this long, also after its release. `on_lost(lease)`: called once if it is lost.
         """
         settings = Settings(ttl, timeout, renew, fair, max_hold, min_hold, on_lost)
-        return Lock(Holding(self._core, name, settings, passes=True))
+        return made(Lock, Holding(self._core, name, settings, passes=True))
 
     def rlock(
         self,
@@ -768,7 +777,7 @@ class Client:
     ) -> RLock:
         """A lock its owner may take again; any rlock of this client on `name` counts together. As `lock`."""
         settings = Settings(ttl, timeout, renew, fair, max_hold, min_hold, on_lost)
-        return RLock(Reentrant(Holding(self._core, name, settings, passes=True)))
+        return made(RLock, Reentrant(Holding(self._core, name, settings, passes=True)))
 
     def rwlock(
         self,
@@ -783,7 +792,8 @@ class Client:
     ) -> RWLock:
         """A read-write lock: `.read()` and `.write()` are the locks. Options as of `lock`."""
         settings = Settings(ttl, timeout, renew, fair, max_hold, None, on_lost)
-        return RWLock(
+        return made(
+            RWLock,
             Holding(self._core, name, settings, permits=1, capacity=EVERYTHING),
             Holding(self._core, name, settings, permits=EVERYTHING, capacity=EVERYTHING),
         )
@@ -803,7 +813,7 @@ class Client:
     ) -> Semaphore:
         """A semaphore of `capacity` permits; contenders that disagree on it get `SettingsMismatch`. As `lock`."""
         settings = Settings(ttl, timeout, renew, fair, max_hold, min_hold, on_lost)
-        return Semaphore(SemaphoreHolding(self._core, name, settings, capacity=capacity, bounded=False))
+        return made(Semaphore, SemaphoreHolding(self._core, name, settings, capacity=capacity, bounded=False))
 
     def bounded_semaphore(
         self,
@@ -820,7 +830,9 @@ class Client:
     ) -> BoundedSemaphore:
         """A semaphore that refuses permits it never gave out. As `semaphore`."""
         settings = Settings(ttl, timeout, renew, fair, max_hold, min_hold, on_lost)
-        return BoundedSemaphore(SemaphoreHolding(self._core, name, settings, capacity=capacity, bounded=True))
+        return made(
+            BoundedSemaphore, SemaphoreHolding(self._core, name, settings, capacity=capacity, bounded=True)
+        )
 
     def multilock(
         self,
@@ -834,8 +846,8 @@ class Client:
         on_lost: OnLost | None = None,
     ) -> MultiLock:
         """Locks on all of `names` at once, under one timeout, all or none. Options as of `lock`."""
-        return MultiLock(
-            Multi(self._core, names, Settings(ttl, timeout, renew, fair, max_hold, None, on_lost))
+        return made(
+            MultiLock, Multi(self._core, names, Settings(ttl, timeout, renew, fair, max_hold, None, on_lost))
         )
 
     def once(
@@ -857,7 +869,7 @@ class Client:
         from interlock._core.once import Once as OnceCore
 
         settings = Settings(ttl, 0.0, renew, True, max_hold, min_hold, on_lost)
-        return Once(OnceCore(self._core, name, settings))
+        return made(Once, OnceCore(self._core, name, settings))
 
     def election(
         self,
@@ -868,19 +880,19 @@ class Client:
         on_lost: OnLost | None = None,
     ) -> Election:
         """An election: campaign, observe, proclaim, resign. Options as of `lock`."""
-        return Election(Holding(self._core, name, Settings(ttl, timeout, on_lost=on_lost)))
+        return made(Election, Holding(self._core, name, Settings(ttl, timeout, on_lost=on_lost)))
 
     def register(self, name: str) -> Register:
         """A register: a JSON value with a version, for optimistic locking."""
-        return Register(Cell(self._core, "register", name))
+        return made(Register, Cell(self._core, "register", name))
 
     def event(self, name: str) -> Event:
         """A flag for all processes."""
-        return Event(EventCell(self._core, name))
+        return made(Event, EventCell(self._core, name))
 
     def latch(self, name: str, count: int) -> Latch:
         """A latch that opens after `count` count-downs."""
-        return Latch(LatchCell(self._core, name, count))
+        return made(Latch, LatchCell(self._core, name, count))
 
     def barrier(
         self,
@@ -890,15 +902,15 @@ class Client:
         timeout: float | None = None,
     ) -> Barrier:
         """A barrier for `parties` processes; the last to arrive runs `action`."""
-        return Barrier(BarrierCell(self._core, name, parties, action, timeout))
+        return made(Barrier, BarrierCell(self._core, name, parties, action, timeout))
 
     def condition(self, name: str, lock: Any = None) -> Condition:
         """A condition variable; its lock is `rlock(name)` unless given one."""
-        return Condition(self._core, name, self.rlock(name) if lock is None else lock)
+        return made(Condition, self._core, name, self.rlock(name) if lock is None else lock)
 
     def guard(self, name: str) -> Guard:
         """A high-water mark for the tokens of one resource."""
-        return Guard(Mark(self._core, name))
+        return made(Guard, Mark(self._core, name))
 
     # ---- for operators -------------------------------------------------------------
 
@@ -974,7 +986,10 @@ def connect(
     (`?connect_timeout=2`); it comes on top of the timeout of a call that must connect first, `blocking=False`
     included. Embedded stores take it and have no use for it.
     """
-    return _connected(url, ttl, Log(listener), connect_timeout)
+    client = _connected(url, ttl, Log(listener), connect_timeout)
+    options = {"ttl": ttl, "listener": listener, "connect_timeout": connect_timeout}
+    client._origin = Origin(connect, urls.settled(url), options)
+    return client
 
 
 def _connected(

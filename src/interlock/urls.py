@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from interlock.errors import InvalidSetting, InvalidURL
 from interlock.ports import CONNECT_TIMEOUT, Runtime, Store
+from interlock.wording import either
 
 if TYPE_CHECKING:
     from urllib.parse import SplitResult
@@ -63,6 +64,27 @@ def open_store(
     )
 
 
+def settled(url: Place | None) -> str | list[str] | None:
+    """The same place by URLs that mean it in another process, too; None if it was not given by URLs.
+
+    There the working directory, $INTERLOCK_URL and the home directory may be others.
+    """
+    if url is None:
+        url = os.environ.get("INTERLOCK_URL") or "sqlite://"
+    if isinstance(url, (list, tuple)):
+        nodes = [node for node in url if isinstance(node, str)]
+        return nodes if len(nodes) == len(url) else None
+    if not isinstance(url, str) or not url.startswith("sqlite:"):
+        return url if isinstance(url, str) else None
+    from urllib.parse import quote, unquote
+
+    from interlock.backends.sqlite.place import default_path
+
+    parts = _split(url)
+    path = os.path.abspath(unquote(parts.path[1:]) or default_path())
+    return f"sqlite:///{quote(path)}" + (f"?{parts.query}" if parts.query else "")
+
+
 def _without_connect_timeout(query: str) -> tuple[str, float | None]:
     """A URL's options without the one that every store takes, and the value it had, if any."""
     if "connect_timeout" not in query:
@@ -103,13 +125,13 @@ def _split(url: str) -> SplitResult:
 
 def _unknown(url: str, scheme: str) -> str:
     if scheme in LATER:
-        return f"{scheme}:// is not in this version of interlock; it has {' and '.join(_OPENERS)}"
+        return f"{scheme}:// is not in this version of interlock; use {either(_OPENERS)}"
     if not scheme or len(scheme) == 1:  # C:\locks.db
         return f"{redacted(url)}: a store is named by a URL; for a file write sqlite:///path/to/locks.db"
     from difflib import get_close_matches
 
     near = get_close_matches(scheme, [*_OPENERS, *LATER], 1)
-    hint = f"did you mean {near[0]}://?" if near else f"known are {', '.join(_OPENERS)}"
+    hint = f"did you mean {near[0]}://?" if near else f"use {either(_OPENERS)}"
     return f"{scheme}:// names no store interlock knows; {hint}"
 
 

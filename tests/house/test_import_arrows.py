@@ -12,7 +12,7 @@ DATA = ("record", "wording", "model", "who", "errors", "events")
 PORTS = (*DATA, "ports")
 CORE = (*PORTS, "_core")
 RULES = (*PORTS, "_core.admission", "_core.timing")  # the pure part of the core, which stores agree with
-BELOW_FACES = (*CORE, "_runtime", "log", "urls", "shutdown")
+BELOW_FACES = (*CORE, "_runtime", "log", "urls", "shutdown", "making", "pickling")
 ANYTHING = ("",)
 
 # A module may import what stands in its row: each entry admits that module and all below it.
@@ -35,6 +35,8 @@ ARROWS: dict[str, tuple[str, ...]] = {
     ),  # a quorum of such servers: their keys, scripts and addresses
     "urls": (*PORTS, "_runtime", "backends"),
     "shutdown": ("_runtime",),
+    "making": (),
+    "pickling": CORE,
     "blocking": BELOW_FACES,
     "aio": (*BELOW_FACES, "blocking"),  # whose documentation it takes over
     "": (*BELOW_FACES, "blocking", "aio"),  # interlock/__init__.py

@@ -22,7 +22,7 @@ REFUSED = {
     "C:\\locks.db": "a store is named by a URL",
     "sqlit:///x": "did you mean sqlite://?",
     "memroy://": "did you mean memory://?",
-    "ftp://example.org": "names no store interlock knows",
+    "ftp://example.org": "names no store interlock knows; use sqlite, memory, redis, ",
     "http://[bad": "names no store interlock knows",
     "redis://[bad": "Invalid IPv6 URL",
     "memory://x?ttl=3": "takes a name and no options",

@@ -99,6 +99,8 @@ NEAREST = 3
 DECORATED = "function"
 """What our decorators call the function that they stand over: its line is shown, and not that of whoever calls it."""
 
+_PARTIAL: type[Any] = partial
+
 _host = ""
 _sites: dict[tuple[int, int], tuple[object, str]] = {}
 
@@ -135,14 +137,14 @@ def _quoted_host() -> str:
     return _host
 
 
-def _code_of(function: Any) -> CodeType | None:
+def _code_of(function: object) -> CodeType | None:
     """The code of a function, below other decorators and partials; None for what is not written in Python."""
     for _ in range(20):  # deep enough; what claims to wrap itself must not keep us here
-        inner: Any = getattr(function, "func" if isinstance(function, partial) else "__wrapped__", None)
+        inner: Any = getattr(function, "func" if isinstance(function, _PARTIAL) else "__wrapped__", None)
         if inner is None:
             break
         function = inner
-    code = getattr(function, "__code__", None)
+    code: Any = getattr(function, "__code__", None)
     return code if isinstance(code, CodeType) else None
 
 
