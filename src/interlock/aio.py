@@ -657,10 +657,11 @@ class Guard(_Named):
 class Client:
     _origin: Origin | None = None  # how it was made, for another process to do the same
 
-    def __init__(self, core: CoreClient) -> None:
+    def __init__(self, core: CoreClient, store: str = "") -> None:
         if not isinstance(core, CoreClient):
             raise TypeError("a client is made by interlock.aio.connect(url)")
         self._core = core
+        self._store = store or core.store.traits.backend  # its name, without passwords
 
     def __reduce__(self) -> Any:
         return reduced(self._core, self._origin)
@@ -856,7 +857,7 @@ class Client:
 
     def __repr__(self) -> str:
         state = "closed" if self._core.closed else f"{len(self._core.leases)} leases"
-        return f"<interlock.aio.{type(self).__name__} {self.traits.backend} at {id(self):#x}: {state}>"
+        return f"<interlock.aio.{type(self).__name__} {self._store} at {id(self):#x}: {state}>"
 
 
 def connect(
@@ -881,7 +882,7 @@ def connect(
     keeping = Threads(report) if keeper == "thread" else runtime
     core = CoreClient(store, runtime, keeping, ttl=ttl, listener=listen, lease_type=Lease)
     lifetimes.follow(core)
-    client = Client(core)
+    client = Client(core, urls.named(url))
     options = {"ttl": ttl, "listener": listener, "keeper": keeper, "connect_timeout": connect_timeout}
     client._origin = Origin(connect, urls.settled(url), options)
     return client

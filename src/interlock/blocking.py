@@ -728,10 +728,11 @@ class Client:
 
     _origin: Origin | None = None  # how it was made, for another process to do the same
 
-    def __init__(self, core: CoreClient) -> None:
+    def __init__(self, core: CoreClient, store: str = "") -> None:
         if not isinstance(core, CoreClient):
             raise TypeError("a client is made by interlock.connect(url)")
         self._core = core
+        self._store = store or core.store.traits.backend  # its name, without passwords
 
     def __reduce__(self) -> Any:
         return reduced(self._core, self._origin)
@@ -966,7 +967,7 @@ class Client:
 
     def __repr__(self) -> str:
         state = "closed" if self._core.closed else f"{len(self._core.leases)} leases"
-        return f"<interlock.{type(self).__name__} {self.traits.backend} at {id(self):#x}: {state}>"
+        return f"<interlock.{type(self).__name__} {self._store} at {id(self):#x}: {state}>"
 
 
 def connect(
@@ -1003,7 +1004,7 @@ def _connected(
     store = urls.open_store(url, runtime, asynchronous=False, connect_timeout=connect_timeout)
     core = CoreClient(store, runtime, runtime, ttl=ttl, listener=listen, lease_type=Lease)
     lifetimes.follow(core)
-    return Client(core)
+    return Client(core, urls.named(url))
 
 
 def _own(lease: lease_core.Lease) -> Lease:

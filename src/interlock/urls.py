@@ -46,7 +46,7 @@ def open_store(
     if connect_timeout is not None:
         _check_connect_timeout(connect_timeout)
     if url is None:
-        url = os.environ.get("INTERLOCK_URL") or "sqlite://"
+        url = default()
     if isinstance(url, (list, tuple)):
         return _open_nodes(url, runtime, asynchronous, connect_timeout)
     if not isinstance(url, str):
@@ -136,12 +136,69 @@ def _unknown(url: str, scheme: str) -> str:
 
 
 def redacted(url: str) -> str:
-    """The URL without its password, fit for messages."""
+    """The URL without its passwords, fit for messages."""
+    import re  # here, not above: `import interlock` stays light
+
     scheme, separator, rest = url.partition("://")
-    if "@" in rest.split("/", 1)[0]:
-        credentials, at, host = rest.rpartition("@")
-        rest = credentials.split(":", 1)[0] + ":***" + at + host
-    return scheme + separator + rest
+    options = re.search(
+        r"\?\w+=", rest
+    )  # a password with a bare slash or question mark in it is one all the same
+    address, query = (rest[: options.start()], rest[options.start() :]) if options else (rest, "")
+    if "@" in (address.split("/", 1)[0] if scheme in ("sqlite", "memory", "unix") else address):
+        credentials, at, host = address.rpartition("@")
+        address = credentials.split(":", 1)[0] + ":***" + at + host
+    return scheme + separator + address + "&".join(_hidden(option) for option in query.split("&"))
+
+
+def _hidden(option: str) -> str:
+    name, equals, _ = option.partition("=")
+    return f"{name}{equals}***" if equals and "password" in name.lower() else option
+
+
+def named(place: Place | None) -> str:
+    """The store behind what `connect` was given, as people name it: a URL without passwords."""
+    if place is None:
+        place = default()
+    if isinstance(place, str):
+        path = file_of(place)
+        return redacted(place) if path is None else f"sqlite:///{path}"
+    if isinstance(place, (list, tuple)):
+        return ", ".join(named(node) for node in place)
+    return _named_client(place)
+
+
+def default() -> str:
+    """The URL that counts when none is given."""
+    return os.environ.get("INTERLOCK_URL") or "sqlite://"
+
+
+def file_of(url: str) -> str | None:
+    """The absolute path of the lock file behind a URL of SQLite; None for any other store."""
+    if not url.startswith("sqlite:"):
+        return None
+    from interlock.backends.sqlite.place import default_path
+
+    path, _ = _sqlite_file(_split(url))
+    return os.path.abspath(path or default_path())
+
+
+def _named_client(client: Any) -> str:
+    """What a user's client says of its server; without passwords, and never an error: it is for a repr."""
+    nodes = getattr(client, "nodes_manager", None)
+    if nodes is not None:
+        return f"redis+cluster://{','.join(sorted(getattr(nodes, 'startup_nodes', ())))}"
+    pool = getattr(client, "connection_pool", None)
+    settings = getattr(pool, "connection_kwargs", {})
+    database = settings.get("db") or 0
+    if service := getattr(pool, "service_name", None):
+        return f"redis+sentinel://{service}/{database}"
+    if path := settings.get("path"):
+        return f"unix://{path}?db={database}"
+    scheme = (
+        "rediss" if "SSL" in getattr(getattr(pool, "connection_class", None), "__name__", "") else "redis"
+    )
+    host = settings.get("host") or "localhost"
+    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{settings.get('port') or 6379}/{database}"
 
 
 # ---- the backends --------------------------------------------------------------
@@ -166,9 +223,15 @@ def _open_memory(parts: SplitResult, runtime: Runtime, asynchronous: bool, conne
 
 def _open_sqlite(parts: SplitResult, runtime: Runtime, asynchronous: bool, connect_timeout: float) -> Store:
     """`sqlite://` is the user's own file, `sqlite:///rel` and `sqlite:////abs` name one."""
-    from urllib.parse import parse_qsl, unquote
-
     from interlock.backends.sqlite import open_store
+
+    path, allow = _sqlite_file(parts)
+    return open_store(path, runtime, asynchronous=asynchronous, allow_network_filesystem=allow)
+
+
+def _sqlite_file(parts: SplitResult) -> tuple[str | None, bool]:
+    """The path in the URL (None: the user's own file), and whether it may lie on a network filesystem."""
+    from urllib.parse import parse_qsl, unquote
 
     if parts.netloc:
         raise InvalidURL(
@@ -180,8 +243,7 @@ def _open_sqlite(parts: SplitResult, runtime: Runtime, asynchronous: bool, conne
     allow = options.pop("allow_network_filesystem", "0")
     if options or allow not in ("0", "1"):
         raise InvalidURL("sqlite:// knows one option: ?allow_network_filesystem=1")
-    path = unquote(parts.path[1:]) or None
-    return open_store(path, runtime, asynchronous=asynchronous, allow_network_filesystem=allow == "1")
+    return unquote(parts.path[1:]) or None, allow == "1"
 
 
 def _open_redis(parts: SplitResult, runtime: Runtime, asynchronous: bool, connect_timeout: float) -> Store:

@@ -32,7 +32,7 @@ KINDS: dict[str, tuple[Any, str]] = {
     "event": (lambda client: client.event("x"), r"<{p}\.Event at 0x\w+ 'x': unset>"),
     "latch": (lambda client: client.latch("x", 2), r"<{p}\.Latch at 0x\w+ 'x': from 2>"),
     "barrier": (lambda client: client.barrier("x", 2), r"<{p}\.Barrier at 0x\w+ 'x': waiters=0/2>"),
-    "client": (lambda client: client, r"<{p}\.Client memory at 0x\w+: 0 leases>"),
+    "client": (lambda client: client, r"<{p}\.Client memory://shown at 0x\w+: 0 leases>"),
 }
 
 

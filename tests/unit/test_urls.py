@@ -139,3 +139,71 @@ def test_clients_of_one_memory_url_meet_and_those_of_another_do_not() -> None:
 def test_the_keeper_of_an_async_client_is_a_thread_or_a_task() -> None:
     with pytest.raises(ValueError, match="keeper is 'thread' or 'task'"):
         aio.connect("memory://", keeper="process")  # type: ignore[arg-type]
+
+
+class TestTheNameOfAStore:
+    """`repr(client)` says where it is connected, and no secret."""
+
+    @CONNECT
+    def test_is_the_url_without_passwords(self, connect: Any, tmp_path: Path, monkeypatch: Any) -> None:
+        monkeypatch.chdir(tmp_path)
+        for url, named in {
+            "memory://tests": "memory://tests",
+            "sqlite:///locks.db": f"sqlite:///{tmp_path}/locks.db",
+            "redis://app:s3cret@db1:6380/2?prefix=locks:": "redis://app:***@db1:6380/2?prefix=locks:",
+            "redis+sentinel://h1,h2/service/0?sentinel_password=s3cret": (
+                "redis+sentinel://h1,h2/service/0?sentinel_password=***"
+            ),
+        }.items():
+            assert f" {named} at 0x" in repr(connect(url))
+
+    @CONNECT
+    def test_is_that_of_the_environment_or_the_users_own_file(
+        self, connect: Any, tmp_path: Path, monkeypatch: Any
+    ) -> None:
+        monkeypatch.setenv("INTERLOCK_URL", "memory://from-the-environment")
+        assert " memory://from-the-environment at 0x" in repr(connect())
+        monkeypatch.delenv("INTERLOCK_URL")
+        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+        monkeypatch.setattr("sys.platform", "linux")
+        assert f" sqlite:///{tmp_path}/interlock/locks.db at 0x" in repr(connect())
+
+    def test_is_the_address_of_a_client_object(self) -> None:
+        redis = pytest.importorskip("redis")
+        sentinel = redis.sentinel.Sentinel([("h1", 26379)])
+        for client, named in {
+            redis.Redis("db1", 6380, db=3, password="s3cret"): "redis://db1:6380/3",
+            redis.Redis("::1", ssl=True, username="app", password="s3cret"): "rediss://[::1]:6379/0",
+            redis.Redis(unix_socket_path="/run/redis.sock"): "unix:///run/redis.sock?db=0",
+            sentinel.master_for("orders", password="s3cret"): "redis+sentinel://orders/0",
+        }.items():
+            assert f" {named} at 0x" in repr(interlock.connect(client))
+
+    def test_is_that_of_every_node_of_a_quorum(self) -> None:
+        pytest.importorskip("redis")
+        nodes = ["redis://:s3cret@a", "redis://b", "redis://c"]
+        assert " redis://:***@a, redis://b, redis://c at 0x" in repr(interlock.connect(nodes))
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://:s3/cret@host/0",
+        "redis://:s3?cret@host",
+        "redis://u:s3cret@host/0?prefix=a@b",
+        "redis://host?password=s3cret&prefix=x",
+        "unix://u:s3cret@/run/redis.sock?db=1",
+        "rediss+sentinel://h1/service/0?Sentinel_Password=s3cret",
+    ],
+)
+def test_a_password_is_hidden_wherever_it_stands(url: str) -> None:
+    shown = redacted(url)
+    assert "cret" not in shown
+    assert "***" in shown
+
+
+@pytest.mark.parametrize(
+    "url", ["sqlite:////home/a@b/locks.db", "unix:///run/a@b.sock", "redis://h/0?prefix=a@b"]
+)
+def test_a_url_without_a_password_is_shown_as_it_is(url: str) -> None:
+    assert redacted(url) == url
