@@ -13,6 +13,9 @@ from interlock.record import record
 EVERYTHING = 2**31 - 1
 """The capacity of a read-write lock, and what its writer takes of it."""
 
+LINGERING = "lingering-"
+"""How the id of a claim begins that was released and stands on for its `min_hold`."""
+
 
 @record
 class Claim:
@@ -51,6 +54,11 @@ class Standing:
     note: str
     who: str
     foreign: bool = False  # a key of another program under this name; its value is shown to nobody
+
+    @property
+    def lingering(self) -> bool:
+        """Whether its holder has released it, and it only stands on for the rest of its `min_hold`."""
+        return self.id.startswith(LINGERING)
 
 
 @record

@@ -13,11 +13,13 @@ class Who:
     pid: int = 0
     thread: str = ""  # the name of the thread or task
     site: str = ""  # file:line of the call, outside interlock
+    kind: str = ""  # the synchronizer, where the capacity of the claim does not tell it: "election"
 
     def pack(self) -> str:
         import json  # here, not above: `import interlock` stays light
 
-        return json.dumps([self.host, self.pid, self.thread, self.site], ensure_ascii=False)
+        fields = [self.host, self.pid, self.thread, self.site, *([self.kind] if self.kind else [])]
+        return json.dumps(fields, ensure_ascii=False)
 
     @classmethod
     def parse(cls, packed: str) -> Who:
@@ -25,8 +27,11 @@ class Who:
         import json
 
         try:
-            host, pid, thread, site = json.loads(packed)
-            return cls(str(host), int(pid), str(thread), str(site))
+            fields = json.loads(packed)
+            if not isinstance(fields, list):
+                return cls(host=packed)
+            host, pid, thread, site, *more = fields
+            return cls(str(host), int(pid), str(thread), str(site), str(more[0]) if more else "")
         except (ValueError, TypeError):
             return cls(host=packed)
 

@@ -42,17 +42,26 @@ def counted(number: int, noun: str) -> str:
 def held(holder: Standing) -> str:
     """Since when and by whom; a program that locks without interlock has no token and does not say since when."""
     who = _who(holder)
+    if holder.lingering:
+        return _lingering(holder)
     return f"held {duration(holder.age)} by {who}, token {holder.token}" if holder.token else f"held by {who}"
 
 
 def taken(holder: Standing | None) -> str:
-    """When and by whom a resource was taken, which may be over: `min_hold` keeps it taken after that."""
+    """When and by whom a resource was taken, or that `min_hold` keeps it taken after its release."""
     if holder is None:
         return "who has it is not known"
     who = _who(holder)
+    if holder.lingering:
+        return _lingering(holder)
     if not holder.token:
         return f"held by {who}"
     return f"taken {duration(holder.age)} ago by {who}, token {holder.token}"
+
+
+def _lingering(holder: Standing) -> str:
+    """A claim that nobody holds any more, and that `min_hold` keeps in the way of others."""
+    return f"released by {_who(holder)}, but kept for its min_hold: free in {duration(holder.lapses_in)}"
 
 
 def _who(holder: Standing) -> str:

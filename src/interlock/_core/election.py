@@ -11,7 +11,7 @@ from interlock._core.states import FINAL
 from interlock.errors import NotHeld
 from interlock.model import Queue, Renewal, Standing
 from interlock.ports import IO_TIMEOUT
-from interlock.record import record
+from interlock.record import record, replaced
 from interlock.who import Who
 
 VALUE = "a candidate's value"
@@ -43,7 +43,10 @@ class Candidacy:
         self.client = holding.client
 
     def attempt(self, value: str, blocking: bool, timeout: float | None) -> Attempt:
-        return self.holding.attempt(blocking, timeout, note=checked_words(value, VALUE))
+        attempt = self.holding.attempt(blocking, timeout, note=checked_words(value, VALUE))
+        who = replaced(Who.parse(attempt.claim.who), kind="election")  # or operators would take it for a lock
+        attempt.claim = replaced(attempt.claim, who=who.pack())
+        return attempt
 
     def leading(self) -> bool:
         return any(lease.state not in FINAL for lease in list(self.holding.leases))

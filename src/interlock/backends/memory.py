@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from interlock._core.admission import admitted, retry_after
 from interlock.errors import SettingsMismatch
 from interlock.model import (
+    LINGERING,
     Busy,
     Claim,
     ClaimAnswer,
@@ -280,7 +281,7 @@ class MemoryStore:
             if entry is None:
                 return False
             if linger > 0 and entry.admitted_at is not None:
-                entry.id = f"lingering-{entry.token}"
+                entry.id = f"{LINGERING}{entry.token}"
                 entry.lapses = now + linger
                 for other in queue:
                     space.ring(other.id)  # they were told a lapse that is nearer now
