@@ -7,11 +7,13 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar
 
+import interlock
 from tests.house.source import SRC
 
 T = TypeVar("T")
@@ -102,6 +104,11 @@ class Program:
             cwd=self.folder,
         )
 
+    def make_store(self) -> None:
+        """Make the lock file: commands that only look do not."""
+        with interlock.connect(self.url):
+            pass
+
     def queue(self, name: str) -> dict[str, Any]:
         """What `inspect --json` says."""
         found: dict[str, Any] = json.loads(self.call("inspect", "--json", name).stdout)
@@ -119,6 +126,29 @@ class Program:
             if process.poll() is None:
                 process.send_signal(signal.SIGKILL)
             process.communicate()
+
+
+class Reader:
+    """Reads what a process writes, line by line, as it comes: its output, or another of its streams."""
+
+    def __init__(self, process: subprocess.Popen[str], stream: IO[str] | None = None) -> None:
+        self.process = process
+        self.lines: list[str] = []
+        threading.Thread(target=self._read, args=(stream or process.stdout,), daemon=True).start()
+
+    def _read(self, stream: IO[str]) -> None:
+        self.lines.extend(iter(stream.readline, ""))
+
+    def find(self, *words: str) -> str:
+        return until(lambda: next((line for line in self.lines if all(word in line for word in words)), ""))
+
+    def documents(self, count: int) -> list[dict[str, Any]]:
+        until(lambda: len(self.lines) >= count)
+        return [json.loads(line) for line in self.lines[:count]]
+
+    def interrupt(self) -> int:
+        self.process.send_signal(signal.SIGINT)
+        return self.process.wait(20)
 
 
 def finished(process: subprocess.Popen[str]) -> tuple[int, str, str]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import pty
 import select
+import struct
 import subprocess
 import sys
+import termios
 import time
 
 from tests.cli.program import PATIENCE
@@ -21,8 +24,11 @@ os.execvp(sys.argv[1], sys.argv[1:])
 class Terminal:
     """A program on a terminal of its own; what it prints is kept, what is typed goes to whoever is in front."""
 
-    def __init__(self, argv: list[str], env: dict[str, str], cwd: str) -> None:
+    def __init__(
+        self, argv: list[str], env: dict[str, str], cwd: str, *, columns: int = 80, rows: int = 24
+    ) -> None:
         self._master, slave = pty.openpty()
+        self.resize(columns, rows)
         self.process = subprocess.Popen(
             [sys.executable, "-c", TAKE_TERMINAL, *argv],
             stdin=slave,
@@ -34,6 +40,9 @@ class Terminal:
         )
         os.close(slave)
         self.shown = ""
+
+    def resize(self, columns: int, rows: int) -> None:
+        fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     def type(self, text: str) -> None:
         os.write(self._master, text.encode())

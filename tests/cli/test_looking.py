@@ -11,7 +11,10 @@ import pytest
 import interlock
 from tests.cli.program import Program
 
-STANDING = {"id", "token", "permits", "age", "lapses_in", "note", "host", "pid", "thread", "site"}
+STANDING = {
+    *("id", "state", "token", "permits", "age", "lapses_in", "note"),
+    *("foreign", "host", "pid", "thread", "site"),
+}
 
 
 @pytest.fixture
@@ -42,12 +45,31 @@ class TestLs:
             lines = program.call("ls").stdout.splitlines()
         assert len({line.replace("日本", "xxxx").index("  held ") for line in lines}) == 1
 
+    def test_an_election_is_listed_as_one(self, program: Program, client: interlock.Client) -> None:
+        assert client.election("leader").campaign("10.0.0.7:80")
+        assert "  election  held " in program.call("ls").stdout
+        assert program.call("inspect", "leader").stdout.startswith("leader (election)\n")
+        assert program.queue("leader")["kind"] == "election"
+
+    def test_a_min_hold_shows_that_it_lingers_and_no_holder(self, program: Program) -> None:
+        assert program.call("run", "--min-hold", "10m", "job", "--", "true").returncode == 0
+        line = program.call("ls").stdout
+        assert "  lock  free in 9 min " in line
+        assert "  nobody, released by " in line
+        assert "held" not in line
+        assert "  nobody, released by " in program.call("inspect", "job").stdout
+        assert program.queue("job")["holders"][0]["state"] == "lingering"
+        told = program.call("evict", "job", "--reason", "run it again")
+        assert "job: ended the min_hold of " in told.stdout
+        assert program.queue("job")["kind"] == "idle"
+
     def test_takes_a_prefix(self, program: Program, client: interlock.Client) -> None:
         with client.lock("orders/1"), client.lock("orders/2"), client.lock("users/1"):
             found = json.loads(program.call("ls", "orders/", "--json").stdout)
         assert [queue["resource"] for queue in found] == ["orders/1", "orders/2"]
 
     def test_an_empty_store_is_an_empty_list(self, program: Program) -> None:
+        program.make_store()
         assert program.call("ls").stdout == ""
         assert json.loads(program.call("ls", "--json").stdout) == []
 
@@ -78,6 +100,7 @@ class TestInspect:
         assert queue["waiters"] == []
 
     def test_an_idle_resource_is_no_error(self, program: Program) -> None:
+        program.make_store()
         told = program.call("inspect", "nothing")
         assert (told.returncode, told.stdout) == (0, "nothing: idle; nobody holds it or waits for it\n")
         assert program.queue("nothing") == {
@@ -125,7 +148,14 @@ class TestEvict:
         assert [standing["id"] for standing in document["evicted"]] == [first["id"]]
         assert [standing["id"] for standing in program.queue("pool")["holders"]] == [second["id"]]
 
+    def test_wants_a_reason_that_says_something(self, program: Program) -> None:
+        program.make_store()
+        told = program.call("evict", "job", "--reason", " ")
+        assert told.returncode == 64
+        assert told.stderr.count("\n") == 1
+
     def test_says_when_there_was_nobody(self, program: Program) -> None:
+        program.make_store()
         told = program.call("evict", "job", "--reason", "test")
         assert told.returncode == 1
         assert "nobody holds it" in told.stderr
@@ -138,6 +168,7 @@ class TestTheStore:
     def test_is_the_url_of_the_option_before_that_of_the_environment(self, program: Program) -> None:
         program.hold("job")
         other = f"sqlite:///{program.folder}/other.db"
+        interlock.connect(other).close()
         assert program.call("--url", other, "ls").stdout == ""
         assert program.call("ls", "--url", other).stdout == ""
         assert program.call("ls").stdout.startswith("job")

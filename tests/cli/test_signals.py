@@ -134,7 +134,7 @@ class TestInTheQueue:
     @pytest.mark.parametrize("name", ["TERM", "INT", "HUP", "QUIT", "USR1"])
     def test_a_signal_ends_the_wait_and_leaves_nothing_behind(self, program: Program, name: str) -> None:
         holder = program.hold("job")
-        waiter = program.start("run", "job", "--", "touch", "ran")
+        waiter = program.start("run", "-q", "job", "--", "touch", "ran")
         until(lambda: program.queue("job")["waiters"])
         number = getattr(signal, f"SIG{name}")
         waiter.send_signal(number)

@@ -8,6 +8,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from interlock.cli import looking, table
+from interlock.model import Queue, Standing
+from interlock.record import replaced
+from interlock.who import Who
 from tests.cli.program import Program, alive, stopped, until, written
 
 pytest.importorskip("pty", reason="needs pseudo terminals")
@@ -50,7 +54,7 @@ class TestRun:
         self, program: Program, open_terminal: Open
     ) -> None:
         program.hold("job")
-        terminal = open_terminal(*program.argv("run", "job", "--", "true"))
+        terminal = open_terminal(*program.argv("run", "-q", "job", "--", "true"))
         until(lambda: program.queue("job")["waiters"])
         terminal.type(CTRL_C)
         assert terminal.finish() == 130
@@ -123,7 +127,53 @@ class TestColours:
         assert "/17" in lines[1]
 
 
-def test_an_empty_store_says_so(program: Program, open_terminal: Open) -> None:
-    terminal = open_terminal(*program.argv("ls"))
+@pytest.mark.parametrize("words", [["ls"], ["inspect", "job"], ["top", "--once"]], ids=" ".join)
+def test_an_empty_store_says_so_and_names_itself(
+    program: Program, open_terminal: Open, words: list[str]
+) -> None:
+    program.make_store()
+    terminal = open_terminal(*program.argv(*words), COLUMNS="300")
     assert terminal.finish() == 0
-    assert "nothing is held" in terminal.shown
+    assert f"sqlite:///{program.file}" in terminal.shown
+    assert "hold" in terminal.shown or "held" in terminal.shown
+
+
+class TestLsAt80Columns:
+    def test_keeps_the_pid_and_shortens_the_token(self, program: Program, open_terminal: Open) -> None:
+        holder = program.hold("orders/2024/customer/4711/invoice-run")
+        (standing,) = program.queue("orders/2024/customer/4711/invoice-run")["holders"]
+        terminal = open_terminal(*program.argv("ls"), COLUMNS="80", NO_COLOR="1")
+        assert terminal.finish() == 0
+        heading, line = terminal.shown.splitlines()
+        assert len(line) <= 80
+        assert f" pid {holder.pid}" in line
+        assert str(standing["token"]) not in line
+        assert f"…{str(standing['token'])[-7:]}" in line
+        assert line.startswith("orders/")
+        assert heading.split() == ["RESOURCE", "KIND", "STATE", "HOLDER", "TOKEN", "QUEUE"]
+
+    def test_keeps_the_pid_of_a_host_with_a_long_name(self) -> None:
+        host = "ip-10-0-17-244.eu-central-1.compute.internal"
+        who = Who(host, 2111111, "Thread-7", "billing/run.py:88").pack()
+        standing = Standing("a", 1793000000000001, 1, True, 4000.0, 20.0, "", who)
+        others = [replaced(standing, id=id, admitted=False) for id in "bc"]
+        rows = [looking.HEADING, looking.row(Queue("report:daily", 1, (standing, *others)))]
+        for width in (60, 80, 100, 120):
+            (_, line) = table.lines(rows, width, looking.SHORTENED_FIRST)
+            assert len(table.GAP.join(line)) <= max(width, 72)
+            assert "pid 2111111" in line[looking.HOLDER]
+        (_, line) = table.lines(rows, 200, looking.SHORTENED_FIRST)
+        assert "1793000000000001" in line[looking.TOKEN]
+        assert "Thread-7 (billing/run.py:88)" in line[looking.HOLDER]
+
+
+def test_an_empty_list_is_told_to_the_person_and_not_to_the_pipe(
+    program: Program, open_terminal: Open
+) -> None:
+    program.make_store()
+    line = " ".join(program.argv("ls", "orders"))
+    terminal = open_terminal("sh", "-c", f"{line} | wc -c")
+    assert terminal.finish() == 0
+    told, count = terminal.shown.split("\r\n")[:2]
+    assert told == f"interlock: nothing that begins with orders is held or waited for in {program.url}"
+    assert count.strip() == "0"

@@ -2,43 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import signal
-import subprocess
-import threading
-from typing import Any
-
 import pytest
 
 import interlock
 from interlock.cli.watch import differences
 from interlock.model import Queue, Standing
-from tests.cli.program import Program, until
-
-
-class Reader:
-    """Reads lines of a process as they come."""
-
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self.process = process
-        self.lines: list[str] = []
-        threading.Thread(target=self._read, daemon=True).start()
-
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self.lines.append(line)
-
-    def find(self, *words: str) -> str:
-        return until(lambda: next((line for line in self.lines if all(word in line for word in words)), ""))
-
-    def documents(self, count: int) -> list[dict[str, Any]]:
-        until(lambda: len(self.lines) >= count)
-        return [json.loads(line) for line in self.lines[:count]]
-
-    def interrupt(self) -> int:
-        self.process.send_signal(signal.SIGINT)
-        return self.process.wait(20)
+from tests.cli.program import Program, Reader
+from tests.redis.server import running
 
 
 @pytest.mark.parametrize("name", [["job"], []], ids=["one resource", "all resources"])
@@ -74,6 +44,40 @@ def test_json_is_a_document_a_line(program: Program, name: list[str]) -> None:
             ("left", lease.token)
         ]
         assert watch.interrupt() == 0
+
+
+@pytest.mark.parametrize("name", [["job"], []], ids=["one resource", "all resources"])
+def test_survives_a_server_that_goes_and_comes_back(program: Program, name: list[str]) -> None:
+    with running() as server:
+        program.url = server.url()
+        with interlock.connect(server.url()) as client, client.lock("job"):
+            watch = Reader(program.start("watch", *name))
+            watch.find("job", "holds")
+            errors = Reader(watch.process, watch.process.stderr)
+            server.kill()
+            errors.find("Connection refused", "trying again until it answers")
+        server.start()
+        errors.find("the store answers again")
+        watch.find("job", "left")
+        with interlock.connect(server.url()) as client, client.lock("job") as lease:
+            watch.find("job", "holds", f"token {lease.token}")
+        assert watch.interrupt() == 0
+        assert len(errors.lines) == 2  # one line for each change, however long it lasts
+
+
+def test_a_server_that_was_never_reached_ends_it_with_69(program: Program) -> None:
+    told = program.call("--url", "redis://127.0.0.1:1", "watch", "job")
+    assert told.returncode == 69
+    assert told.stderr.count("\n") == 1
+
+
+def test_tells_a_lease_that_lingers_from_one_that_is_held(program: Program) -> None:
+    program.make_store()
+    watch = Reader(program.start("watch", "job"))
+    watch.find("job", "idle")
+    assert program.call("run", "--min-hold", "60s", "job", "--", "true").returncode == 0
+    assert "free in " in watch.find("job", "lingers")
+    assert watch.interrupt() == 0
 
 
 def standing(id: str, admitted: bool, note: str = "") -> Standing:

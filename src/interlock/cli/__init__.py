@@ -19,20 +19,36 @@ if TYPE_CHECKING:
 
 def main(argv: list[str] | None = None) -> int:
     """Do what the command line says; return the exit code. Never raises for what a user can mend."""
+    _occupy_standard_streams()
     try:
         code = _main(sys.argv[1:] if argv is None else argv)
-        sys.stdout.flush()  # here, not at exit: a reader that has gone must not cause a traceback
+        return _flushed(code)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()
         return codes.died_of(13)  # SIGPIPE, as of any filter; its name is unknown to Windows
     except KeyboardInterrupt:
         return codes.died_of(2)
+
+
+def _flushed(code: int) -> int:
+    """The code to exit with, once all output is written. Here, not at exit: there a failure causes a traceback."""
+    from interlock.cli.outlet import Outlet, Unwritable
+
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        _discard_output()
+        Outlet(None, sys.stderr, json=False).say(str(Unwritable(error.strerror or str(error))))
+        return codes.UNWRITABLE
     return code
 
 
 def _main(argv: list[str]) -> int:
     from interlock.cli.arguments import parse
-    from interlock.cli.outlet import Outlet
+    from interlock.cli.outlet import Outlet, Unwritable
 
     try:
         options = parse(argv)
@@ -44,12 +60,35 @@ def _main(argv: list[str]) -> int:
 
     try:
         return _COMMANDS[options.command](options, outlet)
+    except Unwritable as error:
+        _discard_output()
+        outlet.error(str(error), codes.UNWRITABLE)
+        return codes.UNWRITABLE
     except (InterlockError, ValueError, OverflowError) as error:
         code = codes.of(error)
         if code is None:
             raise
         outlet.error(printable(str(error)), code)
         return code
+
+
+def _occupy_standard_streams() -> None:
+    """Put the null device where a standard stream was closed (`>&-`).
+
+    The next file or socket would get its number, and whatever is written to that stream would go there. A command
+    of `interlock run` still finds the stream closed: what is opened here is not inherited.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number, which is this one
+
+
+def _discard_output() -> None:
+    """Let what standard output still holds go nowhere, or Python would try to write it once more at its end."""
+    if sys.stdout is not None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _run(options: Namespace, outlet: Outlet) -> int:
@@ -74,6 +113,12 @@ def _watch(options: Namespace, outlet: Outlet) -> int:
     from interlock.cli.watch import watch
 
     return watch(options, outlet)
+
+
+def _top(options: Namespace, outlet: Outlet) -> int:
+    from interlock.cli.top import top
+
+    return top(options, outlet)
 
 
 def _evict(options: Namespace, outlet: Outlet) -> int:
@@ -104,6 +149,7 @@ _COMMANDS = {
     "ls": _ls,
     "inspect": _inspect,
     "watch": _watch,
+    "top": _top,
     "evict": _evict,
     "quorum": _quorum,
     "version": _version,

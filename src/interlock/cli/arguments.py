@@ -10,14 +10,19 @@ from typing import NoReturn
 from interlock.cli import codes
 
 OVERVIEW = """\
-Distributed locks from the command line. The store is --url, else $INTERLOCK_URL, else
-the embedded file of this user."""
+Distributed locks from the command line. The store is --url, else $INTERLOCK_URL, else an embedded
+file that belongs to the user who runs the command: sudo and cron jobs of other users have another
+file, so name the store where they must meet."""
 
 RUN = """\
 Run CMD while holding the resource NAME: wait for it, renew it while CMD runs, release it
-when CMD ends. Contenders are other `interlock run` and programs that use the interlock library."""
+when CMD ends. Contenders are other `interlock run` and programs that use the interlock library.
+Durations are seconds, or have a unit: 500ms, 5s, 5m, 1h, 1h30m."""
 
 RUN_MORE = """\
+While it waits, one line on standard error says after a second who holds NAME, since when, and how
+many claims are ahead; -q keeps it quiet.
+
 CMD finds in its environment:
   INTERLOCK_RESOURCE  NAME
   INTERLOCK_TOKEN     the fencing token: greater than that of every earlier holder; let what you
@@ -33,17 +38,22 @@ renewed while this process is stopped (Ctrl-Z): stopped for longer than the ttl,
 
 exit codes:
   the exit code of CMD, or 128+N if it died of signal N
-  64 usage   69 store unreachable or unfit   75 not acquired (see -E)
+  64 usage   69 store unreachable or unfit   75 not acquired (see -E; with --once: 0)
   76 lease lost while CMD ran   126 CMD cannot be executed   127 CMD not found"""
 
 WATCH = """\
 Print a line whenever somebody comes, is let in, or leaves. Without NAME all resources are followed, by
-looking twice a second: what comes and goes in between is not seen."""
+looking about twice a second: claims that come and go in between are not seen. When the store cannot be
+reached for a while, one line says so, and another when it answers again."""
 
+TOP = """\
+Show who holds, who waits and how long each lease still lives, and draw it anew twice a second until
+Ctrl-C. Where standard output is no terminal, each picture is plain text below the one before."""
 
 EVICT = """\
 Take a resource from all who hold it; the next in the queue comes in at once. A victim is told at its next renewal
 (an `interlock run` at once) and may go on until then: only what checks its token is safe from it.
+A key that another program keeps under this name is left alone unless --foreign is given.
 Exits with 1 if there was nobody to evict."""
 
 QUORUM = """\
@@ -63,6 +73,9 @@ Let all nodes begin now. Blank ones start for the asking (the first lock starts 
 a majority lost its memory, nobody but you can tell when nothing is held any more: then say --yes."""
 
 
+AS_IN = ", as in: "
+
+
 class Formatter(argparse.RawDescriptionHelpFormatter):
     """argparse's own, told the width: to ask for it, it would import shutil, 4 ms of everybody's --help."""
 
@@ -73,8 +86,15 @@ class Formatter(argparse.RawDescriptionHelpFormatter):
 class Parser(argparse.ArgumentParser):
     """argparse, but wrong usage exits with 64 and one sentence: 2 may be the command's own code."""
 
+    incomplete: Callable[[], str] | None = None  # what to say instead of argparse's list of the missing words
+
     def error(self, message: str) -> NoReturn:
-        self.exit(codes.USAGE, f"{self.prog}: {message}; see {self.prog} --help\n")
+        if self.incomplete is not None and message.startswith("the following arguments are required"):
+            message = self.incomplete()
+        hint = (
+            "" if AS_IN in message else f"; see {self.prog} --help"
+        )  # a line to copy is the end of its line
+        self.exit(codes.USAGE, f"{self.prog}: {message}{hint}\n")
 
 
 def parse(argv: list[str]) -> argparse.Namespace:
@@ -84,53 +104,89 @@ def parse(argv: list[str]) -> argparse.Namespace:
         cut = argv.index("--")
         if "run" in argv[:cut]:  # what follows is the command's, however much it looks like ours
             words, command = argv[:cut], argv[cut + 1 :]
-    parser, run = _parsers()
+    parser, run = _parsers(command)
     options = parser.parse_args(words)
+    if options.version:
+        options.command = "version"
+    if options.command is None:
+        parser.error("the command is missing: run, ls, inspect, watch, top, evict, quorum or version")
     if options.command == "run":
         options.argv = command
+        _check_words(argv, options, run)
         _check_run(options, run)
     return options
 
 
-def _check_run(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
+def _check_words(argv: list[str], options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
+    """See that there is one NAME, then --, then a command; or show the line that was meant."""
+    rest: list[str] = options.rest
+    if options.argv is None and rest[:1] in (["-h"], ["--help"]):
+        parser.print_help()
+        parser.exit()
+    before = argv[: argv.index("--")] if "--" in argv else argv
+    if rest and not rest[0].startswith("-"):
+        at = len(before) - len(rest)  # argparse gives what follows NAME, in order
+        meant = _line([*argv[:at], "--", *argv[at:]])
+        parser.error(f"the command stands after --{AS_IN}{meant}")
     if not options.argv:
-        extra = " ".join(options.misplaced) or "CMD"
-        parser.error(f"the command stands after --, as in: interlock run {options.name} -- {extra}")
-    if options.misplaced:
-        parser.error(
-            f"{options.misplaced[0]!r} stands between NAME and --; options and one NAME are all that may"
-        )
+        parser.error(f"the command is missing{AS_IN}{_line([*before, '--', 'CMD'])}")
+
+
+def _line(words: list[str]) -> str:
+    """The words as they are typed into a shell, without passwords."""
+    from shlex import quote  # argparse has loaded what it needs
+
+    from interlock.urls import redacted
+
+    return " ".join(["interlock", *(quote(redacted(word) if "://" in word else word) for word in words)])
+
+
+def _check_run(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
     if options.permits is not None and options.capacity is None:
         parser.error("--permits needs --capacity: how many permits there are in all")
     if options.capacity is not None and options.shared:
         parser.error("-s is for a read-write lock, --capacity for a semaphore: use one of them")
+    if options.once and options.conflict_exit_code is not None:
+        parser.error("--once exits with 0 when it skips, so it takes no -E: use one of them")
 
 
-def _parsers() -> tuple[argparse.ArgumentParser, argparse.ArgumentParser]:
+def _parsers(command: list[str] | None) -> tuple[argparse.ArgumentParser, argparse.ArgumentParser]:
+    """The parser, and that of `run`; `command` is what follows --, which they do not see, or None without --."""
     parser = Parser(prog="interlock", description=OVERVIEW, formatter_class=Formatter)
     _add_everywhere(parser, url=None, json=False)
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    parser.add_argument("--version", action="store_true", help="say which version this is")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
 
-    def add(name: str, help: str, description: str = "", epilog: str = "") -> argparse.ArgumentParser:
-        command = commands.add_parser(
+    def add(name: str, help: str, description: str = "", epilog: str = "") -> Parser:
+        made = commands.add_parser(
             name, help=help, description=description or help, epilog=epilog, formatter_class=Formatter
         )
         # A default of the inner parser would undo what stands before the command.
-        _add_everywhere(command, url=argparse.SUPPRESS, json=argparse.SUPPRESS)
-        return command
+        _add_everywhere(made, url=argparse.SUPPRESS, json=argparse.SUPPRESS)
+        return made
 
     run = add("run", "run a command while holding a resource", RUN, RUN_MORE)
-    _add_run(run)
+    _add_run(run, command)
     listing = add("ls", "list resources that are held or waited for")
     listing.add_argument("prefix", nargs="?", default="", metavar="PREFIX", help="only names that begin so")
     inspect = add("inspect", "show who holds a resource and who waits, in order")
     inspect.add_argument("name", metavar="NAME")
     watch = add("watch", "follow who comes, holds and leaves", WATCH)
     watch.add_argument("name", nargs="?", metavar="NAME")
+    top = add("top", "show holders, queues and time left, live", TOP)
+    top.add_argument("prefix", nargs="?", default="", metavar="PREFIX", help="only names that begin so")
+    top.add_argument("--once", action="store_true", help="draw one picture and end")
+    top.add_argument("--every", type=pause, default=0.5, metavar="SECS", help="how often to look (0.5)")
     evict = add("evict", "take a resource from its holders; each is told why", EVICT)
     evict.add_argument("name", metavar="NAME")
     evict.add_argument("--reason", required=True, metavar="TEXT", help="what its holder is told")
     evict.add_argument("--id", metavar="ID", help="this one claim, holder or waiter, as inspect shows it")
+    evict.add_argument(
+        "--foreign", action="store_true", help="also a key of another program, if it can be a lock"
+    )
+    evict.add_argument(
+        "--no-expiry", action="store_true", help="with --foreign: also one that never lapses by itself"
+    )
     _add_quorum(add("quorum", "see and mend the nodes of a quorum (redlock://)", QUORUM))
     add("version", "say which version this is")
     return parser, run
@@ -159,16 +215,13 @@ def _add_everywhere(parser: argparse.ArgumentParser, url: str | None, json: str 
     parser.add_argument("--json", action="store_true", default=json, help="output for programs")
 
 
-def _add_run(run: argparse.ArgumentParser) -> None:
+def _add_run(run: Parser, command: list[str] | None) -> None:
     run.usage = (
-        "interlock run [-n | -w SECS] [-s | --permits K --capacity N] [--ttl S] [--min-hold S]\n"
-        "                     [--grace S] [-E CODE] [--url URL] [--json] NAME -- CMD..."
+        "interlock run [--once | -n | -w SECS] [-s | --permits K --capacity N] [--ttl S] [--min-hold S]\n"
+        "                     [--grace S] [-E CODE] [-q | -v] [--url URL] [--json] NAME -- CMD..."
     )
-    waiting = run.add_mutually_exclusive_group()
-    waiting.add_argument(
-        "-n", "--nonblock", action="store_true", help="do not wait: exit with 75 if it is taken"
-    )
-    waiting.add_argument("-w", "--timeout", type=seconds, metavar="SECS", help="wait at most this long")
+    run.incomplete = lambda: f"NAME is missing{AS_IN}{_line(['run', 'NAME', '--', *(command or ['CMD'])])}"
+    _add_waiting(run)
     run.add_argument(
         "-s", "--shared", action="store_true", help="share it with others that say -s (a read lock)"
     )
@@ -186,21 +239,66 @@ def _add_run(run: argparse.ArgumentParser) -> None:
         metavar="S",
         help="between SIGTERM and SIGKILL when the lease is lost; at most half of the ttl (a quarter, at most 10)",
     )
+    run.add_argument("name", metavar="NAME")
+    # Without -- the command was forgotten or stands here, options and all: then one sentence shows what was meant.
+    nargs = argparse.REMAINDER if command is None else "*"
+    run.add_argument("rest", nargs=nargs, default=[], help=argparse.SUPPRESS)
+
+
+def _add_waiting(run: Parser) -> None:
+    """How long to wait, and what is said about it."""
+    waiting = run.add_mutually_exclusive_group()
+    waiting.add_argument(
+        "--once",
+        action="store_true",
+        help="skip quietly, with code 0, if it is taken: run on one worker of many",
+    )
+    waiting.add_argument(
+        "-n", "--nonblock", action="store_true", help="do not wait: exit with 75 if it is taken"
+    )
+    waiting.add_argument("-w", "--timeout", type=seconds, metavar="SECS", help="wait at most this long")
     run.add_argument(
         "-E", "--conflict-exit-code", type=whole(0, 255), default=None, metavar="CODE", help="instead of 75"
     )
-    run.add_argument("name", metavar="NAME")
-    run.add_argument("misplaced", nargs="*", help=argparse.SUPPRESS)
+    saying = run.add_mutually_exclusive_group()
+    saying.add_argument(
+        "-q", "--quiet", action="store_true", help="do not say that it waits, or that it was not acquired"
+    )
+    saying.add_argument(
+        "-v", "--verbose", action="store_true", help="name the store, and say what happens to the lease"
+    )
+
+
+UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 def seconds(text: str) -> float:
-    """A duration of 0 or more; what is too short or too long is the store's to say."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
+    """A duration of 0 or more: `5`, `0.5`, `500ms`, `5s`, `5m`, `1h30m`; too short or too long is the store's to say."""
+    value = _duration(text)
     if not value >= 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
+        raise argparse.ArgumentTypeError(f"{text!r} is no duration, such as 5, 500ms, 5s, 5m or 1h30m")
+    return value
+
+
+def _duration(text: str) -> float:
+    """The seconds; not a number for what cannot be read."""
+    from re import findall, fullmatch  # argparse has loaded it
+
+    try:
+        return float(text)  # 1e3 and inf, too
+    except ValueError:
+        pass
+    number = r"([0-9]+\.?[0-9]*|\.[0-9]+)\s*(ms|min|[smhd])\s*"
+    if not fullmatch(f"({number})+", text.strip()):
+        return math.nan
+    return sum(float(count) * UNITS[unit] for count, unit in findall(number, text))
+
+
+def pause(text: str) -> float:
+    """A duration between two pictures: as short as a tenth of a second."""
+    value = seconds(text)
+    if not 0.1 <= value <= 86400:
+        raise argparse.ArgumentTypeError(f"{text!r} is not between 100ms and 1d")
     return value
 
 

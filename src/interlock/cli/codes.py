@@ -7,6 +7,7 @@ import errno
 NOBODY = 1  # evict met nobody
 USAGE = 64
 UNAVAILABLE = 69  # the store did not answer, or cannot be used as it is
+UNWRITABLE = 74  # standard output took nothing more
 NOT_ACQUIRED = 75  # try again later
 LOST = 76  # the lease was lost while the command ran
 CANNOT_EXECUTE = 126
@@ -35,6 +36,8 @@ def of(error: Exception) -> int | None:
         return LOST
     if isinstance(error, errors.InterlockError) and isinstance(error, ValueError):
         return USAGE  # names, URLs, settings
+    if isinstance(error, errors.ForeignKey):
+        return USAGE  # refused until --foreign is given
     if isinstance(error, OverflowError):
         return USAGE  # a timeout beyond what threads can wait
     return None

@@ -12,17 +12,35 @@ from interlock.who import Who
 def of_standing(standing: Standing) -> dict[str, Any]:
     who = Who.parse(standing.who)
     return {
-        "id": standing.id,
+        "id": ""
+        if standing.foreign
+        else standing.id,  # of another program's key: its value, perhaps a secret
+        "state": state(standing),
         "token": standing.token,
         "permits": standing.permits,
         "age": round(standing.age, 3),
         "lapses_in": round(standing.lapses_in, 3),
         "note": standing.note,
-        "host": who.host,
+        "foreign": standing.foreign,
+        "host": "" if standing.foreign else who.host,
         "pid": who.pid,
         "thread": who.thread,
         "site": who.site,
     }
+
+
+def of_value(value: object) -> object:
+    """A value of an event as JSON has it."""
+    if isinstance(value, Standing):
+        return of_standing(value)
+    return value if value is None or isinstance(value, (str, int, float)) else repr(value)
+
+
+def state(standing: Standing) -> str:
+    """`held`, `waiting`, or `lingering`: released, and standing on for its `min_hold`."""
+    if standing.lingering:
+        return "lingering"
+    return "held" if standing.admitted else "waiting"
 
 
 def of_queue(queue: Queue) -> dict[str, Any]:

@@ -5,55 +5,75 @@ from __future__ import annotations
 from argparse import Namespace
 from collections.abc import Sequence
 
-from interlock.blocking import connect
-from interlock.cli import document, table, words
+from interlock.cli import document, opening, table, words
 from interlock.cli.outlet import Outlet
+from interlock.cli.table import Cell
 from interlock.model import Queue, Standing
 
-HEADING = ("RESOURCE", "KIND", "STATE", "HOLDER", "TOKEN", "QUEUE")
-COLOURS = {"held": "green", "waiting": "yellow"}
+HEADING: tuple[Cell, ...] = ("RESOURCE", "KIND", "STATE", "HOLDER", "TOKEN", "QUEUE")
+STATE, HOLDER, TOKEN, QUEUE = range(2, 6)
+SHORTENED_FIRST = (TOKEN, QUEUE, STATE)  # a whole token is for programs, and `inspect` shows it
+COLOURS = {"held": "green", "waiting": "yellow", "free": "yellow"}
 
 
 def ls(options: Namespace, outlet: Outlet) -> int:
     """One line for each resource that is held or waited for."""
-    with connect(options.url) as client:
+    with opening.opened(options.url) as client:
         queues = [client.inspect(name) for name in client.scan(options.prefix)]
     queues = [queue for queue in queues if queue.standings]  # some may have become idle since the scan
     if outlet.json:
         outlet.document([document.of_queue(queue) for queue in queues])
         return 0
-    rows = [_row(queue) for queue in queues]
-    if outlet.terminal:  # for people: a program that reads a pipe would take them for a resource
-        rows = [HEADING, *rows] if rows else []
-        if not rows:
-            outlet.line("nothing is held or waited for")
-    show(rows, outlet, state=2, width=outlet.width)
+    rows = [row(queue) for queue in queues]
+    if not rows:
+        _say_that_there_is_nothing(options, outlet)
+    elif outlet.terminal:  # for people: a program that reads a pipe would take it for a resource
+        rows = [HEADING, *rows]
+    show(rows, outlet, state=STATE, width=outlet.width, first=SHORTENED_FIRST)
     return 0
 
 
-def _row(queue: Queue) -> tuple[str, ...]:
-    first = queue.standings[0]  # a holder, if there is one
-    more = f" and {len(queue.holders) - 1} more" if len(queue.holders) > 1 else ""
+def _say_that_there_is_nothing(options: Namespace, outlet: Outlet) -> None:
+    """Tell a person in which store there is nothing: most who expect something look into another one."""
+    what = f"nothing that begins with {words.printable(options.prefix)}" if options.prefix else "nothing"
+    text = f"{what} is held or waited for in {opening.name(options.url)}"
+    if opening.is_default(options.url):
+        text += f"; {opening.whose()}"
+    if outlet.terminal:
+        outlet.line(text)
+    elif outlet.watched:  # `| grep`: the pipe stays empty
+        outlet.say(text)
+
+
+def row(queue: Queue) -> tuple[Cell, ...]:
+    """One resource in one line: its first holder, or, if there is none, who waits first."""
+    first, waiting = queue.standings[0], len(queue.waiters)
+    more = len(queue.holders) - 1
     return (
         words.printable(queue.resource),
         words.kind(queue),
-        words.state(first),
-        words.who(first) + more,
-        str(first.token),
-        f"{len(queue.waiters)} waiting" if queue.waiters else "",
+        words.state_shortened(first),
+        _and_more(words.holder_shortened(first), more) if more > 0 else words.holder_shortened(first),
+        words.token_shortened(first),
+        (f"{waiting} waiting", str(waiting)) if waiting else "",
     )
+
+
+def _and_more(forms: tuple[str, ...], more: int) -> tuple[str, ...]:
+    return (f"{forms[0]} and {more} more", *(f"{form} +{more}" for form in forms))
 
 
 def inspect(options: Namespace, outlet: Outlet) -> int:
     """One line for each claim on one resource, in queue order. Never cut: an id must be fit to be copied."""
-    with connect(options.url) as client:
+    with opening.opened(options.url) as client:
         queue = client.inspect(options.name)
     if outlet.json:
         outlet.document(document.of_queue(queue))
         return 0
     name = words.printable(queue.resource)
     if not queue.standings:
-        outlet.line(f"{name}: idle; nobody holds it or waits for it")
+        store = f" in {opening.name(options.url)}" if outlet.terminal else ""
+        outlet.line(f"{name}: idle; nobody holds it or waits for it{store}")
         return 0
     outlet.line(f"{outlet.paint(name, 'bold')} ({words.kind(queue)})")
     show([_claim(standing, queue.capacity) for standing in queue.standings], outlet, state=0, indent="  ")
@@ -64,18 +84,24 @@ def _claim(standing: Standing, capacity: int) -> tuple[str, ...]:
     return (
         words.state(standing),
         words.permits(standing, capacity),
-        words.who(standing),
-        f"token {standing.token}",
-        f"lapses in {words.age(standing.lapses_in)}",
-        f"id {words.printable(standing.id)}",
+        words.holder(standing),
+        f"token {standing.token}" if standing.token else "",
+        "" if standing.lingering else words.lapse(standing),
+        "" if standing.foreign else f"id {words.printable(standing.id)}",
         words.printable(standing.note),
     )
 
 
 def show(
-    rows: Sequence[Sequence[str]], outlet: Outlet, *, state: int, width: int | None = None, indent: str = ""
+    rows: Sequence[Sequence[Cell]],
+    outlet: Outlet,
+    *,
+    state: int,
+    width: int | None = None,
+    indent: str = "",
+    first: Sequence[int] = (),
 ) -> None:
     """Print rows in aligned columns; the column `state` is coloured by what it says."""
-    for cells in table.lines(rows, width):
+    for cells in table.lines(rows, width, first):
         cells[state] = outlet.paint(cells[state], COLOURS.get(cells[state].split()[0], "bold"))
         outlet.line((indent + table.GAP.join(cells)).rstrip())

@@ -10,6 +10,7 @@ import os
 import signal
 import threading
 from argparse import Namespace
+from contextlib import AbstractContextManager, nullcontext
 
 from interlock import events
 from interlock._core.attempt import Attempt
@@ -21,11 +22,12 @@ from interlock._core.states import State
 from interlock._core.timing import checked_count
 from interlock._runtime import clock
 from interlock.blocking import Client, Lease, _connected
-from interlock.cli import codes, eviction, words
+from interlock.cli import codes, document, eviction, opening, words
 from interlock.cli import grace as timing
 from interlock.cli.command import Command
 from interlock.cli.outlet import Outlet
 from interlock.cli.signals import Interrupted, Signals
+from interlock.cli.waiting import Waiting
 from interlock.cli.warden import Duty
 from interlock.errors import (
     AcquireTimeout,
@@ -73,9 +75,11 @@ class Run:
         self._grace = grace
         self._margin = timing.margin(options.ttl)
         self._lost_at: float | None = None
+        self._acquired = False
 
     def go(self) -> int:
         client = _connected(self._options.url, self._options.ttl, self._listen)
+        self._name_store()
         try:
             if client.traits.reach == "process":
                 raise Unsupported(
@@ -85,11 +89,10 @@ class Run:
             lease = self._acquire(client)
             self._signals.relay_to(self._command.relay)
             return self._hold(client, lease)
-        except (AcquireTimeout, Evicted) as error:
-            asked = self._options.conflict_exit_code
-            code = codes.NOT_ACQUIRED if asked is None else int(asked)
-            self._outlet.error(words.printable(str(error)), code)
-            return code
+        except AcquireTimeout as error:
+            return self._skip(error) if self._options.once else self._not_acquired(error)
+        except Evicted as error:
+            return self._not_acquired(error)
         finally:
             self._close(client)
 
@@ -97,7 +100,24 @@ class Run:
         try:
             client.close()
         except InterlockError as error:  # whatever the store says now, the command's own code stands
-            self._warn(words.printable(str(error)))
+            self._outlet.warn(words.printable(str(error)))
+
+    def _not_acquired(self, error: InterlockError) -> int:
+        asked = self._options.conflict_exit_code
+        code = codes.NOT_ACQUIRED if asked is None else int(asked)
+        if self._outlet.json or not self._options.quiet:
+            self._outlet.error(words.printable(str(error)), code)
+        return code
+
+    def _skip(self, error: AcquireTimeout) -> int:
+        """Another worker runs it, or has just run it: that is success, and nothing to write home about."""
+        holders = [words.held(holder) for holder in error.holders[:1]]
+        told = "; ".join([f"{words.printable(error.resource)}: skipped", *holders])
+        if self._outlet.json:
+            self._outlet.event("skipped", resource=error.resource, message=told, code=0)
+        elif self._options.verbose:
+            self._outlet.say(told)
+        return 0
 
     # ---- taking ----------------------------------------------------------------------
 
@@ -131,15 +151,22 @@ class Run:
         holding = Holding(client._core, options.name, settings, permits=permits, capacity=capacity)
         left = None if until is None else max(0.0, until - clock.now())
         # The program's name alone: its arguments may hold what others must not read.
-        attempt = holding.attempt(not options.nonblock, left, note=os.path.basename(options.argv[0]))
+        waits = not (options.nonblock or options.once)
+        attempt = holding.attempt(waits, left, note=os.path.basename(options.argv[0]))
         _sign(attempt)
         try:
-            lease = drive(attempt.demand())
+            with self._saying_for_whom_it_waits(client, attempt) if waits else nullcontext():
+                lease = drive(attempt.demand())
         except BaseException:
             drive(attempt.undo())
             raise
         assert isinstance(lease, Lease)
+        self._acquired = True
         return lease
+
+    def _saying_for_whom_it_waits(self, client: Client, attempt: Attempt) -> AbstractContextManager[None]:
+        quiet = self._options.quiet and not self._outlet.json
+        return nullcontext() if quiet else Waiting(client._core, attempt, self._outlet)
 
     # ---- holding ----------------------------------------------------------------------
 
@@ -178,7 +205,9 @@ class Run:
                 if word == "gone":
                     self._command.kill()
                     if not killed:
-                        self._warn("somebody killed the process that guards the command; it was killed too")
+                        self._outlet.warn(
+                            "somebody killed the process that guards the command; it was killed too"
+                        )
                     return signal.SIGKILL, killed
                 if word == "failed":
                     raise ExecFailed(int(values[0]))
@@ -206,7 +235,7 @@ class Run:
             return held and loss.cause != "lapsed"
         except StoreUnavailable:
             name = words.printable(lease.resource)
-            self._warn(
+            self._outlet.warn(
                 f"{name}: the store did not answer the release; it lapses by itself in {lease.ttl:g} s"
             )
         return False
@@ -230,34 +259,46 @@ class Run:
         name = words.printable(lease.resource)
         return f"{name}: no renewal was answered in time; {what}, before its lease could end"
 
+    def _name_store(self) -> None:
+        url = self._options.url
+        if self._options.verbose:
+            whose = f"; {opening.whose()}" if opening.is_default(url) else ""
+            self._outlet.warn(f"the store is {opening.name(url)}{whose}")
+        elif not self._options.quiet and (warning := opening.under_sudo(url)):
+            self._outlet.warn(warning)
+
     def _listen(self, event: events.Event) -> None:
         """Tell what happens to the lease; called on whatever thread it happens."""
         if self._outlet.json:
             names: tuple[str, ...] = event.__match_args__
-            self._outlet.event(_snake(type(event).__name__), **{name: getattr(event, name) for name in names})
+            data = {name: document.of_value(getattr(event, name)) for name in names}
+            self._outlet.event(_snake(type(event).__name__), **data)
+        elif self._options.verbose and isinstance(event, (events.Acquired, events.Released)):
+            self._outlet.say(_life(event))
         elif isinstance(event, events.Doubtful):
             left = max(0.0, event.remaining - self._margin - self._grace)
-            self._warn(
+            self._outlet.warn(
                 f"{words.printable(event.resource)}: the store does not answer; "
                 f"the command is ended in {left:.1f} s unless it does"
             )
-        elif isinstance(event, events.CleanupFailed):
-            self._warn(
+        elif isinstance(event, events.CleanupFailed) and self._acquired:
+            # Before that, the error that kept us from acquiring says more, and is the last line.
+            self._outlet.warn(
                 f"{words.printable(event.resource)}: could not be given back and lapses by itself ({event.error})"
             )
 
-    def _warn(self, sentence: str) -> None:
-        if self._outlet.json:
-            self._outlet.event("warning", message=sentence)
-        else:
-            self._outlet.say(sentence)
+
+def _life(event: events.Acquired | events.Released) -> str:
+    name = words.printable(event.resource)
+    if isinstance(event, events.Acquired):
+        return f"{name}: acquired after {event.waited:.1f} s, token {event.token}"
+    return f"{name}: released after {event.held:.1f} s"
 
 
 def _sign(attempt: Attempt) -> None:
     """Say `interlock run` for the call site: a line of the script that started Python tells nobody anything."""
     who = Who.parse(attempt.claim.who)
-    signed = Who(who.host, who.pid, who.thread, "interlock run")
-    attempt.claim = replaced(attempt.claim, who=signed.pack())
+    attempt.claim = replaced(attempt.claim, who=replaced(who, thread="", site="interlock run").pack())
 
 
 class ExecFailed(Exception):

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeAlias
+
+Cell: TypeAlias = str | tuple[str, ...]
+"""A text, or several forms of it, the longest first."""
 
 GAP = "  "
 NARROWEST = 12  # a column is not cut below this: what is left would say nothing
@@ -35,24 +39,58 @@ def _fitting(text: str, width: int) -> str:
     return text[:end]
 
 
-def widths(rows: Sequence[Sequence[str]], width: int | None) -> list[int]:
-    """How wide each column is; the widest give way, one column at a time, until all fit into `width`."""
-    wide = [max(map(columns, cells)) for cells in zip(*rows, strict=True)]
-    if width is not None:
-        gaps = len(GAP) * (len(wide) - 1)
-        while sum(wide) + gaps > width and max(wide) > NARROWEST:
-            wide[wide.index(max(wide))] -= 1
+def fitted(cell: Cell, width: int) -> str:
+    """The longest form of the cell that fits; its last one cut if none does."""
+    if isinstance(cell, str):
+        return cut(cell, width)
+    return next((form for form in cell if columns(form) <= width), cut(cell[-1], width))
+
+
+def _whole(cell: Cell) -> int:
+    return columns(cell if isinstance(cell, str) else cell[0])
+
+
+def _least(cell: Cell) -> int:
+    return columns(cell if isinstance(cell, str) else cell[-1])
+
+
+def widths(rows: Sequence[Sequence[Cell]], width: int | None, first: Sequence[int] = ()) -> list[int]:
+    """How wide each column is, so that all fit into `width`.
+
+    The columns `first` give way before the others, in this order, as far as their cells have shorter forms; then
+    the widest, one column at a time. What a shorter form leaves over goes to the columns that were cut.
+    """
+    by_column = list(zip(*rows, strict=True))
+    whole = [max(map(_whole, cells)) for cells in by_column]
+    if width is None:
+        return whole
+    wide, room = list(whole), width - len(GAP) * (len(whole) - 1)
+    for index in first:
+        least = max(map(_least, by_column[index]))
+        wide[index] = max(least, wide[index] - max(0, sum(wide) - room))
+    while sum(wide) > room and max(wide) > NARROWEST:
+        wide[wide.index(max(wide))] -= 1
+    wide = [_needed(cells, size) for cells, size in zip(by_column, wide, strict=True)]
+    for index, cells in enumerate(by_column):
+        more = wide[index] + max(0, room - sum(wide))
+        wide[index] = _needed(cells, min(more, whole[index]))
     return wide
 
 
-def lines(rows: Sequence[Sequence[str]], width: int | None = None) -> list[list[str]]:
-    """The rows with every cell padded to its column, and cut to fit; columns that nobody fills stay empty."""
+def _needed(cells: Sequence[Cell], width: int) -> int:
+    return max(columns(fitted(cell, width)) for cell in cells)
+
+
+def lines(
+    rows: Sequence[Sequence[Cell]], width: int | None = None, first: Sequence[int] = ()
+) -> list[list[str]]:
+    """The rows with every cell padded to its column, and shortened to fit; columns that nobody fills stay empty."""
     if not rows:
         return []
-    wide = widths(rows, width)
+    wide = widths(rows, width, first)
     return [
         [
-            (shown := cut(cell, size)) + " " * (size - columns(shown))
+            (shown := fitted(cell, size)) + " " * (size - columns(shown))
             for cell, size in zip(row, wide, strict=True)
         ]
         for row in rows

@@ -4,34 +4,43 @@ from __future__ import annotations
 
 import time
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
-from interlock.blocking import Client, connect
-from interlock.cli import document, words
+from interlock._runtime import clock
+from interlock.blocking import Client
+from interlock.cli import document, opening, words
 from interlock.cli.outlet import Outlet
+from interlock.errors import StoreUnavailable
 from interlock.model import Queue, Standing
 
 LOOK_EVERY = 0.5  # seconds; no store can say which of all its resources has changed
-COLOURS = {"holds": "green", "waits": "yellow", "left": "dim", "says": "bold"}
+PART_OF_THE_TIME = (
+    5  # looking takes at most one of so many parts of it, so that a large store can do other things
+)
+TRY_AGAIN = 1.0  # seconds after which a store that did not answer is asked again
+COLOURS = {"holds": "green", "waits": "yellow", "left": "dim", "says": "bold", "lingers": "yellow"}
 
 
 def watch(options: Namespace, outlet: Outlet) -> int:
     """Follow one resource, or all; Ctrl-C is how it ends, so that is no failure."""
     try:
-        with connect(options.url) as client:
-            if options.name is None:
-                follow(everything(client), outlet)
-            else:
-                follow(client.watch(options.name), outlet)
+        with opening.opened(options.url) as client:
+            seen: dict[str, Queue] = {}
+            look = (lambda: everything(client, seen)) if options.name is None else one(client, options.name)
+            follow(persistent(look, outlet), outlet)
     except KeyboardInterrupt:
         pass
     return 0
 
 
-def everything(client: Client) -> Iterator[Queue]:
-    """Yield the queue of each resource that stands, and again whenever it is found changed."""
-    seen: dict[str, Queue] = {}
+def one(client: Client, name: str) -> Callable[[], Iterator[Queue]]:
+    return lambda: client.watch(name)
+
+
+def everything(client: Client, seen: dict[str, Queue]) -> Iterator[Queue | None]:
+    """Yield the queue of each resource that stands, and again whenever it is found changed; None after each look."""
     while True:
+        began = clock.now()
         names = set(client.scan())
         for name in sorted(names | set(seen)):
             queue = client.inspect(name)
@@ -41,7 +50,30 @@ def everything(client: Client) -> Iterator[Queue]:
                 seen[name] = queue
             else:
                 seen.pop(name, None)
-        time.sleep(LOOK_EVERY)
+        yield None
+        time.sleep(max(LOOK_EVERY, (clock.now() - began) * PART_OF_THE_TIME))
+
+
+def persistent(
+    look: Callable[[], Iterator[Queue | None]] | Callable[[], Iterator[Queue]], outlet: Outlet
+) -> Iterator[Queue]:
+    """Yield what `look` finds, and look again when the store does not answer; it must have answered once."""
+    answered = silent = False
+    while True:
+        try:
+            for queue in look():
+                if silent:
+                    outlet.warn("the store answers again")
+                answered, silent = True, False
+                if queue is not None:
+                    yield queue
+        except StoreUnavailable as error:
+            if not answered:
+                raise  # more likely a mistake in the URL than an outage
+            if not silent:
+                outlet.warn(f"{words.printable(str(error))}; trying again until it answers")
+            silent = True
+            time.sleep(TRY_AGAIN)
 
 
 def follow(queues: Iterator[Queue], outlet: Outlet) -> None:
@@ -61,7 +93,10 @@ def follow(queues: Iterator[Queue], outlet: Outlet) -> None:
 
 
 def differences(before: Queue | None, after: Queue) -> Iterator[tuple[str, Standing]]:
-    """Who left, who holds, who waits, who says something else than before; in that order of reading."""
+    """Who left, who holds, who waits, who says something else than before; in that order of reading.
+
+    A claim that is released and lingers for its `min_hold` leaves, and `lingers` in the way of the others.
+    """
     old = {standing.id: standing for standing in before.standings} if before else {}
     now = {standing.id for standing in after.standings}
     for standing in old.values():
@@ -70,9 +105,15 @@ def differences(before: Queue | None, after: Queue) -> Iterator[tuple[str, Stand
     for standing in after.standings:
         was = old.get(standing.id)
         if was is None or was.admitted != standing.admitted:
-            yield "holds" if standing.admitted else "waits", standing
+            yield _arrival(standing), standing
         elif was.note != standing.note or was.permits != standing.permits:
             yield "says", standing
+
+
+def _arrival(standing: Standing) -> str:
+    if standing.lingering:
+        return "lingers"
+    return "holds" if standing.admitted else "waits"
 
 
 def _show(queue: Queue, before: Queue | None, changes: list[tuple[str, Standing]], outlet: Outlet) -> None:
@@ -81,8 +122,9 @@ def _show(queue: Queue, before: Queue | None, changes: list[tuple[str, Standing]
     if before is None and not changes:
         outlet.line(f"{moment}  {name}  idle")
     for what, standing in changes:
-        parts = [moment, name, outlet.paint(f"{what:<5}", COLOURS[what]), words.who(standing)]
-        parts.append(f"token {standing.token}")
+        parts = [moment, name, outlet.paint(f"{what:<7}", COLOURS[what]), words.who(standing)]
+        parts += [f"token {standing.token}"] if standing.token else []
+        parts += [words.state(standing)] if what == "lingers" else []
         weight = words.permits(standing, queue.capacity or (before.capacity if before else 1))
         parts += [text for text in (weight, words.printable(standing.note)) if text]
         outlet.line("  ".join(parts))

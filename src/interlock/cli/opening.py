@@ -1,0 +1,53 @@
+"""The store that a command works on: which one it is, and opening it only to look."""
+
+from __future__ import annotations
+
+import os
+
+from interlock import urls
+from interlock.blocking import Client, connect
+from interlock.cli.words import printable
+from interlock.errors import StoreUnfit
+
+NAME_IT = "to share locks with other users, name the store with --url or $INTERLOCK_URL"
+
+
+def opened(url: str | None) -> Client:
+    """A client for a command that only looks: it makes no lock file where there is none."""
+    path = urls.file_of(url or urls.default())
+    if path is not None and not os.path.exists(path):
+        advice = f"{whose()}; {NAME_IT}" if is_default(url) else "check --url and $INTERLOCK_URL"
+        raise StoreUnfit(f"{path} does not exist, so nothing was ever locked in it; {advice}")
+    return connect(url)
+
+
+def name(url: str | None) -> str:
+    """The store as people name it, without passwords."""
+    return printable(urls.named(url))
+
+
+def is_default(url: str | None) -> bool:
+    """Whether the user's own file is meant, because no other store was named."""
+    return (url or urls.default()) == "sqlite://"
+
+
+def whose() -> str:
+    """Whose default file this is, for users of sudo and cron, who have met another one before."""
+    return f"this is the default file of {_user()}, and each user has another one"
+
+
+def under_sudo(url: str | None) -> str:
+    """A warning for who runs a command as another user by sudo, and may believe to share locks; or nothing."""
+    caller = os.environ.get("SUDO_USER", "")
+    if not is_default(url) or not caller or caller == _user():
+        return ""
+    return f"under sudo the store is {name(url)}, the file of {_user()}, not that of {printable(caller)}; {NAME_IT}"
+
+
+def _user() -> str:
+    try:
+        from pwd import getpwuid
+
+        return getpwuid(os.geteuid()).pw_name
+    except (ImportError, KeyError):  # no such thing on this system, or a user without a name
+        return "this user"

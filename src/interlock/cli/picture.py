@@ -1,0 +1,184 @@
+"""One picture of `top`: who holds, who waits, how long each lease still lives. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, TypeAlias
+
+from interlock.cli import table, words
+from interlock.cli.table import GAP
+from interlock.model import EVERYTHING, Queue, Standing
+
+Span: TypeAlias = tuple[str, str]  # style ("" for plain), text
+Line: TypeAlias = list[Span]
+
+WIDEST = 110  # columns: beyond that the eye loses the line
+BAR = 10  # columns
+ROLE = 7  # columns of `holds`, `next`, and of a place in the queue
+AGE = 8
+LEFT = 8
+TOKEN = 8
+WHO = 14  # columns that who must have before other columns go: a short host and a pid
+MOST_WAITERS = (10, 5, 3, 1, 0)  # how many of a queue are shown: as many as leave room for all resources
+MOST_HOLDERS = 5
+PLAIN = str.maketrans("─█░…", "-#.~")
+
+
+class Look(NamedTuple):
+    """What was seen of a store at one moment."""
+
+    store: str
+    time: str  # of day
+    queues: Sequence[Queue]
+    cut_off: frozenset[str] = frozenset()  # resources with more claims than were asked for
+    names: int = 0  # resources there are; those beyond `queues` were not asked for
+    trouble: str = ""  # why it is older than it should be
+
+
+def picture(look: Look, full: Mapping[str, float], width: int, height: int | None) -> list[Line]:
+    """The lines of one picture, none wider than `width`, no more than `height`.
+
+    `full` has for each claim the longest time it was ever seen to have left: the length of its bar when it is full.
+    """
+    head = _head(look, width)
+    screen, width = width, min(width, WIDEST)
+    room = None if height is None else max(1, height - len(head))
+    body: list[Line] = []
+    for most in MOST_WAITERS:
+        blocks = [_resource(look, queue, full, width, most) for queue in look.queues]
+        body = [line for block in blocks for line in block]
+        missing = look.names - len(look.queues)
+        if missing > 0:
+            body.append(_more_resources(missing))
+        if room is None or len(body) <= room:
+            break
+    else:
+        body = _whole_blocks(blocks, room or 1, max(look.names, len(blocks)))
+    return [_cut(line, screen) for line in [*head, *body]]
+
+
+def _head(look: Look, width: int) -> list[Line]:
+    title = "interlock top"
+    store = table.cut(look.store, max(8, width - len(title) - len(look.time) - 2 * len(GAP)))
+    gap = " " * max(
+        len(GAP), min(width, WIDEST) - len(title) - len(GAP) - table.columns(store) - len(look.time)
+    )
+    lines: list[Line] = [[("bold", title), ("", GAP), ("", store), ("", gap), ("dim", look.time)]]
+    lines.append([("red", look.trouble)] if look.trouble else [("dim", _count(look))])
+    columns: list[tuple[int, Line]] = [
+        (AGE, [("dim", f"{'FOR':>{AGE}}")]),
+        (BAR + 1 + LEFT, [("dim", f"{'TIME LEFT':<{BAR + 1 + LEFT}}")]),
+        (TOKEN, [("dim", f"{'TOKEN':<{TOKEN}}")]),
+    ]
+    lines.append(_row(("", ""), ("WHO",), columns, min(width, WIDEST)) if look.queues else [])
+    return lines
+
+
+def _count(look: Look) -> str:
+    if not look.queues:
+        return "nothing is held or waited for"
+    names = max(look.names, len(look.queues))
+    held = sum(not standing.lingering for queue in look.queues for standing in queue.holders)
+    waiting = sum(len(queue.waiters) for queue in look.queues)
+    more = "+" if look.cut_off or names > len(look.queues) else ""
+    return f"{names} resource{'s' if names > 1 else ''}, {held}{more} held, {waiting}{more} waiting"
+
+
+def _more_resources(count: int) -> Line:
+    return [("dim", f"and {count} more resource{'s' if count > 1 else ''}")]
+
+
+def _whole_blocks(blocks: Sequence[list[Line]], room: int, names: int) -> list[Line]:
+    """As many resources as fit with all their lines, and how many do not."""
+    shown: list[Line] = []
+    for number, block in enumerate(blocks):
+        if len(shown) + len(block) > room - 1:
+            return [*(shown or block[: room - 1]), _more_resources(names - max(1, number))]
+        shown += block
+    return [*shown, _more_resources(names - len(blocks))]
+
+
+# ---- one resource -------------------------------------------------------------------
+
+
+def _resource(look: Look, queue: Queue, full: Mapping[str, float], width: int, most: int) -> list[Line]:
+    kind = words.kind(queue)
+    name = table.cut(words.printable(queue.resource), max(8, width - len(GAP) - len(kind)))
+    lines: list[Line] = [[("bold", name), ("", GAP), ("dim", kind)]]
+    holders, waiters = queue.holders, queue.waiters
+    for standing in holders[:MOST_HOLDERS]:
+        lines.append(_holder(standing, queue.capacity, full.get(standing.id, 0.0), width))
+    if (more := len(holders) - MOST_HOLDERS) > 0:
+        lines.append(_note(f"and {more} more hold it" if more > 1 else "and 1 more holds it"))
+    for place, standing in enumerate(waiters[:most], 1):
+        lines.append(_waiter(standing, queue.capacity, place, width))
+    more = len(waiters) - most
+    if queue.resource in look.cut_off:
+        lines.append(_note(f"and more than {more} more wait" if more > 0 else "and more wait"))
+    elif more > 0:
+        wait = "waits" if more == 1 else "wait"
+        lines.append(_note(f"and {more} more {wait}" if most else f"{more} {wait}"))
+    return lines
+
+
+def _note(text: str) -> Line:
+    return [("dim", f"  {'':<{ROLE}}{GAP}{text}")]
+
+
+def _holder(standing: Standing, capacity: int, full: float, width: int) -> Line:
+    share = 1.0 if full <= 0 else min(1.0, max(0.0, standing.lapses_in / full))
+    whole = round(share * BAR)
+    colour = "green" if share > 0.5 else "yellow" if share > 0.2 else "red"
+    never = standing.foreign and standing.lapses_in >= words.NEVER
+    left = "never" if never else _short(standing.lapses_in)
+    columns: list[tuple[int, Line]] = [
+        (AGE, [("", f"{'' if standing.foreign or standing.lingering else _short(standing.age):>{AGE}}")]),
+        (
+            BAR + 1 + LEFT,
+            [(colour, "█" * whole), ("dim", "░" * (BAR - whole)), ("", f" {left:<{LEFT}}")],
+        ),
+        (TOKEN, [("dim", f"{table.fitted(words.token_shortened(standing), TOKEN):<{TOKEN}}")]),
+    ]
+    role: Span = ("yellow", "lingers") if standing.lingering else ("green", "holds")
+    return _row(role, _who(standing, capacity), columns, width)
+
+
+def _waiter(standing: Standing, capacity: int, place: int, width: int) -> Line:
+    role = ("yellow", "next" if place == 1 else str(place))
+    columns: list[tuple[int, Line]] = [(AGE, [("", f"{_short(standing.age):>{AGE}}")])]
+    rest = len(GAP) + BAR + 1 + LEFT + len(GAP) + TOKEN
+    return _row(role, _who(standing, capacity), [*columns, (rest - len(GAP), [])], width)
+
+
+def _short(seconds: float) -> str:
+    """A duration in its larger unit."""
+    return " ".join(words.age(seconds).split()[:2])
+
+
+def _who(standing: Standing, capacity: int) -> tuple[str, ...]:
+    weight = words.permits(standing, capacity) if standing.permits > 1 or capacity == EVERYTHING else ""
+    return tuple(f"{form}, {weight}" if weight else form for form in words.holder_shortened(standing))
+
+
+def _row(role: Span, who: tuple[str, ...], columns: list[tuple[int, Line]], width: int) -> Line:
+    """Role, who, and as many of the columns as leave room for who; the last ones go first."""
+    start = 2 + ROLE + len(GAP)
+    while columns and start + WHO + sum(len(GAP) + size for size, _ in columns) > width:
+        columns = columns[:-1]
+    room = max(WHO, width - start - sum(len(GAP) + size for size, _ in columns))
+    shown = table.fitted(who, room)
+    line: Line = [("", "  "), (role[0], f"{role[1]:<{ROLE}}"), ("", GAP), ("", shown)]
+    line.append(("", " " * (room - table.columns(shown))))
+    for _, spans in columns:
+        line += [("", GAP), *spans]
+    return line
+
+
+def _cut(line: Line, width: int) -> Line:
+    """The line without what is beyond the width: a wrapped line would spoil the picture."""
+    cut: Line = []
+    for style, text in line:
+        size = table.columns(text)
+        cut.append((style, text if size <= width else table.cut(text, width) if width > 0 else ""))
+        width -= min(size, width)
+    return cut

@@ -1,0 +1,110 @@
+"""`top`: the live picture of a store: holders, queues, time left."""
+
+from __future__ import annotations
+
+import time
+from argparse import Namespace
+from collections.abc import Iterator
+
+from interlock._core.drive import drive
+from interlock._runtime import clock
+from interlock.blocking import Client
+from interlock.cli import codes, document, opening, screen, words
+from interlock.cli.outlet import Outlet
+from interlock.cli.picture import Look, picture
+from interlock.cli.screen import Screen
+from interlock.cli.signals import Interrupted
+from interlock.cli.watch import PART_OF_THE_TIME
+from interlock.errors import StoreUnavailable
+from interlock.model import Queue
+
+MOST_CLAIMS = 50  # of one resource that are asked for: more are not shown
+MOST_RESOURCES = 200
+WIDTH = 100  # of plain text
+NAP = 0.1  # seconds after which a new size of the terminal is seen, at the latest
+
+
+def top(options: Namespace, outlet: Outlet) -> int:
+    """Draw one picture, or one after the other; Ctrl-C is how it ends, so that is no failure."""
+    with opening.opened(options.url) as client:
+        looks = Looks(client, options)
+        try:
+            if options.once or outlet.json or not outlet.drawable:
+                _print(looks, options, outlet)
+            else:
+                with Screen(outlet) as drawn:
+                    _draw(looks, drawn, outlet)
+        except Interrupted as interrupted:
+            return codes.died_of(interrupted.number)
+        except KeyboardInterrupt:
+            pass
+    return 0
+
+
+def _print(looks: Looks, options: Namespace, outlet: Outlet) -> None:
+    """Pictures below each other; JSON is one document a line."""
+    for look in looks:
+        if outlet.json:
+            found = [document.of_queue(queue) for queue in look.queues]
+            outlet.document({"at": round(time.time(), 3), "store": look.store, "resources": found})
+        else:
+            width = outlet.width or max(
+                WIDTH, len(look.store) + WIDTH // 2
+            )  # a name that is cut cannot be copied
+            for line in picture(look, looks.full, width, None):
+                outlet.line(screen.text(line, outlet))
+        if options.once:
+            return
+        if not outlet.json:
+            outlet.line("")
+        time.sleep(looks.pause)
+
+
+def _draw(looks: Looks, drawn: Screen, outlet: Outlet) -> None:
+    for look in looks:
+        until = clock.now() + looks.pause
+        size = None
+        while clock.now() < until:
+            if size != outlet.size:
+                size = outlet.size
+                drawn.draw(picture(look, looks.full, *size))
+            time.sleep(min(NAP, max(0.0, until - clock.now())))
+
+
+class Looks:
+    """One look at the store after the other; a store that does not answer is looked at again."""
+
+    def __init__(self, client: Client, options: Namespace) -> None:
+        self._client = client
+        self._prefix = options.prefix
+        self._every = options.every
+        self._store = opening.name(options.url)
+        self.full: dict[str, float] = {}  # claim id to the longest time it was seen to have left
+        self.pause = options.every
+
+    def __iter__(self) -> Iterator[Look]:
+        last: Look | None = None
+        while True:
+            began, trouble = clock.now(), ""
+            try:
+                last = self._look()
+            except StoreUnavailable as error:
+                if last is None:
+                    raise  # more likely a mistake in the URL than an outage
+                trouble = f"as of {last.time}: {words.printable(str(error))}"
+            self.pause = max(self._every, (clock.now() - began) * PART_OF_THE_TIME)
+            yield last._replace(trouble=trouble)
+
+    def _look(self) -> Look:
+        names = list(self._client.scan(self._prefix))
+        store = self._client._core.store
+        found = [drive(store.inspect(name, limit=MOST_CLAIMS)) for name in names[:MOST_RESOURCES]]
+        queues = [queue for queue in found if queue.standings]
+        self._remember(queues)
+        cut_off = frozenset(queue.resource for queue in queues if len(queue.standings) >= MOST_CLAIMS)
+        count = len(names) - len(found) + len(queues)
+        return Look(self._store, time.strftime("%H:%M:%S"), queues, cut_off, count)
+
+    def _remember(self, queues: list[Queue]) -> None:
+        now = {standing.id: standing.lapses_in for queue in queues for standing in queue.holders}
+        self.full = {id: max(left, self.full.get(id, 0.0)) for id, left in now.items()}
