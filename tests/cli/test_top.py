@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Callable, Iterator
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import interlock
@@ -231,6 +231,7 @@ class TestThePicture:
         assert "lingers  nobody, after host-0 pid 1000" in text
         assert "0 held" in text
 
+    @settings(deadline=None)
     @given(
         st.lists(
             st.tuples(
