@@ -51,10 +51,7 @@ def open_store(
         return _open_nodes(url, runtime, asynchronous, connect_timeout)
     if not isinstance(url, str):
         return _open_client(url, runtime, asynchronous, connect_timeout or CONNECT_TIMEOUT)
-    try:
-        parts = _split(url)
-    except ValueError as error:
-        raise InvalidURL(f"{redacted(url)}: {error}") from None
+    parts = _parts(url)
     opener = _OPENERS.get(parts.scheme)
     if opener is None:
         raise InvalidURL(_unknown(url, parts.scheme))
@@ -112,6 +109,13 @@ def _check_connect_timeout(seconds: object) -> None:
         raise InvalidSetting(f"connect_timeout must be between 0.001 and 3600 seconds, not {seconds:g}")
 
 
+def _parts(url: str) -> SplitResult:
+    try:
+        return _split(url)
+    except ValueError as error:
+        raise InvalidURL(f"{redacted(url)}: {error}") from None
+
+
 def _split(url: str) -> SplitResult:
     """The parts of a URL, which may name several hosts: the standard library takes brackets in a second one for a mistake."""
     from urllib.parse import urlsplit  # here, not above: `import interlock` stays light
@@ -140,9 +144,8 @@ def redacted(url: str) -> str:
     import re  # here, not above: `import interlock` stays light
 
     scheme, separator, rest = url.partition("://")
-    options = re.search(
-        r"\?\w+=", rest
-    )  # a password with a bare slash or question mark in it is one all the same
+    # Where the options begin: a password with a bare slash or question mark in it is one all the same.
+    options = re.search(r"\?\w+=", rest)
     address, query = (rest[: options.start()], rest[options.start() :]) if options else (rest, "")
     if "@" in (address.split("/", 1)[0] if scheme in ("sqlite", "memory", "unix") else address):
         credentials, at, host = address.rpartition("@")
@@ -178,7 +181,8 @@ def file_of(url: str) -> str | None:
         return None
     from interlock.backends.sqlite.place import default_path
 
-    path, _ = _sqlite_file(_split(url))
+    parts = _parts(url)
+    path, _ = _sqlite_file(parts._replace(query=_without_connect_timeout(parts.query)[0]))
     return os.path.abspath(path or default_path())
 
 

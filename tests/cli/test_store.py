@@ -47,7 +47,9 @@ class TestAFileThatDoesNotExist:
         assert "each user has another one" in told.stderr
         assert list(program.folder.iterdir()) == []
 
-    @pytest.mark.parametrize("url", ["sqlite://host/path", "sqlite:///x?mode=ro", "http://[bad"])
+    @pytest.mark.parametrize(
+        "url", ["sqlite://host/path", "sqlite:///x?mode=ro", "http://[bad", "sqlite://[bad"]
+    )
     def test_a_wrong_url_is_told_as_one(self, program: Program, url: str) -> None:
         told = program.call("ls", "--url", url)
         assert told.returncode == 64, told.stderr
