@@ -36,10 +36,10 @@ def name(page: Path) -> str:
     return page.relative_to(ROOT).as_posix()
 
 
-def blocks(page: Path, language: str) -> Iterator[Block]:
+def blocks(page: Path, *languages: str) -> Iterator[Block]:
     text = page.read_text(encoding="utf-8")
     for found in FENCE.finditer(text):
-        if found[1] == language:
+        if found[1] in languages:
             yield Block(found[1], text.count("\n", 0, found.start(2)) + 1, found[2])
 
 

@@ -1,8 +1,13 @@
-"""Every shell line of the README runs and succeeds, or stands below with the reason why it is not run."""
+"""Every shell example of the documentation runs, page by page, and prints what the page says it prints.
+
+A block `sh` is lines that succeed. A block `console` has commands behind `$ ` and, below each, what is seen: there any
+number stands for any other, `web-1` for the name of this machine, and `…` for whatever may differ.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -10,20 +15,21 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.pages import blocks
+from tests.docs.pages import Block, blocks, name, pages
 from tests.house.source import ROOT, SRC
 
+README = ROOT / "README.md"
 NOT_RUN = {
     "python3 dev.py test": "it is what runs this test",
     "python3 -m pip install .": "needs a package index for the build backend; tests/house/test_wheel.py builds the wheel",
+    "python3 -m pip install 'interlock[redis]'": "the same",
 }
 QUICKER = {"python3 dev.py demo": "python3 dev.py demo --fast"}
+ELSEWHERE = {ROOT / "CONTRIBUTING.md": "it is about this repository, and all of it is what runs this test"}
 
-LINES = [
-    line for block in blocks(ROOT / "README.md", "sh") for line in block.text.splitlines() if line.strip()
-]
+PAGES = [page for page in pages() if page not in ELSEWHERE and any(blocks(page, "sh", "console"))]
 
-pytestmark = pytest.mark.skipif(os.name == "nt", reason="the README's shell is POSIX")
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="the shell of the documentation is POSIX")
 
 
 @pytest.fixture
@@ -38,8 +44,9 @@ def environment(tmp_path: Path) -> dict[str, str]:
         script.parent.mkdir(exist_ok=True)
         script.write_text(f"#!/bin/sh\n{line}\n")
         script.chmod(script.stat().st_mode | stat.S_IXUSR)
+    clean = {key: value for key, value in os.environ.items() if not key.startswith(("INTERLOCK_", "SUDO_"))}
     return {
-        **os.environ,
+        **clean,
         "PATH": f"{tmp_path / 'bin'}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
         "PYTHONPATH": str(SRC),
         "INTERLOCK_URL": f"sqlite:///{tmp_path}/locks.db",
@@ -47,14 +54,69 @@ def environment(tmp_path: Path) -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize("line", [line for line in LINES if line not in NOT_RUN])
-def test_a_shell_line_of_the_readme_succeeds(line: str, environment: dict[str, str]) -> None:
-    command = QUICKER.get(line, line)
-    done = subprocess.run(
-        command, shell=True, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=100
-    )
-    assert done.returncode == 0, f"$ {command}\n{done.stdout}{done.stderr}"
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_the_shell_of_a_page_runs_from_top_to_bottom(
+    page: Path, environment: dict[str, str], tmp_path: Path
+) -> None:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    for block in blocks(page, "sh", "console"):
+        for number, command, expected in steps(block):
+            done = subprocess.run(
+                QUICKER.get(command, command),
+                shell=True,
+                cwd=ROOT if page == README else folder,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                timeout=100,
+            )
+            where = f"{name(page)}:{number}: $ {command}\n{done.stdout}"
+            if expected is None:
+                assert done.returncode == 0, where
+            else:
+                assert matches(expected, done.stdout), f"{where}\nthe page says:\n{expected}"
 
 
-def test_every_exception_is_still_in_the_readme() -> None:
-    assert set(NOT_RUN) | set(QUICKER) <= set(LINES)
+def steps(block: Block) -> list[tuple[int, str, str | None]]:
+    """Line number, command, and what it prints: None where the page does not say, and then it must succeed."""
+    lines = list(enumerate(block.text.splitlines(), block.line))
+    if block.language == "sh":
+        return [(at, line, None) for at, line in lines if line.strip() and line not in NOT_RUN]
+    found: list[tuple[int, str, str]] = []
+    for at, line in lines:
+        if line.startswith("$ "):
+            found.append((at, line[2:], ""))
+        else:
+            before, command, told = found[-1]
+            found[-1] = (before, command, f"{told}{line}\n")
+    return list(found)
+
+
+def matches(expected: str, told: str) -> bool:
+    """Whether the output is what the page shows, but for numbers, blanks, this machine's name and what `…` hides."""
+    pattern = "\n".join(_pattern(line) for line in expected.splitlines())
+    shown = "\n".join(" ".join(line.split()) for line in told.splitlines())
+    return re.fullmatch(pattern, shown) is not None
+
+
+def _pattern(line: str) -> str:
+    text = re.escape(" ".join(line.split()))
+    text = text.replace("…", ".*").replace(re.escape("web-1"), re.escape(os.uname().nodename))
+    return re.sub(r"\d+", r"\\d+", text)
+
+
+def test_every_exception_is_still_in_the_documentation() -> None:
+    lines = {line for page in pages() for block in blocks(page, "sh") for line in block.text.splitlines()}
+    assert set(QUICKER) <= lines
+    assert "python3 dev.py test" in lines
+
+
+def test_output_that_differs_is_noticed() -> None:
+    assert matches("job lock held 3 s web-1 pid 7\n", f"job  lock  held 12 s  {os.uname().nodename} pid 99\n")
+    assert matches("a … z\n", "a whatever z\n")
+    assert not matches("job lock held 3 s\n", "job  lock  waiting 3 s\n")
+    assert not matches("", "something\n")
+    assert not matches("something\n", "")
