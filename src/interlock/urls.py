@@ -67,19 +67,19 @@ def settled(url: Place | None) -> str | list[str] | None:
     There the working directory, $INTERLOCK_URL and the home directory may be others.
     """
     if url is None:
-        url = os.environ.get("INTERLOCK_URL") or "sqlite://"
+        url = default()
     if isinstance(url, (list, tuple)):
         nodes = [node for node in url if isinstance(node, str)]
         return nodes if len(nodes) == len(url) else None
-    if not isinstance(url, str) or not url.startswith("sqlite:"):
-        return url if isinstance(url, str) else None
-    from urllib.parse import quote, unquote
+    if not isinstance(url, str):
+        return None
+    path = file_of(url)
+    if path is None:
+        return url
+    from urllib.parse import quote
 
-    from interlock.backends.sqlite.place import default_path
-
-    parts = _split(url)
-    path = os.path.abspath(unquote(parts.path[1:]) or default_path())
-    return f"sqlite:///{quote(path)}" + (f"?{parts.query}" if parts.query else "")
+    query = _split(url).query
+    return f"sqlite:///{quote(path)}" + (f"?{query}" if query else "")
 
 
 def _without_connect_timeout(query: str) -> tuple[str, float | None]:
