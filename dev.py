@@ -7,6 +7,7 @@ when the tables of pyproject.toml that describe it change.
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import importlib.util
 import json
@@ -18,13 +19,14 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from glob import glob
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent
-VENV = ROOT / ".venv"
+VENV = ROOT / os.environ.get("INTERLOCK_VENV", ".venv")  # `test --python` sets it: one for each interpreter
 BIN = VENV / ("Scripts" if os.name == "nt" else "bin")
 PYTHON = BIN / ("python.exe" if os.name == "nt" else "python")
-LITTER = (".venv", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".hypothesis", "build", "dist")
+LITTER = (".venv*", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".hypothesis", "build", "dist")
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,23 @@ TYPES = (
     Step("mypy", ("-m", "mypy"), "types"),
     Step("pyright", ("-m", "pyright", "--pythonpath", str(PYTHON)), "types"),
 )
-TESTS = (Step("pytest", ("-m", "pytest", "-n", "2", "--dist", "loadfile"), "test --lf"),)
+PYTEST = ("-m", "pytest", "-n", "2", "--dist", "loadfile")
+TESTS = (Step("pytest", PYTEST, "test --lf"),)
+
+QUICK = (
+    "attacks cli conformance cpython docs faces field house lab mutants simulation sqlite typing unit".split()
+)
+"""Folders of tests/ without servers: the embedded stores, and everything that needs no store."""
+
+NO_SERVER = ("-m", "not server and not slow", *(f"tests/{folder}" for folder in QUICK))
+QUICK_TESTS = (Step("pytest", (*PYTEST, *NO_SERVER), "test --quick --lf"),)
+
+BUSY = """
+import os, sys
+while os.getppid() == int(sys.argv[1]):
+    for _ in range(1_000_000):
+        pass
+"""
 
 
 # -- what the commands do ------------------------------------------------------------------------
@@ -57,13 +75,69 @@ def demo(args: list[str]) -> int:
 
 
 def test(args: list[str]) -> int:
-    """Run every check; with arguments, pytest alone, with these arguments."""
+    """Run every check; --quick, --full, --python and --busy choose which and how (--help); with other arguments, pytest alone."""
+    asked, others = test_options().parse_known_args(args)
+    if asked.python:
+        return test_with(asked, others)
     make_environment()
     have_lock_tests()
-    have_servers()
-    if args:
-        return call([str(PYTHON), "-m", "pytest", *args])
-    return perform(LINT + TYPES + TESTS)
+    if not asked.quick:
+        have_servers()
+    if asked.full:
+        os.environ["INTERLOCK_FULL"] = "1"  # tests/full.py reads it, here and in the workers
+    with busy(asked.busy):
+        if others:
+            return call([str(PYTHON), "-m", "pytest", *(NO_SERVER if asked.quick else ()), *others])
+        return perform(LINT + QUICK_TESTS if asked.quick else LINT + TYPES + TESTS)
+
+
+def test_options() -> argparse.ArgumentParser:
+    """The options of `test`; pytest gets everything else."""
+    options = argparse.ArgumentParser(
+        "dev.py test",
+        description="Run every check.",
+        epilog="Other arguments go to pytest.",
+        allow_abbrev=False,
+    )
+    which = options.add_mutually_exclusive_group()
+    which.add_argument(
+        "--quick", action="store_true", help="style, and the tests that need no server: less than two minutes"
+    )
+    which.add_argument("--full", action="store_true", help="also the long soaks and searches")
+    options.add_argument(
+        "--python", metavar="NAME", help="with another interpreter, such as python3.13, in a .venv of its own"
+    )
+    options.add_argument(
+        "--busy",
+        metavar="N",
+        type=int,
+        default=0,
+        help="beside N endless loops, as on a machine with other work",
+    )
+    return options
+
+
+def test_with(asked: argparse.Namespace, others: list[str]) -> int:
+    """Run `dev.py test` with another interpreter, which makes and keeps an environment of its own."""
+    python, version = find_interpreter(asked.python)
+    say(f"testing with {python} in .venv-{version}")
+    args = [f"--{name}" for name in ("quick", "full") if getattr(asked, name)] + [
+        f"--busy={asked.busy}",
+        *others,
+    ]
+    return call([python, str(ROOT / "dev.py"), "test", *args], INTERLOCK_VENV=f".venv-{version}")
+
+
+@contextmanager
+def busy(count: int) -> Iterator[None]:
+    """Keep so many endless loops running; they end with the block, or with this process, whatever ends it."""
+    loops = [subprocess.Popen([sys.executable, "-c", BUSY, str(os.getpid())]) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for loop in loops:
+            loop.kill()
+            loop.wait()
 
 
 def lint(args: list[str]) -> int:
@@ -113,8 +187,8 @@ def surface(args: list[str]) -> int:
 
 def clean(args: list[str]) -> int:
     """Remove the environment and all caches."""
-    for name in LITTER:
-        shutil.rmtree(ROOT / name, ignore_errors=True)
+    for path in (path for name in LITTER for path in ROOT.glob(name)):
+        shutil.rmtree(path, ignore_errors=True)
     return 0
 
 
@@ -178,7 +252,7 @@ def make_environment() -> None:
         if stamp.exists() and stamp.read_text() == wanted:
             return
         began = time.monotonic()
-        say("making the environment in .venv (once; again when pyproject.toml asks for other things)")
+        say(f"making the environment in {VENV.name} (once; again when pyproject.toml asks for other things)")
         if importlib.util.find_spec("ensurepip") is None:
             debian_package("python3-venv", "this python3 cannot make virtual environments")
         quietly([sys.executable, "-m", "venv", "--clear", str(VENV)])
@@ -190,11 +264,31 @@ def make_environment() -> None:
         say(f"made in {time.monotonic() - began:.0f} s")
 
 
+def find_interpreter(name: str) -> tuple[str, str]:
+    """The path and the version (3.13) of an interpreter that runs: on the PATH, or one that pyenv has installed."""
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    ask = "import sys; print(*sys.version_info[:2], sep='.')"
+    for path in (shutil.which(name), *sorted(glob(str(pyenv / "*" / "bin" / name)))):
+        if path is None:
+            continue
+        told = subprocess.run([path, "-c", ask], capture_output=True, text=True)
+        if told.returncode == 0:  # one of pyenv's shims may stand for a version that is not chosen
+            return path, told.stdout.strip()
+    sys.exit(f"{name} is not installed: neither on the PATH nor below {pyenv}")
+
+
 def have_lock_tests() -> None:
-    """See that CPython's own tests of locks are there: Debian keeps them in a package apart."""
-    if importlib.util.find_spec("test.lock_tests") is None:
-        name = f"libpython{sys.version_info.major}.{sys.version_info.minor}-testsuite"
-        debian_package(name, "this python3 comes without its own tests, which judge our locks")
+    """See that CPython's own tests of locks are there: Debian keeps those of its python3 in a package apart."""
+    if importlib.util.find_spec("test.lock_tests") is not None:
+        return
+    why = "this python3 comes without its own tests, which judge our locks"
+    if sys.base_prefix == "/usr":
+        debian_package(f"libpython{sys.version_info.major}.{sys.version_info.minor}-testsuite", why)
+    elif VENV.name == ".venv":
+        sys.exit(f"{why}; use another, or have its standard library installed with the package `test`")
+    else:  # asked for on demand: everything else is worth knowing
+        say(f"{why}: tests/cpython is not run")
+        os.environ["INTERLOCK_UNJUDGED"] = "1"
 
 
 def have_servers() -> None:

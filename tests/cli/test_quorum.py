@@ -21,6 +21,8 @@ from interlock.cli import nodes
 from tests.cli.program import Program, finished, until
 from tests.redlock.servers import Servers, quorum, say, steady
 
+pytestmark = pytest.mark.server
+
 TTL = 20.0  # longer than any of these tests: what it keeps in quarantine stays there
 
 

@@ -74,7 +74,9 @@ print(*reports[-1])
         assert program.queue("job")["kind"] == "idle"
 
     def test_a_stop_stops_the_command_and_a_continue_continues_it(self, program: Program) -> None:
-        process = program.start("run", "job", "--", "sh", "-c", LOGS_SIGNALS)
+        # In a group of its own, as a shell starts a job: the kernel stops nobody in a group that no shell could continue,
+        # and without a terminal (CI, setsid) the group of the test run is such a one.
+        process = program.start("run", "job", "--", "sh", "-c", LOGS_SIGNALS, process_group=0)
         command = int(written(program.folder / "ready")[0])
         process.send_signal(signal.SIGTSTP)
         until(lambda: stopped(process.pid) and stopped(command))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import pytest
@@ -37,3 +38,36 @@ def test_a_made_environment_is_used_as_it_is() -> None:
     assert told.returncode == 0, told.stderr
     assert "Usage: ruff check" in told.stdout
     assert "making the environment" not in told.stdout
+
+
+def test_every_folder_of_tests_is_quick_or_needs_servers() -> None:
+    """A new folder is decided about: otherwise `dev.py test --quick` would leave out tests that it should run."""
+    spec = spec_from_file_location("dev", ROOT / "dev.py")
+    assert spec
+    assert spec.loader
+    module = module_from_spec(spec)
+    sys.modules["dev"] = module  # its dataclass asks for it
+    spec.loader.exec_module(module)
+    with_servers = {"benchmarks", "contrib", "redis", "redlock", "storm"}
+    folders = {
+        path.parent.relative_to(ROOT / "tests").parts[0] for path in (ROOT / "tests").glob("*/**/test_*.py")
+    }
+    assert folders == {*module.QUICK, *with_servers}
+
+
+def test_busy_loops_end_with_the_run() -> None:
+    """Whoever asks how the suite does on a busy machine has a quiet one afterwards."""
+    program = f"""
+import sys; sys.path.insert(0, {str(ROOT)!r})
+import dev, os, signal
+with dev.busy(2):
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+    ended = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, timeout=60)
+    assert ended.returncode == -9  # and the pipe was closed by the loops too, or this would not have returned
+
+
+def test_another_interpreter_that_is_not_there_is_said_to_be_missing() -> None:
+    told = dev("test", "--python", "python2.3")
+    assert told.returncode == 1
+    assert "python2.3 is not installed" in told.stderr

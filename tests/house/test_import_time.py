@@ -9,36 +9,52 @@ import pytest
 
 from tests.house.source import SRC
 
-BUDGET = 0.025
-TRIES = 40  # the best counts; a busy machine needs more of them to show it
+FEWEST, MOST = (
+    10,
+    60,
+)  # tries of each, in turn; the best of each counts, and a busy machine needs more to show it
 
-PROGRAM = f"""
+PROGRAM = """
 import sys, time
-sys.path.insert(0, {str(SRC)!r})
+sys.path.insert(0, {src!r})
 began = time.process_time()
-import interlock
-interlock.connect  # the rooms are opened when a name is asked for: this opens all that a client needs
+{statement}
 took = time.process_time() - began
 print(took, *sys.modules)
 """
 
+BARE = "import interlock"
+READY = (
+    "import interlock; interlock.connect"  # modules load when a name is asked for: all that a client needs
+)
+BUDGETS = {BARE: 1.9, READY: 3.0}
+"""How often the time of `import socket` each may take: both are measured in one run, and a slow machine slows both."""
 
-def import_once() -> tuple[float, set[str]]:
+
+def import_once(statement: str = READY) -> tuple[float, set[str]]:
     """CPU seconds and modules of one import in an interpreter that has loaded nothing, not even site."""
+    program = PROGRAM.format(src=str(SRC), statement=statement)
     text = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", PROGRAM], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-I", "-S", "-c", program], capture_output=True, text=True, check=True, timeout=60
     ).stdout
     took, *loaded = text.split()
     return float(took), set(loaded)
 
 
 class TestImport:
-    def test_it_takes_at_most_25_ms(self) -> None:
+    @pytest.mark.parametrize("statement", BUDGETS)
+    def test_it_takes_a_small_multiple_of_importing_socket(self, statement: str) -> None:
         import_once()  # writes the bytecode, which an installed package has
-        tries: list[float] = []
-        while len(tries) < TRIES and min(tries, default=BUDGET + 1) > BUDGET:
-            tries.append(import_once()[0])
-        assert min(tries) <= BUDGET, f"import interlock took {min(tries) * 1000:.1f} ms at best of {TRIES}"
+        best = limit = ratio = float("inf")
+        for number in range(MOST):
+            limit = min(limit, import_once("import socket")[0])
+            best = min(best, import_once(statement)[0])
+            ratio = best / limit
+            if number >= FEWEST and ratio <= BUDGETS[statement]:
+                break
+        assert ratio <= BUDGETS[statement], (
+            f"{ratio:.2f} times: {best * 1e3:.1f} ms, socket {limit * 1e3:.1f} ms"
+        )
 
     def test_it_loads_no_loop_no_server_and_no_backend(self) -> None:
         _, loaded = import_once()

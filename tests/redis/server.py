@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import os
 import shutil
@@ -12,11 +13,13 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from tempfile import mkdtemp
 from typing import TypeVar
 
+from tests.patience import PATIENCE
+
 PR_SET_PDEATHSIG = 1
-READY = 10.0  # seconds a server may take to start
 
 
 def free_port() -> int:
@@ -103,11 +106,11 @@ class Server:
 
     def _await(self, fact: object) -> None:
         assert callable(fact)
-        end = time.monotonic() + READY
+        end = time.monotonic() + PATIENCE
         while not fact():
             assert self._process is not None
             assert self._process.poll() is None, "redis-server ended at once"
-            assert time.monotonic() < end, f"redis-server is not ready after {READY:g} s"
+            assert time.monotonic() < end, f"redis-server is not ready after {PATIENCE:g} s"
             time.sleep(0.005)
 
 
@@ -127,3 +130,12 @@ def started(server: Some) -> Iterator[Some]:
 def running(*options: str) -> Iterator[Server]:
     with started(Server(*options)) as server:
         yield server
+
+
+@cache
+def steady() -> Server:
+    """The server for all suites of a worker, which neither break it nor count what it was asked."""
+    server = Server()
+    atexit.register(server.close)
+    server.start()
+    return server

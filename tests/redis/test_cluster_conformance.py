@@ -1,19 +1,19 @@
 """On a Cluster the Redis store keeps the promises of the port, and the clients on it theirs.
 
-The suites that depend on how the servers are reached; with INTERLOCK_FULL=1 in the environment, all of them.
+The suites that depend on how the servers are reached; with `dev.py test --full`, all of them.
 """
 
 from __future__ import annotations
 
-import os
 from uuid import uuid4
 
 from interlock.testing.conformance import CLIENT_SUITES, STORE_SUITES, StoreFactory, suites
+from tests.full import FULL
 from tests.redis.clusters import steady
 
 REACHED = {"Claims", "Renewals", "Wakeups", "Registers", "Operators"}
 ALL = [*STORE_SUITES, *CLIENT_SUITES]
-WANTED = [suite for suite in ALL if suite.__name__ in REACHED or os.environ.get("INTERLOCK_FULL")]
+WANTED = [suite for suite in ALL if suite.__name__ in REACHED or FULL]
 
 
 globals().update(suites(StoreFactory(lambda: steady().url(f"{uuid4().hex}:")), WANTED))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
-from functools import cache
 from urllib.parse import urlsplit
 from uuid import uuid4
 
@@ -12,15 +10,7 @@ import redis
 from interlock.testing.conformance import suites
 from tests.field.kinds import Kind
 from tests.field.sentences import FIELD
-from tests.redis.server import Server
-
-
-@cache
-def server() -> Server:
-    started = Server()
-    atexit.register(started.close)
-    started.start()
-    return started
+from tests.redis.server import steady
 
 
 def _names(place: str, client: redis.Redis) -> list[bytes]:
@@ -29,16 +19,16 @@ def _names(place: str, client: redis.Redis) -> list[bytes]:
 
 
 def wipe(place: str) -> None:
-    with redis.Redis(port=server().port) as client:
+    with redis.Redis(port=steady().port) as client:
         if names := _names(place, client):
             client.delete(*names)
 
 
 def keys(place: str) -> int:
-    with redis.Redis(port=server().port) as client:
+    with redis.Redis(port=steady().port) as client:
         return len(_names(place, client))
 
 
-REDIS = Kind(lambda: server().url(f"{uuid4().hex}:"), wipe=wipe, keys=keys)
+REDIS = Kind(lambda: steady().url(f"{uuid4().hex}:"), wipe=wipe, keys=keys)
 
 globals().update(suites(REDIS, FIELD))

@@ -1,26 +1,23 @@
 """The protocol of the quorum, searched whole within small bounds: what is shipped is safe, what must not be is found out.
 
-With INTERLOCK_FULL=1 in the environment the bounds are larger, and it takes minutes. `python -m tests.redlock.model`
+With `dev.py test --full` the bounds are larger, and it takes minutes. `python -m tests.redlock.model`
 prints the traces.
 """
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
+from tests.full import FULL
 from tests.redlock.model import shipped
 from tests.redlock.model.table import CASES, Case
 from tests.redlock.model.variants import BROKEN, SHIPPED
 
-DEEP = bool(os.environ.get("INTERLOCK_FULL"))
 
-
-@pytest.mark.timeout(1800 if DEEP else 120)
+@pytest.mark.timeout(7200 if FULL else 600)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_the_search_finds_what_it_should(case: Case) -> None:
-    found = case.search(DEEP)
+    found = case.search(FULL)
     assert not case.wrong(found)
     if found.crime:
         assert len(found.trace) >= 2, "a crime takes two"

@@ -1,24 +1,23 @@
 """The shipped algorithm of the quorum on five simulated nodes: scenarios, weathers and seeds, schedules, and mutants.
 
-With INTERLOCK_FULL=1 in the environment more than two thousand seeds are run, which takes minutes.
+With `dev.py test --full` more than two thousand seeds are run, which takes minutes.
 """
 
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Iterator
 
 import pytest
 
 from interlock.testing.simulation import campaign, simulate
+from tests.full import FULL
 from tests.redlock.simulation.mutant import Mutant
 from tests.redlock.simulation.mutants import MUTANTS
 from tests.redlock.simulation.play import SCENARIOS, QuorumPlot
 from tests.redlock.simulation.schedules import SCHEDULES
 from tests.redlock.simulation.weather import WEATHERS
 
-FULL = bool(os.environ.get("INTERLOCK_FULL"))
 EACH = 15 if FULL else 2  # seeds for each pair of 8 scenarios and 17 weathers
 
 
@@ -31,7 +30,7 @@ def _unlogged() -> Iterator[None]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900 if FULL else 120)
+@pytest.mark.timeout(7200 if FULL else 600)
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_nothing_that_must_never_happen_does(scenario: str) -> None:
     plots = [

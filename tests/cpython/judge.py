@@ -1,21 +1,18 @@
 """CPython's own tests of its locks, unmodified, against interlock's objects: the outside judge.
 
-Every class of `test.lock_tests` that is about something interlock has, times every store.
+Every class of `test.lock_tests` that is about something interlock has; a test module runs them on one store.
 """
 
 from __future__ import annotations
 
-import os
 import threading
 import unittest
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from itertools import count
-from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
 
 import interlock
-from tests.redis.server import running
 
 try:
     from test import lock_tests
@@ -32,25 +29,8 @@ EXCLUDED = {
 
 _names = (f"cpython-{n}" for n in count())
 
-
-@contextmanager
-def memory() -> Iterator[str]:
-    yield f"memory://cpython-{os.getpid()}-{id(object())}"
-
-
-@contextmanager
-def sqlite() -> Iterator[str]:
-    with TemporaryDirectory() as folder:
-        yield f"sqlite:///{folder}/locks.db"
-
-
-@contextmanager
-def redis() -> Iterator[str]:
-    with running() as server:
-        yield server.url()
-
-
-STORES = {"Memory": memory, "SQLite": sqlite, "Redis": redis}
+Open = Callable[[], AbstractContextManager[str]]
+"""Opens a store of a test class's own, and answers its URL."""
 
 
 class Judged:
@@ -125,13 +105,13 @@ SUITES: dict[str, dict[str, Callable[..., Any]]] = {
 }
 
 
-def judged(suite: str, store: str) -> type[unittest.TestCase]:
+def judged(suite: str, store: str, open: Open) -> type[unittest.TestCase]:
     """The class that runs one of CPython's suites on one store."""
     excluded = [name.partition(".")[2] for name in EXCLUDED if name.startswith(suite + ".")]
-    body = {**SUITES[suite], **dict.fromkeys(excluded), "url": staticmethod(STORES[store])}
-    return type(f"{suite}On{store}", (Judged, getattr(lock_tests, suite)), {**body, "__module__": __name__})
+    body = {**SUITES[suite], **dict.fromkeys(excluded), "url": staticmethod(open)}
+    return type(f"{suite}On{store}", (Judged, getattr(lock_tests, suite)), body)
 
 
-for _suite in SUITES:
-    for _store in STORES:
-        globals()[f"{_suite}On{_store}"] = judged(_suite, _store)
+def suites(store: str, open: Open) -> dict[str, type[unittest.TestCase]]:
+    """Every suite on one store: for the names of a test module."""
+    return {f"{suite}On{store}": judged(suite, store, open) for suite in SUITES}

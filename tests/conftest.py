@@ -1,0 +1,42 @@
+"""What every test run needs: soaks only when they are asked for, and signals as programs usually find them."""
+
+from __future__ import annotations
+
+import os
+import signal
+from types import FrameType
+
+import pytest
+
+from tests.full import FULL
+
+UNHEARD = "INTERLOCK_TESTS_UNHEARD"  # tells the workers which signals the run was started without
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    soaks = [item for item in items if item.get_closest_marker("soak")]
+    if soaks and not FULL:
+        config.hook.pytest_deselected(items=soaks)
+        items[:] = [item for item in items if item not in soaks]
+
+
+def pytest_configure() -> None:
+    """Give the programs that tests start the signals a shell would give them, also below `nohup` or `&`.
+
+    Ignored signals stay ignored across exec, and then a test of what SIGHUP does tests nothing. A handler ends with
+    exec, so this process goes on not to hear them, and its children do.
+    """
+    ignored = [name for name in ("SIGHUP", "SIGQUIT") if _ignored(name)]
+    for name in {*ignored, *os.environ.get(UNHEARD, "").split()}:
+        signal.signal(getattr(signal, name), _unheard)
+    os.environ[UNHEARD] = " ".join(ignored)
+    if _ignored("SIGINT"):  # as Python itself does unless it was told to ignore it
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _ignored(name: str) -> bool:
+    return hasattr(signal, name) and signal.getsignal(getattr(signal, name)) is signal.SIG_IGN
+
+
+def _unheard(number: int, frame: FrameType | None) -> None:
+    pass

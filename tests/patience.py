@@ -1,0 +1,24 @@
+"""How long a test waits for a fact before it calls it missing: long enough for a machine with a lot of other work.
+
+A fact that comes ends the wait at once, so patience costs nothing but the time of a test that fails. What is promised to
+come *soon* is checked by `interlock.testing.lag`, which does not count the machine's own lag.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+PATIENCE = 60.0
+
+
+def until(fact: Callable[[], T], patience: float = PATIENCE) -> T:
+    """What `fact` answers once that is true; AssertionError if it does not come true in time."""
+    end = time.monotonic() + patience
+    while not (found := fact()):
+        assert time.monotonic() < end, f"not so within {patience:g} s: {getattr(fact, '__qualname__', fact)}"
+        time.sleep(0.002)
+    return found
