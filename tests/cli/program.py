@@ -9,25 +9,13 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import IO, Any
 
 import interlock
 from tests.house.source import SRC
-
-T = TypeVar("T")
-
-PATIENCE = 20.0  # seconds until a fact that does not come true is a failure
-
-
-def until(fact: Callable[[], T], patience: float = PATIENCE) -> T:
-    """What `fact` answers once it is truthy; fails when that takes too long."""
-    end = time.monotonic() + patience
-    while not (answer := fact()):
-        assert time.monotonic() < end, f"not so within {patience:g} s"
-        time.sleep(0.005)
-    return answer
+from tests.patience import PATIENCE
+from tests.patience import until as until
 
 
 def boot_time() -> float:
@@ -99,7 +87,7 @@ class Program:
             stdin=subprocess.DEVNULL if input is None else None,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=PATIENCE,
             env={**self.environment(), **env},
             cwd=self.folder,
         )

@@ -12,7 +12,7 @@ import sys
 import termios
 import time
 
-from tests.cli.program import PATIENCE
+from tests.patience import PATIENCE
 
 TAKE_TERMINAL = """
 import fcntl, os, sys, termios
@@ -81,7 +81,7 @@ class Terminal:
             os.close(self._master)
             self._master = -1
         try:
-            self.process.wait(5)
+            self.process.wait(PATIENCE)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()

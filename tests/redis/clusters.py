@@ -90,6 +90,7 @@ class RedisCluster:
             master = self.masters[number % SHARDS]
             until(partial(self.ask, replica, "CLUSTER", "REPLICATE", master.id))
         until(self.whole)
+        self.await_followed()
         for node in self.nodes.values():
             self._failovers(node, True)
 
@@ -102,7 +103,7 @@ class RedisCluster:
         return int(self.ask(node, "CLUSTER INFO")["cluster_known_nodes"]) == len(self.nodes)
 
     def whole(self) -> bool:
-        """Whether every node that runs agrees, and every replica follows its master up to the last write."""
+        """Whether every node agrees, and every replica is connected to its master."""
         for node in self.nodes.values():
             if self.ask(node, "CLUSTER INFO")["cluster_state"] != "ok":
                 return False
@@ -112,13 +113,19 @@ class RedisCluster:
             shards: Any = self.ask(node, "CLUSTER", "SLOTS")  # a list each: first, last, master, replicas
             if any(len(shard) != 3 + len(self.replicas) // SHARDS for shard in shards):
                 return False
-        return all(self.followed(master) for master in self.masters)
+        return True
 
-    def followed(self, master: ClusterNode) -> bool:
-        """Whether all replicas of a master have all it has."""
+    def await_followed(self, *masters: ClusterNode) -> None:
+        """Wait until all replicas of these masters (by default, of all) have what the masters have now."""
+        for master in masters or self.masters:
+            now = self.ask(master, "INFO", "replication")["master_repl_offset"]
+            until(partial(self._followed, master, now))
+
+    def _followed(self, master: ClusterNode, offset: int) -> bool:
+        """Whether all replicas of a master have told it that they have so much: what it has meanwhile, they may not."""
         facts = self.ask(master, "INFO", "replication")
         slaves = [facts[f"slave{n}"] for n in range(facts["connected_slaves"])]
-        level = [s["state"] == "online" and s["offset"] == facts["master_repl_offset"] for s in slaves]
+        level = [s["state"] == "online" and s["offset"] >= offset for s in slaves]
         return len(level) == len(self.replicas) // SHARDS and all(level)
 
     def admin(self, node: ClusterNode) -> redis.Redis:
@@ -146,9 +153,9 @@ class RedisCluster:
         """A name whose keys are on this shard."""
         return next(f"{start}-{n}" for n in range(1000) if self.shard(f"{prefix}{start}-{n}") == shard)
 
-    def await_promoted(self, replica: ClusterNode, patience: float = 20.0) -> None:
+    def await_promoted(self, replica: ClusterNode) -> None:
         """Wait until a replica is master, and all nodes that run know of it."""
-        until(lambda: all(self._knows_master(node, replica) for node in self.nodes.values()), patience)
+        until(lambda: all(self._knows_master(node, replica) for node in self.nodes.values()))
 
     def _knows_master(self, node: ClusterNode, master: ClusterNode) -> bool:
         if node.stopped:

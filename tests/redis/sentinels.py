@@ -17,13 +17,13 @@ from typing import Any
 
 import redis
 
+from tests.patience import PATIENCE
 from tests.redis.server import Server, die_with_parent, free_port
 
 SERVICE = "mymaster"
-READY = 20.0
 
 
-def until(fact: Callable[[], Any], patience: float = READY) -> Any:
+def until(fact: Callable[[], Any], patience: float = PATIENCE) -> Any:
     """What `fact` says once that is true; a server that is not there yet says nothing."""
     end = time.monotonic() + patience
     while True:
@@ -108,7 +108,7 @@ class SentinelSet:
         self.sentinels = [Watcher(master.port, self._password) for _ in range(3)]
         for sentinel in self.sentinels:
             until(partial(self._sees_all, sentinel))
-        until(lambda: self.attached() == self._replicas)
+        self.await_attached(self._replicas)
 
     def _add(self, *options: str) -> Server:
         guarded = ("--requirepass", self._password, "--masterauth", self._password) if self._password else ()
@@ -141,12 +141,16 @@ class SentinelSet:
         port = (server or self.master()).port
         return redis.Redis(port=port, password=self._password, socket_timeout=2, decode_responses=True)
 
-    def attached(self) -> int:
-        """How many replicas follow the master, up to its last write."""
+    def await_attached(self, count: int) -> None:
+        """Wait until so many replicas, and no more, follow the master, and have what it has now."""
         with self.admin() as admin:
-            facts: Any = admin.info("replication")
+            now: Any = admin.info("replication")
+            until(partial(self._attached, admin, count, now["master_repl_offset"]))
+
+    def _attached(self, admin: redis.Redis, count: int, offset: int) -> bool:
+        facts: Any = admin.info("replication")
         slaves = [facts[f"slave{n}"] for n in range(facts["connected_slaves"])]
-        return sum(s["state"] == "online" and s["offset"] == facts["master_repl_offset"] for s in slaves)
+        return bool(sum(s["state"] == "online" and s["offset"] >= offset for s in slaves) == count)
 
     def crash(self) -> Server:
         """Kill the master as a crash does, and wait until all sentinels name another, which agrees."""

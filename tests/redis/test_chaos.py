@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -21,20 +21,13 @@ from interlock import aio
 from interlock._core.cohort import BLOCK
 from interlock.backends.redis.address import Address
 from interlock.errors import LeaseLost, StoreUnavailable
+from tests.patience import PATIENCE
+from tests.patience import until as until
 from tests.redis.server import Server, running
 
 pytestmark = pytest.mark.chaos
 
-PATIENCE = 15.0
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-
-
-def until(fact: Callable[[], Any], patience: float = PATIENCE) -> Any:
-    end = time.monotonic() + patience
-    while not (found := fact()):
-        assert time.monotonic() < end, "it did not come true in time"
-        time.sleep(0.005)
-    return found
 
 
 @pytest.fixture

@@ -61,7 +61,7 @@ class TestAMasterIsKilled:
         names = [cluster.name_on(shard) for shard in range(SHARDS)]
         leases: list[Any] = [holder.lock(name).acquire() for name in names]
         waiter = Waiter(client, names[0], timeout=60)
-        until(lambda: all(cluster.followed(master) for master in cluster.masters))
+        cluster.await_followed()
         before, after = Sampled(leases), Sampled(leases)
         before.start()
         with cluster.replicas[0].frozen():  # it takes over once this is over
@@ -100,7 +100,7 @@ class TestAMasterIsKilled:
             client = interlock.connect(cluster.url(), ttl=9)
             name, kept = cluster.name_on(0), cluster.name_on(1)
             with client.lock(name) as first:  # so that the replica knows of a token
-                until(lambda: cluster.followed(cluster.masters[0]))
+                cluster.await_followed(cluster.masters[0])
             safe = client.lock(kept).acquire()
             assert safe
             async with aio.connect(cluster.url(), ttl=9) as other:
@@ -140,7 +140,7 @@ class TestAMasterIsKilled:
             return [shard for shard in range(SHARDS) if found[shard]]
 
         (there,) = until(listened)
-        until(lambda: cluster.followed(cluster.masters[there]))
+        cluster.await_followed(cluster.masters[there])
         cluster.masters[there].kill()
         alive = [shard for shard in range(SHARDS) if shard != there]
         until(lambda: any(cluster.ask(cluster.masters[n], "PUBSUB CHANNELS", "interlock:*") for n in alive))
@@ -193,7 +193,7 @@ class TestAMasterIsFrozen:
         client, name = interlock.connect(cluster.url(), ttl=20), cluster.name_on(0)
         old = cluster.masters[0]
         with client.lock(name) as before:
-            until(lambda: cluster.followed(old))
+            cluster.await_followed(old)
         os.kill(old.pid, signal.SIGSTOP)
         cluster.await_promoted(cluster.replicas[0])
         with client.lock(name, timeout=FAILOVER) as lease:
@@ -213,7 +213,7 @@ class TestAMasterIsFrozen:
         client, name = interlock.connect(cluster.url(), ttl=30), cluster.name_on(0)
         lease = client.lock(name).acquire()
         assert lease
-        until(lambda: cluster.followed(cluster.masters[0]))
+        cluster.await_followed(cluster.masters[0])
         with cluster.replicas[0].frozen():  # nobody takes over in the time that a release has
             cluster.masters[0].kill()
             began = time.monotonic()

@@ -216,9 +216,9 @@ class Spared:
         self.lease = self._held(self.holder, "x")
         self.safe = self._held(self.confirmed, "safe")
         self.waiter = Waiter(self.client, "x", timeout=60)
-        until(lambda: watched.attached() == 2)
+        watched.await_attached(2)
         watched.crash()
-        until(lambda: watched.attached() == 1)
+        watched.await_attached(1)
         self.watched = watched
 
     def close(self) -> None:
@@ -285,7 +285,7 @@ def test_what_a_failover_lost_is_told_and_tokens_rise(fragile: SentinelSet) -> N
         lost = threading.Event()
         client, deaf = interlock.connect(fragile.url(), ttl=6), ExitStack()
         with client.lock("x") as first:  # so that the replicas know of a token
-            until(lambda: fragile.attached() == 2)
+            fragile.await_attached(2)
         deaf.enter_context(fragile.deaf())
         lease = client.lock("x", on_lost=lambda _: lost.set()).acquire()
         assert lease
@@ -312,7 +312,7 @@ def test_a_frozen_master_that_comes_back_is_not_believed(fragile: SentinelSet) -
     old = fragile.master()
     with client.lock("x"):
         pass
-    until(lambda: fragile.attached() == 2)
+    fragile.await_attached(2)
     os.kill(old.pid, signal.SIGSTOP)
     fragile.await_other_than(old)
     with client.lock("x", timeout=FAILOVER) as lease:
@@ -333,7 +333,7 @@ def test_a_master_that_was_made_a_replica_is_left(fragile: SentinelSet) -> None:
         async with aio.connect(fragile.url(), ttl=20) as client:
             async with client.lock("x"):
                 old = fragile.master()
-                until(lambda: fragile.attached() == 2)
+                fragile.await_attached(2)
                 with fragile.sentinels[0].ask() as sentinel:
                     sentinel.execute_command("SENTINEL", "FAILOVER", SERVICE)
                 await asyncio.to_thread(fragile.await_other_than, old)

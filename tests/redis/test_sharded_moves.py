@@ -171,7 +171,7 @@ class TestAMasterFails:
         lease = holder.lock(name).acquire()
         waiter = Waiter(client, name, timeout=60)
         until(lambda: told(client, name))
-        until(lambda: cluster.followed(cluster.masters[0]))
+        cluster.await_followed(cluster.masters[0])
         cluster.masters[0].kill()
         cluster.await_promoted(cluster.replicas[0])
         until(lambda: heard_at(cluster, cluster.replicas[0], number), FAILOVER)
@@ -202,7 +202,7 @@ class TestAMasterFails:
         leases: list[Any] = [holder.lock(name).acquire() for name in names]
         waiters = [Waiter(client, name, timeout=60) for name in names]
         until(lambda: all(told(client, name) for name in names))
-        until(lambda: cluster.followed(cluster.masters[0]))
+        cluster.await_followed(cluster.masters[0])
         assert sum(listening(cluster)) == SHARDS
         os.kill(cluster.masters[0].pid, signal.SIGSTOP)
         try:

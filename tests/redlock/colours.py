@@ -16,6 +16,7 @@ from interlock._runtime.tasks import Tasks
 from interlock._runtime.threads import Threads
 from interlock.backends.redlock.store import RedlockStore
 from interlock.urls import open_store
+from tests.patience import PATIENCE
 
 Main = Callable[[RedlockStore], Coroutine[Any, Any, None]]
 
@@ -50,7 +51,9 @@ async def _within(store: RedlockStore, main: Main) -> None:
         await store.close()
 
 
-async def until(store: RedlockStore, fact: Callable[[], Awaitable[object]], patience: float = 10.0) -> Any:
+async def until(
+    store: RedlockStore, fact: Callable[[], Awaitable[object]], patience: float = PATIENCE
+) -> Any:
     """What the fact is once it is one."""
     end = time.monotonic() + patience
     while not (found := await fact()):
@@ -59,7 +62,7 @@ async def until(store: RedlockStore, fact: Callable[[], Awaitable[object]], pati
     return found
 
 
-def holders(client: interlock.Client, name: str, patience: float = 10.0) -> list[int]:
+def holders(client: interlock.Client, name: str, patience: float = PATIENCE) -> list[int]:
     """The tokens of who holds it, once somebody is seen: a node that is late may not have heard of it yet."""
     end = time.monotonic() + patience
     while not (found := client.inspect(name).holders) and time.monotonic() < end:
@@ -67,7 +70,7 @@ def holders(client: interlock.Client, name: str, patience: float = 10.0) -> list
     return [standing.token for standing in found]
 
 
-async def holders_async(client: aio.Client, name: str, patience: float = 10.0) -> list[int]:
+async def holders_async(client: aio.Client, name: str, patience: float = PATIENCE) -> list[int]:
     end = time.monotonic() + patience
     while not (found := (await client.inspect(name)).holders) and time.monotonic() < end:
         await asyncio.sleep(0.005)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,8 +16,8 @@ from redis.asyncio.lock import Lock as TheirAsyncLock
 from redis.lock import Lock as TheirLock
 
 from interlock.contrib.redis_py import AsyncLock, Lock
-
-DEADLINE = 20.0
+from tests.patience import PATIENCE
+from tests.patience import until as until
 
 
 @dataclass(frozen=True)
@@ -123,7 +122,7 @@ def beside(work: Callable[[], Any]) -> Iterator[list[Any]]:
     try:
         yield result
     finally:
-        thread.join(DEADLINE)
+        thread.join(PATIENCE)
         assert not thread.is_alive()
 
 
@@ -131,10 +130,3 @@ def attempts(party: Party) -> int:
     """How often the server was asked for a lock so far, in either way."""
     stats = party.run(party.client.info("commandstats"))
     return sum(stats.get(f"cmdstat_{way}", {}).get("calls", 0) for way in ("set", "eval", "evalsha"))
-
-
-def until(fact: Callable[[], Any], deadline: float = DEADLINE) -> None:
-    end = time.monotonic() + deadline
-    while not fact():
-        assert time.monotonic() < end, f"not so after {deadline:g} s"
-        time.sleep(0.002)

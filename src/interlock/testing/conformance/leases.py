@@ -7,8 +7,9 @@ from typing import Any
 from interlock import events
 from interlock._core.states import State
 from interlock.errors import AcquireTimeout, LeaseLost, NotHeld
-from interlock.testing.conformance.face import got, refused, within
+from interlock.testing.conformance.face import PATIENCE, got, refused, within
 from interlock.testing.conformance.suite import Suite
+from interlock.testing.lag import at_most
 
 
 class Leases(Suite):
@@ -18,7 +19,7 @@ class Leases(Suite):
         lock = self.client(ttl=7.0).lock(self.name)
         lease = await got(lock.acquire())
         assert (lease.resource, lease.permits, lease.ttl, lease.state) == (self.name, 1, 7.0, State.HELD)
-        assert 6.0 < lease.remaining() < 7.0
+        assert 0.0 < lease.remaining() < 7.0
         assert lease.token > 0
         assert lease
         lease.check()
@@ -74,8 +75,9 @@ class Leases(Suite):
         lock = self.client(ttl=5.0).lock(self.name, renew=False)
         lease = await got(lock.acquire())
         await self.until(lambda: lease.remaining() < 4.7)
+        deadline = lease.deadline
         await got(lease.renew())
-        assert lease.remaining() > 4.7
+        assert lease.deadline > deadline + 0.1
         await got(lease.release())
 
     async def test_without_renewal_it_is_lost_after_its_ttl_and_says_so_in_every_way(self) -> None:
@@ -85,7 +87,7 @@ class Leases(Suite):
         lease = await got(lock.acquire())
         signal = lease.lost
         assert not signal.is_set()
-        assert await got(signal.wait(self.short + 5))
+        assert await got(signal.wait(PATIENCE))
         assert lease.state is State.LOST
         assert lease.remaining() == 0.0
         assert (await refused(LeaseLost, lease.check)).cause == "lapsed"
@@ -137,12 +139,11 @@ class Leases(Suite):
     async def test_max_hold_ends_it_however_alive_the_holder(self) -> None:
         client = self.client(ttl=self.short)
         lock = client.lock(self.name, max_hold=2 * self.short)
-        began = self.runtime.now()
-        lease = await got(lock.acquire())
-        await self.until(lambda: lease.state is State.LOST)
-        assert self.runtime.now() - began <= 2 * self.short + 1.0
+        with at_most(2 * self.short + 1.0):
+            lease = await got(lock.acquire())
+            await self.until(lambda: lease.state is State.LOST)
         assert (await refused(LeaseLost, lease.check)).cause == "max_hold"
-        async with within(client.lock(self.name, timeout=5)):
+        async with within(client.lock(self.name, timeout=PATIENCE)):
             pass
 
     async def test_min_hold_keeps_others_out_after_the_release(self) -> None:
@@ -153,7 +154,7 @@ class Leases(Suite):
         await got(lock.release())
         await refused(NotHeld, lock.release)
         assert not await got(other.acquire(blocking=False))
-        assert await got(other.acquire(timeout=5))
+        assert await got(other.acquire(timeout=PATIENCE))
         assert self.runtime.now() - began >= 2 * self.short * 0.9
         await got(other.release())
 
@@ -167,7 +168,7 @@ class Leases(Suite):
         await self.spawn(take).result()
         await self.until(lambda: kept[0].state is State.LOST)
         other = self.client().lock(self.name)
-        assert await got(other.acquire(timeout=5))
+        assert await got(other.acquire(timeout=PATIENCE))
         await got(other.release())
 
     async def test_a_lease_is_renewed_for_who_adopts_it(self) -> None:
@@ -211,7 +212,7 @@ class Leases(Suite):
         client = self.client(listener=heard.append)
         await got(client.lock(self.name, ttl=self.short, renew=False, on_lost=fail).acquire())
         await self.until(lambda: [event for event in heard if isinstance(event, events.CallbackFailed)])
-        async with within(client.lock(self.name, timeout=5)):
+        async with within(client.lock(self.name, timeout=PATIENCE)):
             pass
 
     async def test_a_listener_hears_what_happens(self) -> None:

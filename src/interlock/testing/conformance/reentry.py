@@ -7,7 +7,7 @@ from typing import Any
 from interlock._core.states import State
 from interlock.errors import LeaseLost, NotHeld, WouldDeadlock
 from interlock.model import EVERYTHING
-from interlock.testing.conformance.face import got, refused, within
+from interlock.testing.conformance.face import PATIENCE, got, refused, within
 from interlock.testing.conformance.suite import Suite
 
 
@@ -59,7 +59,7 @@ class RLocks(Suite):
         assert not lock.owned()
         await refused(LeaseLost, lock.acquire)
         await refused(LeaseLost, lock.release)
-        assert await got(lock.acquire(timeout=5))
+        assert await got(lock.acquire(timeout=PATIENCE))
         await got(lock.release())
 
     async def test_a_lease_released_by_hand_is_forgotten(self) -> None:

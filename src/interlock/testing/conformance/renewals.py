@@ -157,7 +157,7 @@ class Renewals(StoreSuite):
         async def let_in() -> bool:
             return isinstance(await store.claim(waiter), Granted)
 
-        await self.until(let_in, self.short + 5)
+        await self.until(let_in)
 
     async def test_a_waiter_does_not_linger(self) -> None:
         self.needs(fair=True)

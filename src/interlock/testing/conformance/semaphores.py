@@ -7,7 +7,7 @@ from typing import Any
 
 from interlock._core.states import State
 from interlock.errors import InvalidSetting, SettingsMismatch
-from interlock.testing.conformance.face import got, refused, within
+from interlock.testing.conformance.face import PATIENCE, got, refused, within
 from interlock.testing.conformance.suite import Suite
 
 
@@ -55,7 +55,7 @@ class Semaphores(Suite):
         await got(ours.acquire(permits=3))
 
         async def take() -> None:
-            assert await got(theirs.acquire(timeout=10))
+            assert await got(theirs.acquire(timeout=PATIENCE))
             await got(theirs.release())
 
         waiter = self.spawn(take)
@@ -71,7 +71,7 @@ class Semaphores(Suite):
         heavy = self.semaphore(2)
 
         async def take() -> None:
-            assert await got(heavy.acquire(permits=2, timeout=10))
+            assert await got(heavy.acquire(permits=2, timeout=PATIENCE))
             await got(heavy.release(2))
 
         waiter = self.spawn(take)

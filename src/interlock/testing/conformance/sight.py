@@ -7,7 +7,7 @@ from typing import Any
 
 from interlock.errors import InvalidName, InvalidSetting
 from interlock.model import Queue
-from interlock.testing.conformance.face import each, first, got, refused, within
+from interlock.testing.conformance.face import PATIENCE, each, first, got, refused, within
 from interlock.testing.conformance.suite import Suite
 
 
@@ -49,7 +49,7 @@ class Sight(Suite):
         client, lock, seen = self.client(), self.client().lock(self.name), list[int]()
 
         async def watch() -> None:
-            async for queue in each(client.watch(self.name, timeout=10)):
+            async for queue in each(client.watch(self.name, timeout=PATIENCE)):
                 seen.append(len(queue.holders))
                 if len(seen) == 3:
                     return

@@ -11,8 +11,9 @@ from uuid import uuid4
 
 from interlock.model import Queue, Traits
 from interlock.ports import Runtime, Store
-from interlock.testing.conformance.face import Actor, Face, Main, SyncFace, got, until
+from interlock.testing.conformance.face import PATIENCE, Actor, Face, Main, SyncFace, got, until
 from interlock.testing.conformance.factory import StoreFactory
+from interlock.testing.lag import stretched
 
 
 class Suite:
@@ -41,6 +42,7 @@ class Suite:
         self.name = f"resource-{uuid4().hex[:8]}"
         self.runtime = self.face.runtime()
         self._opened: list[Any] = []
+        self._short = stretched(0.2)
         self.prepare()
         try:
             if self.wanted:
@@ -62,7 +64,7 @@ class Suite:
                 return not names
 
             try:
-                await until(self.runtime, empty, 5.0)
+                await until(self.runtime, empty, 30.0)
             except AssertionError:
                 raise AssertionError(f"left behind in the store: {names}") from None
         finally:
@@ -96,8 +98,8 @@ class Suite:
 
     @property
     def short(self) -> float:
-        """A ttl that a test can wait for."""
-        return max(0.2, self.traits.min_ttl)
+        """A ttl that a test can wait for; one and the same throughout a test, longer on a busy machine."""
+        return max(self._short, self.traits.min_ttl)
 
     def needs(self, **wanted: object) -> None:
         """Skip the test, and say why, unless the store's traits are as wanted (one of a tuple)."""
@@ -111,7 +113,7 @@ class Suite:
         """Run a coroutine function beside the test, on a thread or as a task."""
         return self.face.spawn(main)
 
-    async def until(self, fact: Callable[[], object], patience: float = 15.0) -> Any:
+    async def until(self, fact: Callable[[], object], patience: float = PATIENCE) -> Any:
         return await until(self.runtime, fact, patience)
 
     async def queue(self, client: Any, name: str = "") -> Queue:

@@ -1,0 +1,106 @@
+"""How late this machine runs programs: for tests about time that must tell the truth on a busy machine too.
+
+    with at_most(0.3 + 0.25):
+        lock.acquire(timeout=0.3)
+
+"Never later than 250 ms, plus scheduling" is a promise of interlock; the scheduling is the machine's. A wider bound
+would no longer check the promise, and a bound without the subtraction fails wherever other programs run beside the test.
+
+    ttl = stretched(0.3)        # for a claim that must still stand a few calls later, and be waited for in the end
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+
+TICK = 0.005  # seconds that the clockwork sleeps
+USUAL = 0.001  # seconds by which every system is late
+MOST = 10.0  # times as long as on a quiet machine: what needs more would end no test
+
+
+class Lag:
+    """Measures, between `with` and its end, the time by which the machine delayed the calling thread.
+
+    It is measured in two ways, and the larger counts: by how much a thread that only sleeps was woken too late (this sees
+    a machine that stands still, and other threads that are kept waiting), and how long the calling thread was ready to run
+    while others ran (this sees a machine that is shared).
+    """
+
+    def __init__(self) -> None:
+        self._late = 0.0
+        self._ticked = 0.0
+        self._thread = 0
+        self._waited = 0.0
+        self._over = threading.Event()
+        self._clockwork = threading.Thread(target=self._tick, name="lag", daemon=True)
+
+    @property
+    def seconds(self) -> float:
+        """The delay so far; after the end of the `with`, the delay within it."""
+        now = time.monotonic()
+        late = self._late + max(0.0, now - self._ticked - TICK) if not self._over.is_set() else self._late
+        return max(late, _waited(self._thread) - self._waited)
+
+    def _tick(self) -> None:
+        while not self._over.wait(TICK):
+            now = time.monotonic()
+            self._late += max(0.0, now - self._ticked - TICK - USUAL)
+            self._ticked = now
+
+    def __enter__(self) -> Lag:
+        self._thread = threading.get_native_id()
+        self._waited = _waited(self._thread)
+        self._ticked = time.monotonic()
+        self._clockwork.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._late += max(0.0, time.monotonic() - self._ticked - TICK - USUAL)
+        self._over.set()
+        self._clockwork.join()
+
+
+def _waited(thread: int) -> float:
+    """Seconds that a thread of this process has been ready to run and was not run; 0 where no system tells."""
+    try:
+        words = Path(f"/proc/{os.getpid()}/task/{thread}/schedstat").read_text().split()
+    except OSError:
+        return 0.0
+    return int(words[1]) / 1e9 if len(words) == 3 else 0.0
+
+
+@contextmanager
+def at_most(seconds: float, otherwise: str = "it took too long") -> Iterator[Lag]:
+    """Fail if the block takes longer than this, not counting the machine's own lag."""
+    began = time.monotonic()
+    with Lag() as lag:
+        yield lag
+        took = time.monotonic() - began
+    assert took - lag.seconds <= seconds, (
+        f"{otherwise}: {took:.3f} s, of which the machine was late by {lag.seconds:.3f} s; {seconds:g} s were promised"
+    )
+
+
+def stretched(seconds: float) -> float:
+    """A duration that a test chooses for itself, such as a ttl that must outlast a few calls: longer on a busy machine.
+
+    Ask once in a test, and use the answer throughout: it changes with the load.
+    """
+    return seconds * min(MOST, max(1.0, _load() / (os.cpu_count() or 1)))
+
+
+def _load() -> float:
+    """How many programs want to run: over the last minute or at this moment, whichever is more."""
+    try:
+        words = Path("/proc/loadavg").read_text().split()
+        return max(float(words[0]), float(words[3].partition("/")[0]))
+    except OSError:
+        return os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
