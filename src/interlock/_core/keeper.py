@@ -35,6 +35,9 @@ IDLE = 2.0  # seconds for which a keeper that was busy just now stays half awake
 LONGEST_NAP = 1.0  # a suspended machine's sleep does not count; after waking we must look soon
 LAST_TRY = 0.5  # seconds for a claim that is still to be released when its client closes
 PENDING_TRY = 1.0  # seconds for which one pending release may wait for the store
+LONGEST_TRIP = (
+    0.5  # seconds that a renewal is given however near the first deadline is, if the store has needed them
+)
 LAG = 0.5  # being this late, seconds, is worth a report
 NEVER = float("inf")
 
@@ -327,6 +330,7 @@ class Keeper:
         try:
             answers = await self._store.renew([renewal for _, renewal in asking], self._patience(asked))
         except Exception as error:
+            self._trip = max(self._trip, self._runtime.now() - asked)  # it takes longer than that
             for kept, _ in asking:
                 kept._unanswered()
             if not isinstance(error, StoreUnavailable):
@@ -346,7 +350,8 @@ class Keeper:
         But not less than the store has lately needed: a lease shorter than that is lost anyway, and must not take
         the others with it.
         """
-        return max(0.01, 2 * self._trip, min(IO_TIMEOUT, (self._first_deadline() - now) / 2))
+        needed = min(LONGEST_TRIP, max(0.01, 2 * self._trip))
+        return max(needed, min(IO_TIMEOUT, (self._first_deadline() - now) / 2))
 
     def _first_deadline(self) -> float:
         """The earliest deadline of all that is kept. A deadline that has moved since is entered anew."""

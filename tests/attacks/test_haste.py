@@ -1,0 +1,212 @@
+"""Attacks on those who must not be held up: the keeper, callers that were cancelled, and whoever closes a client."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import interlock
+from interlock import aio, events
+from interlock.errors import ClientClosed, StoreUnavailable
+from interlock.model import Renewal
+from tests.attacks.stage import AsyncStage, Stage, eventually
+
+PATIENCE = 20.0  # seconds for a fact that comes at once unless the machine is busy
+
+
+def hangs(name: str = "dead", hung: list[str] | None = None) -> Callable[..., object]:
+    """A part of the store that does not answer: each request takes all the time it is given."""
+
+    def call(resource: str, id: str, linger: float = 0.0, timeout: float = 5.0) -> None:
+        if resource.startswith(name):
+            if hung is not None:
+                hung.append(resource)
+            time.sleep(timeout)
+            raise StoreUnavailable("no answer")
+
+    return call
+
+
+def test_pending_releases_to_a_part_that_hangs_cost_no_lease_on_another() -> None:
+    stage = Stage()
+    stage.store.inner.part = lambda resource: resource[:4]  # type: ignore[method-assign]
+    healthy = stage.client.lock("healthy", ttl=1.5).acquire()
+    assert healthy
+    hung: list[str] = []
+    dead = [stage.client.lock(f"dead{number}").acquire() for number in range(40)]
+    stage.store.before["release"] = hangs(hung=hung)
+    for lease in dead:
+        assert lease
+        with stage.core.guard:  # handed to the keeper, all at once
+            lease.release()
+    eventually(lambda: len(hung) >= 3, PATIENCE)  # three rounds in which the part was asked in vain
+    healthy.check()
+    assert len(hung) < 40, "each claim waited for the part that hangs"
+    stage.store.before.clear()
+    eventually(lambda: not any(name.startswith("dead") for name in stage.client.scan()), PATIENCE)
+    healthy.release()
+    stage.client.close()
+
+
+def test_a_cancelled_task_is_back_soon_though_the_store_hangs() -> None:
+    stage = AsyncStage()
+
+    async def hung(*args: Any, **options: Any) -> Any:
+        timeout = options.get("timeout", args[-1] if isinstance(args[-1], float) else 5.0)
+        await asyncio.sleep(timeout)
+        raise StoreUnavailable("no answer")
+
+    async def main() -> float:
+        stage.store.instead["claim"] = stage.store.instead["release"] = hung
+        began = time.monotonic()
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.2):
+                await stage.client.lock("x").acquire()
+        took = time.monotonic() - began
+        stage.store.instead.clear()
+        await stage.client.close()
+        return took
+
+    assert asyncio.run(main()) < 0.2 + 3.0  # it was 10 s; the promise is 0.5 s on a machine that is not busy
+
+
+def test_a_body_left_on_a_store_that_hangs_waits_no_longer_than_its_lease_could_live() -> None:
+    stage = Stage()
+    stage.store.before["release"] = hangs("x")
+    began = time.monotonic()
+    with stage.client.lock("x", ttl=0.5):
+        pass
+    assert time.monotonic() - began < 4.0  # it was 10 s
+    stage.store.before.clear()
+    stage.client.close()
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+def test_closing_beside_tasks_that_acquire_leaves_no_claim(kind: str, tmp_path: Path) -> None:
+    url = f"memory://{tmp_path}" if kind == "memory" else f"sqlite:///{tmp_path}/locks.db"
+
+    async def attack(number: int) -> None:
+        client = aio.connect(url)
+        tasks = [asyncio.create_task(client.lock(f"{number}-{each}").acquire()) for each in range(8)]
+        for _ in range(number % 5):
+            await asyncio.sleep(0)
+        await client.close()
+        outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+        assert all(isinstance(outcome, ClientClosed | interlock.Lease | aio.Lease) for outcome in outcomes)
+
+    async def main() -> list[str]:
+        for number in range(20):
+            await attack(number)
+        async with aio.connect(url) as other:
+            return [name async for name in other.scan()]
+
+    assert asyncio.run(main()) == []
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+def test_closing_beside_threads_that_acquire_leaves_no_claim(kind: str, tmp_path: Path) -> None:
+    url = f"memory://{tmp_path}" if kind == "memory" else f"sqlite:///{tmp_path}/locks.db"
+
+    def take(client: interlock.Client, name: str, odd: list[BaseException]) -> None:
+        try:
+            while True:
+                client.lock(name).acquire()
+                client.lock(f"{name}'").acquire(blocking=False)
+                return
+        except ClientClosed:
+            pass
+        except BaseException as error:
+            odd.append(error)
+
+    odd: list[BaseException] = []
+    for number in range(20):
+        client = interlock.connect(url)
+        threads = [threading.Thread(target=take, args=(client, f"{number}-{n}", odd)) for n in range(6)]
+        for thread in threads:
+            thread.start()
+        client.close()
+        for thread in threads:
+            thread.join(PATIENCE)
+            assert not thread.is_alive()
+    with interlock.connect(url) as other:
+        assert list(other.scan()) == []
+    assert not odd
+
+
+def test_a_listener_that_hangs_costs_no_lease() -> None:
+    stage = Stage()
+    called, go_on = threading.Event(), threading.Event()
+
+    def slow(event: events.Event) -> None:
+        if isinstance(event, events.Lost):
+            called.set()
+            go_on.wait(PATIENCE)
+
+    stage.core._listener = slow
+    victim = stage.client.lock("victim", ttl=0.6).acquire()
+    healthy = stage.client.lock("healthy", ttl=0.6).acquire()
+    assert victim
+    assert healthy
+    stage.client.evict("victim", reason="attack")
+    assert called.wait(PATIENCE)
+    asked = len(stage.store.asked)
+    eventually(lambda: stage.store.asked[asked:].count("renew") >= 4, PATIENCE)
+    healthy.check()
+    go_on.set()
+    stage.client.close()
+
+
+def test_a_keeper_that_is_a_task_goes_on_after_a_stranger_cancelled_it() -> None:
+    async def main() -> None:
+        async with aio.connect("memory://", keeper="task") as client, client.lock("x", ttl=0.6) as lease:
+            for task in asyncio.all_tasks() - {asyncio.current_task()}:
+                task.cancel()
+            await asyncio.sleep(1.5)
+            lease.check()
+
+    asyncio.run(main())
+
+
+def test_a_lease_shorter_than_two_round_trips_costs_no_other() -> None:
+    stage = Stage()
+
+    def far(renewals: list[Renewal], timeout: float = 5.0) -> None:
+        time.sleep(min(timeout, 0.15))
+        if timeout < 0.15:
+            raise StoreUnavailable("the answer had not come yet")
+
+    long = stage.client.lock("long", ttl=3.0).acquire()
+    assert long
+    stage.store.before["renew"] = far
+    until = time.monotonic() + 4.0
+    while time.monotonic() < until:
+        stage.client.lock("short", ttl=0.1).acquire(blocking=False)
+        time.sleep(0.02)
+    long.check()
+    stage.store.before.clear()
+    stage.client.close()
+
+
+def test_what_the_keeper_does_grows_linearly_with_what_it_keeps() -> None:
+    def work(count: int) -> float:
+        """Processor time for all renewals of one period."""
+        stage = Stage(ttl=6.0)
+        leases = [stage.client.lock(f"{number}").acquire() for number in range(count)]
+        eventually(lambda: len(stage.core.keeper._live) >= count, PATIENCE)
+        before = time.process_time()
+        renewed = stage.store.asked.count("renew")
+        eventually(lambda: stage.store.asked.count("renew") - renewed >= count // 100, 4 * PATIENCE)
+        spent = time.process_time() - before
+        assert all(lease and lease.state is interlock.State.HELD for lease in leases)
+        stage.client.close()
+        return spent
+
+    work(500)
+    few, many = work(1000), work(6000)
+    assert many < 18 * few, (few, many)  # six times as many; it was some thirty-six times the work
