@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from interlock._core.client import Client
 
 FOR_EVER = float("inf")
+LONG_WAIT = 1.0  # seconds after which somebody is told that a caller waits, and for whom
+BACK_OFF = (0.01, 0.25)  # seconds: the first and the longest pause of a claim that stands in no queue
 TRIES = 3  # a first claim is asked for this often before the store counts as unavailable
 
 
@@ -64,9 +66,11 @@ class Acquiring:
     __slots__ = (
         "_answered",
         "_client",
+        "_pauses",
         "_place",
         "_runtime",
         "_stands",
+        "_told_of_waiting",
         "_until",
         "ahead",
         "asked",
@@ -88,6 +92,8 @@ class Acquiring:
         self.holder: Standing | None = None  # for whom it waits, if the store has told
         self._place: Place | None = None
         self._stands = False  # a claim of ours may stand in the store
+        self._pauses = 0  # how often we have paused without a place in the queue
+        self._told_of_waiting = False
 
     def be_back(self, by: float) -> None:
         """Be as late as the call it is a part of: the locks of one call share one grace."""
@@ -122,10 +128,7 @@ class Acquiring:
                 self._stands = False
                 raise Evicted(self.claim.resource, answer.reason)
             if isinstance(answer, Busy):
-                self.ahead, self.holder = (
-                    answer.ahead,
-                    answer.holder,
-                )  # also for who does not wait: the error tells them
+                self.ahead, self.holder = answer.ahead, answer.holder  # the error names them, too
             self._answered = self._runtime.now()
             left = self.left()
             if left <= 0:
@@ -133,6 +136,8 @@ class Acquiring:
                 return None
             granted: ClaimAnswer | None = None
             if isinstance(answer, Busy):
+                if not self._told_of_waiting:
+                    left = self._tell_of_waiting(left)
                 granted = await self._pause(answer, left)
                 self._client.open()  # who waits in a client that was closed would wait for ever
                 if granted is None and (quiet := self._client.quiet()) > 0:
@@ -151,8 +156,11 @@ class Acquiring:
     async def _pause(self, busy: Busy, left: float) -> Granted | None:
         """Wait for our turn, at most until something ahead lapses by itself, and never past the end."""
         claim = self.claim
-        if not claim.queued:
-            await self._runtime.sleep(min(left, 0.002 + 0.03 * self._runtime.random()))
+        if not claim.queued and self._client.store.traits.fair:
+            await self._back_off(busy, left)
+            return None
+        if not claim.queued:  # nobody queues there, so the store knows best when to ask again
+            await self._client.store.wait(claim, busy, min(left, max(0.001, busy.retry_after)))
             return None
         if self._place is None:
             self._place = Place(claim, self.asked, self.owner)
@@ -171,6 +179,29 @@ class Acquiring:
             return None
         self.asked = self._place.refreshed  # told with the wake-up: it lives as long as the place does
         return Granted(granted.token, claim.place_ttl)
+
+    async def _back_off(self, busy: Busy, left: float) -> None:
+        """Pause before the next try of a claim that stands in no queue: longer each time, up to a bound.
+
+        The bound keeps a free lock from lying idle for long, and a crowd from keeping the server busy.
+        """
+        longest = min(BACK_OFF[1], max(BACK_OFF[0], busy.retry_after), BACK_OFF[0] * 1.5**self._pauses)
+        self._pauses += 1
+        await self._runtime.sleep(min(left, longest * (0.5 + self._runtime.random())))
+
+    def _tell_of_waiting(self, left: float) -> float:
+        """Report a wait that has become long, once; return how long to wait at most, so as not to miss that moment."""
+        client, waited = self._client, self._runtime.now() - self.began
+        if waited < LONG_WAIT:
+            return min(left, LONG_WAIT - waited)
+        self._told_of_waiting = True
+        client.emit(
+            events.Waiting(self.claim.resource, waited, self.ahead if self.claim.queued else 0, self.holder)
+        )
+        for lease in list(client.leases):
+            if lease.resource == self.claim.resource and lease._blocks(self.claim, self.owner):
+                client.emit(events.WaitingForItself(lease.resource, self.owner.name, lease.token))
+        return left
 
     async def _ask(self, failure: StoreUnavailable | None = None) -> ClaimAnswer:
         """Claim; ask again when there is no answer (or was none): the store knows us by the claim's id.

@@ -106,9 +106,11 @@ class Attempt(Acquiring):
         """What was passed on to us goes back to the store."""
         mine = self.claim
         self._take_over(lender)
-        await self._take_back_quietly()
-        self.claim = mine
-        cohort.arrived(self)
+        try:
+            await self._take_back_quietly()
+        finally:  # cancelled once more, too: a claim that counts as passed on would be kept in mind for ever
+            self.claim = mine
+            cohort.arrived(self)
 
     async def _leave(self, cohort: Cohort) -> None:
         """We want it no longer; also when it had just become ours, and nobody had told us."""

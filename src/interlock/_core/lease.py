@@ -268,6 +268,11 @@ class Lease:
         self._claim = replaced(self._claim, permits=permits)
         self._reduced = True
 
+    def _blocks(self, claim: Claim, owner: Owner) -> bool:
+        """Whether this owner holds so much by this lease that it could never be granted `claim` beside it."""
+        held = self._owner is owner and self._state not in FINAL
+        return held and self.permits + claim.permits > claim.capacity
+
     def _forget(self) -> None:
         """In a forked child: the parent holds this, we do not. Nobody is called."""
         self._state, self._cause, self._settled = State.LOST, "forked", True
