@@ -1,16 +1,20 @@
 """Every shell example of the documentation runs, page by page, and prints what the page says it prints.
 
 A block `sh` is lines that succeed. A block `console` has commands behind `$ ` and, below each, what is seen: there any
-number stands for any other, `web-1` for the name of this machine, and `…` for whatever may differ.
+number stands for any other, `web-1` for the name of this machine, and `…` for whatever may differ. A command that ends in `&` stays.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import signal
 import stat
 import subprocess
 import sys
+import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -26,6 +30,9 @@ NOT_RUN = {
 }
 QUICKER = {"python3 dev.py demo": "python3 dev.py demo --fast"}
 ELSEWHERE = {ROOT / "CONTRIBUTING.md": "it is about this repository, and all of it is what runs this test"}
+
+PATIENCE = 30.0  # seconds
+LOOKING = ("interlock ls", "interlock inspect")
 
 PAGES = [page for page in pages() if page not in ELSEWHERE and any(blocks(page, "sh", "console"))]
 
@@ -54,30 +61,81 @@ def environment(tmp_path: Path) -> dict[str, str]:
     }
 
 
+class Shell:
+    """Runs the commands of one page in one folder; what they leave in the background is ended with the page."""
+
+    def __init__(self, folder: Path, output: Path, environment: dict[str, str]) -> None:
+        self._folder = folder
+        self._output = output
+        self._environment = environment
+        self._started: list[subprocess.Popen[bytes]] = []
+
+    def run(self, command: str) -> tuple[int, str]:
+        """Its code and what it printed, on both streams."""
+        output = self._output / str(len(self._started))
+        with output.open("wb") as file:  # no pipe: what runs in the background would keep it open
+            process = subprocess.Popen(
+                command,
+                shell=True,
+                cwd=self._folder,
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,  # a process group, by which all of it can be ended
+            )
+        self._started.append(process)
+        return process.wait(100), output.read_text()
+
+    def start(self, command: str) -> None:
+        """Leave a command that ends in & in the background; return when its claim stands."""
+        before = self._claims()
+        self.run(command)
+        end = time.monotonic() + PATIENCE
+        while self._claims() == before:
+            assert time.monotonic() < end, f"{command} claims nothing"
+
+    def _claims(self) -> int:
+        code, told = self.run("interlock ls --json 2>/dev/null")
+        queues = json.loads(told) if code == 0 else []
+        return sum(len(queue["holders"]) + len(queue["waiters"]) for queue in queues)
+
+    def show(self, command: str, expected: str) -> tuple[bool, str]:
+        """Whether it prints what the page says. A command that only looks may look until it does."""
+        end = time.monotonic() + (PATIENCE if command.startswith(LOOKING) else 0)
+        while True:
+            _, told = self.run(command)
+            if (right := matches(expected, told)) or time.monotonic() >= end:
+                return right, told
+
+    def close(self) -> None:
+        for process in self._started:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+
+
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_the_shell_of_a_page_runs_from_top_to_bottom(
     page: Path, environment: dict[str, str], tmp_path: Path
 ) -> None:
-    folder = tmp_path / "work"
+    folder, output = tmp_path / "work", tmp_path / "output"
     folder.mkdir()
-    for block in blocks(page, "sh", "console"):
-        for number, command, expected in steps(block):
-            done = subprocess.run(
-                QUICKER.get(command, command),
-                shell=True,
-                cwd=ROOT if page == README else folder,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                timeout=100,
-            )
-            where = f"{name(page)}:{number}: $ {command}\n{done.stdout}"
-            if expected is None:
-                assert done.returncode == 0, where
-            else:
-                assert matches(expected, done.stdout), f"{where}\nthe page says:\n{expected}"
+    output.mkdir()
+    shell = Shell(ROOT if page == README else folder, output, environment)
+    try:
+        for block in blocks(page, "sh", "console"):
+            for number, command, expected in steps(block):
+                where = f"{name(page)}:{number}: $ {command}"
+                if expected is None:
+                    code, told = shell.run(QUICKER.get(command, command))
+                    assert code == 0, f"{where}\n{told}"
+                elif command.endswith("&"):
+                    shell.start(command)
+                else:
+                    right, told = shell.show(command, expected)
+                    assert right, f"{where}\n{told}\nthe page says:\n{expected}"
+    finally:
+        shell.close()
 
 
 def steps(block: Block) -> list[tuple[int, str, str | None]]:
@@ -105,7 +163,7 @@ def matches(expected: str, told: str) -> bool:
 def _pattern(line: str) -> str:
     text = re.escape(" ".join(line.split()))
     text = text.replace("…", ".*").replace(re.escape("web-1"), re.escape(os.uname().nodename))
-    return re.sub(r"\d+", r"\\d+", text)
+    return re.sub(r"\d+(\\\.\d+)?", r"<?[\\d.]+", text)
 
 
 def test_every_exception_is_still_in_the_documentation() -> None:

@@ -76,7 +76,9 @@ def inspect(options: Namespace, outlet: Outlet) -> int:
         outlet.line(f"{name}: idle; nobody holds it or waits for it{store}")
         return 0
     outlet.line(f"{outlet.paint(name, 'bold')} ({words.kind(queue)})")
-    show([_claim(standing, queue.capacity) for standing in queue.standings], outlet, state=0, indent="  ")
+    rows = [_claim(standing, queue.capacity) for standing in queue.standings]
+    filled = [index for index, cells in enumerate(zip(*rows, strict=True)) if any(cells)]
+    show([[row[index] for index in filled] for row in rows], outlet, state=0, indent="  ")
     return 0
 
 
