@@ -22,6 +22,9 @@ class InterlockError(Exception):
     args are plain data, from which JSON (as Celery's results have it) can make it again.
     """
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self)!r})"  # task queues log this: args alone would say less
+
     def __reduce__(self) -> Any:
         return _rebuilt, (type(self), self.args, self.__dict__)
 

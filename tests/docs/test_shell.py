@@ -26,7 +26,7 @@ README = ROOT / "README.md"
 NOT_RUN = {
     "python3 dev.py test": "it is what runs this test",
     "python3 -m pip install .": "needs a package index for the build backend; tests/house/test_wheel.py builds the wheel",
-    "python3 -m pip install 'interlock[redis]'": "the same",
+    "python3 -m pip install '.[redis]'": "the same",
 }
 QUICKER = {"python3 dev.py demo": "python3 dev.py demo --fast"}
 ELSEWHERE = {ROOT / "CONTRIBUTING.md": "it is about this repository, and all of it is what runs this test"}

@@ -75,6 +75,27 @@ def test_an_error_can_be_made_again_from_its_args(error: errors.InterlockError) 
 
 
 @each_error
+def test_the_repr_of_an_error_is_its_sentence(error: errors.InterlockError) -> None:
+    """Celery logs errors so."""
+    if not isinstance(error, errors.Skipped):
+        assert repr(error) == f"{type(error).__name__}({str(error)!r})"
+
+
+@each_error
+def test_an_error_survives_tblib(error: errors.InterlockError) -> None:
+    """Which other test runners and process pools use to send tracebacks along."""
+    pickling_support = pytest.importorskip("tblib.pickling_support")
+    try:
+        raise error
+    except errors.InterlockError as raised:
+        function, args, *_ = pickling_support.pickle_exception(raised)
+    again = function(*args)
+    assert type(again) is type(error)
+    assert str(again) == str(error)
+    assert again.__traceback__ is not None
+
+
+@each_error
 def test_an_error_can_be_made_again_from_json(error: errors.InterlockError) -> None:
     """As the results of Celery's tasks are by default: the type's name, and the args as JSON."""
     again = type(error)(*json.loads(json.dumps(error.args)))
