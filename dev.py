@@ -243,6 +243,8 @@ def make_environment() -> None:
     """Leave `.venv` holding what pyproject.toml asks for; when it does already, cost nothing."""
     import tomllib
 
+    if Path(sys.prefix) == VENV:
+        return  # this program runs in it: made anew, it would be pulled away from under the tests that called us
     asked = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     shape = [asked["build-system"], asked["project"], asked["dependency-groups"], asked["tool"]["hatch"]]
     text = json.dumps([shape, sys.version, sys.base_prefix, str(ROOT)], sort_keys=True)
