@@ -186,6 +186,14 @@ class Store(Register, Protocol):
         """The same store for a plain thread (the keeper's); itself where it already is."""
         ...
 
+    def for_keeper(self) -> Store:
+        """The same store for the keeper alone; itself where nothing that others ask can hold up a renewal.
+
+        A store that has connections gives the keeper one of its own, which is made before anything is granted.
+        There, connecting is a part of each call's time.
+        """
+        ...
+
     def after_fork(self) -> None:
         """In a forked child: forget connections without touching them; the next call makes new ones."""
         ...

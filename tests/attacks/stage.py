@@ -63,6 +63,9 @@ class Directed:
     def blocking(self) -> Directed:
         return self.plain or self
 
+    def for_keeper(self) -> Directed:
+        return self
+
 
 def raises(error: BaseException) -> Callable[..., object]:
     def call(*args: object, **options: object) -> object:

@@ -40,6 +40,10 @@ class Tap:
         twin = self._store.blocking()
         return self if twin is self._store else Tap(twin, Threads(), self._spoil)
 
+    def for_keeper(self) -> Any:
+        kept = self._store.for_keeper()
+        return self if kept is self._store else Tap(kept, self._runtime, self._spoil)
+
 
 def tapped(spoil: Spoil) -> Callable[[Store, Runtime], Store]:
     """For `Suite.client(wrap=...)`."""

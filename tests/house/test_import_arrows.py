@@ -11,7 +11,8 @@ from tests.house.source import imports, modules
 DATA = ("record", "wording", "model", "who", "errors", "events")
 PORTS = (*DATA, "ports")
 CORE = (*PORTS, "_core")
-RULES = (*PORTS, "_core.admission", "_core.timing")  # the pure part of the core, which stores agree with
+# The pure part of the core, which stores agree with; and the system's own threads.
+RULES = (*PORTS, "native", "_core.admission", "_core.timing")
 BELOW_FACES = (*CORE, "_runtime", "log", "urls", "shutdown", "making", "pickling")
 ANYTHING = ("",)
 
@@ -26,8 +27,9 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "events": ("record", "wording", "model", "errors", "who"),
     "log": DATA,
     "ports": DATA,
+    "native": (),
     "_core": CORE,
-    "_runtime": (*CORE, "_runtime"),
+    "_runtime": (*CORE, "_runtime", "native"),
     "backends": RULES,  # and each its own package: backends do not know each other
     "backends.redlock": (
         *RULES,

@@ -36,7 +36,7 @@ class Line:
         self.sent: list[bytes] = []
         self.mute = False  # whether it gives no sign of life
         self._said: queue.Queue[Any] = queue.Queue()
-        lines.setdefault(member._at, []).append(self)
+        lines.setdefault(member.at, []).append(self)
 
     def says(self, first: Any, *rest: Any) -> None:
         self._said.put([first, *rest] if rest else first)
@@ -120,7 +120,7 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
     assert slot(LOW.encode()) != slot(NEAR.encode()) < HALF
     assert slot(LOW.encode()) < HALF <= slot(HIGH.encode())
     made = Stage()
-    monkeypatch.setattr(branch, "Wire", lambda member, timeout: Line(made.lines, member))
+    monkeypatch.setattr(branch, "connected", lambda member, timeout: Line(made.lines, member))
     monkeypatch.setattr(branch, "PING", 0.05)
     monkeypatch.setattr(sharded, "IDLE", 60.0)
     yield made
@@ -283,11 +283,11 @@ def test_when_another_is_master_those_who_wait_look_also_if_nobody_was_reached(
     reached = threading.Event()
 
     def slow(member: Any, timeout: float) -> Line:
-        if member._at == A:
+        if member.at == A:
             reached.wait(SOON)
         return Line(stage.lines, member)
 
-    monkeypatch.setattr(branch, "Wire", slow)
+    monkeypatch.setattr(branch, "connected", slow)
     waiter, other = Waiting(stage.listener, LOW), Waiting(stage.listener, HIGH)
     stage.has({B: (0, LAST)}, 2)
     stage.listener.resubscribe()

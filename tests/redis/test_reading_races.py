@@ -61,7 +61,7 @@ class Line:
         self.before_number()
         return self._ours.fileno()
 
-    def received(self) -> list[Any]:
+    def receive(self, timeout: float) -> list[Any]:
         if not self._ours.recv(1, socket.MSG_DONTWAIT):
             raise EOFError
         return self.says

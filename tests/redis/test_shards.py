@@ -61,7 +61,7 @@ class Stage:
 
     def _leaf(self, route: Any) -> Any:
         assert isinstance(route, Member)
-        return Leaf(self, route._at)
+        return Leaf(self, route.at)
 
     def ask(self, name: str, timeout: float = 5.0, again: bool = True) -> Any:
         return stepped(self.shards.ask(command(b"GET", name.encode()), timeout, 1, again))

@@ -66,8 +66,9 @@ def test_on_one_server(server: Server, url: str) -> None:
 )
 @pytest.mark.parametrize("several", [True, False], ids=["a pool", "a link"])
 def test_behind_sentinels(met: tuple[StoreUnavailable, ...], unsent: bool, several: bool) -> None:
-    leaf = Leaf(*met)
-    following = Following(lambda: leaf, Way(), Clock(), several=several)
+    leaf: Any = Leaf(*met)
+    way: Any = Way()
+    following = Following(lambda: leaf, way, Clock(), several=several)
     with pytest.raises(StoreUnavailable) as told:
         stepped(following.ask(b"", 1.0))
     assert isinstance(told.value, Unreached) is unsent

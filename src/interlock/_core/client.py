@@ -55,7 +55,7 @@ class Client:
         self.curious: Callable[[], bool] = getattr(listener, "curious", _always)
         self._closed = False
         self._quiet_until = 0.0
-        keeper_store = store if keeper_runtime is runtime else store.blocking()
+        keeper_store = (store if keeper_runtime is runtime else store.blocking()).for_keeper()
         emit = WeakMethod(self.emit)
 
         def report(event: events.Event) -> None:

@@ -390,6 +390,9 @@ class MemoryStore:
     def blocking(self) -> Store:
         return self if self._blocking is None else self._blocking
 
+    def for_keeper(self) -> Store:
+        return self
+
     def after_fork(self) -> None:
         """The child's copy of the memory is its own, and nobody holds anything in it."""
         self._space.after_fork(self._runtime.guard())

@@ -240,6 +240,10 @@ class Faulty:
 
         return Faulty(blocking, Threads(), self.link)
 
+    def for_keeper(self) -> Store:
+        kept = self._store.for_keeper()
+        return self if kept is self._store else Faulty(kept, self._runtime, self.link, self._carrier)
+
     def after_fork(self) -> None:
         self._store.after_fork()
 

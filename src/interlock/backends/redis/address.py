@@ -119,7 +119,7 @@ class Address:
             raise self.silent(timeout) from None
 
     def _connected(self, timeout: float) -> Any:
-        enter = partial(_enter, until=time.monotonic() + timeout)
+        enter = partial(_enter, trips=_Trips(), until=time.monotonic() + timeout)
         # Each library calls this option by its own name.
         connection, trust = self._make("connection", timeout, **{f"{self._package}_connect_func": enter})
         try:
@@ -135,6 +135,8 @@ class Address:
         until = time.monotonic() + timeout
         connection, trust = self._make("asyncio.connection", timeout)
         connected = False
+        trips = _Trips()
+        trips.watch_async(connection)
         try:
             if self._named:
                 await apart.looked_up(self._settings["host"], timeout)
@@ -145,6 +147,7 @@ class Address:
         except Exception as error:
             raise self._refused(error, timeout, trust) from None
         finally:
+            trips.done(connection)
             if not connected and getattr(connection, "_writer", None) is not None:
                 connection._writer.transport.abort()  # a handshake that was cut short leaves its socket open
                 connection._writer = connection._reader = None
@@ -210,26 +213,74 @@ def _cause(error: Exception) -> OSError | None:
     return None
 
 
-def _enter(connection: Any, until: float) -> None:
+class _Trips:
+    """Measures, while a connection is made, how long the way to the server and back takes."""
+
+    def __init__(self) -> None:
+        self._sent = 0.0
+        self._shortest = float("inf")
+
+    def sent(self) -> None:
+        self._sent = time.monotonic()
+
+    def answered(self) -> None:
+        """The shortest counts: the longer ones were held up by something else."""
+        self._shortest = min(self._shortest, time.monotonic() - self._sent)
+
+    def watch_async(self, connection: Any) -> None:
+        send, read = connection.send_packed_command, connection.read_response
+
+        async def send_timed(*args: Any, **settings: Any) -> Any:
+            self.sent()
+            return await send(*args, **settings)
+
+        async def read_timed(*args: Any, **settings: Any) -> Any:
+            try:
+                return await read(*args, **settings)
+            finally:
+                self.answered()  # also by an error reply: old servers refuse to be told the library's name
+
+        connection.send_packed_command, connection.read_response = send_timed, read_timed
+
+    def done(self, connection: Any) -> None:
+        """Leave the connection as it was, with what was found out."""
+        del connection.send_packed_command, connection.read_response
+        connection.interlock_trip = self._shortest if self._shortest < float("inf") else 0.0
+
+
+def round_trip(connection: Any) -> float:
+    """Seconds that the server of a connection takes to answer at best, as was seen when it was made."""
+    trip: float = getattr(connection, "interlock_trip", 0.0)
+    return trip
+
+
+def _enter(connection: Any, trips: _Trips, until: float) -> None:
     """The library's handshake, whose replies share one deadline.
 
     Each would have the whole time: a server that answers slowly would keep a renewal for several times as long as
     its lease has, and the holder would be told of the loss too late.
     """
-    read = connection.read_response
+    send, read = connection.send_packed_command, connection.read_response
+
+    def send_timed(*args: Any, **settings: Any) -> Any:
+        trips.sent()
+        return send(*args, **settings)
 
     def read_in_time(*args: Any, **settings: Any) -> Any:
         left = until - time.monotonic()
         if left <= 0:
             raise TimeoutError
         connection._sock.settimeout(left)
-        return read(*args, **settings)
+        try:
+            return read(*args, **settings)
+        finally:
+            trips.answered()  # also by an error reply: old servers refuse to be told the library's name
 
-    connection.read_response = read_in_time
+    connection.send_packed_command, connection.read_response = send_timed, read_in_time
     try:
         connection.on_connect()
     finally:
-        del connection.read_response
+        trips.done(connection)
 
 
 def _place(kind: str, settings: dict[str, Any]) -> str:

@@ -132,6 +132,32 @@ async def looked_up(host: str, timeout: float) -> None:
     await asyncio.wait_for(over.wait(), timeout)
 
 
+async def on_thread(call: Callable[[], object], timeout: float) -> None:
+    """Have a blocking call made on a thread of its own; `TimeoutError` if it takes longer. Raises what it raises."""
+    import asyncio
+
+    loop = asyncio.get_running_loop()
+    over: asyncio.Future[None] = loop.create_future()
+
+    def settle(error: Exception | None) -> None:
+        if not over.done():
+            over.set_result(None) if error is None else over.set_exception(error)
+
+    def run() -> None:
+        error: Exception | None = None
+        try:
+            call()
+        except Exception as raised:
+            error = raised
+        try:
+            loop.call_soon_threadsafe(settle, error)
+        except RuntimeError:
+            pass  # the loop was closed
+
+    threading.Thread(target=run, name="interlock-connect", daemon=True).start()
+    await asyncio.wait_for(over, timeout)
+
+
 def named(host: object) -> bool:
     """Whether the host must be looked up."""
     if not isinstance(host, str) or host in ("", "localhost"):

@@ -7,10 +7,11 @@ import time
 from collections.abc import Collection
 from typing import Any, Protocol
 
+from interlock import native
 from interlock.backends.redis.cluster import Cluster
 from interlock.backends.redis.keys import slot
-from interlock.backends.redis.listener import AGAIN, CONNECT
-from interlock.backends.redis.pool import Wire
+from interlock.backends.redis.listener import AGAIN
+from interlock.backends.redis.pool import Wire, connected
 from interlock.backends.redis.pulse import PING, Pulse
 from interlock.backends.redis.resp import Failure, Garbled, command
 from interlock.backends.redis.slots import Place, place_in
@@ -22,7 +23,7 @@ class Trunk(Protocol):
     """What a branch tells; see `sharded`, where it is."""
 
     @property
-    def guard(self) -> threading.Lock: ...
+    def guard(self) -> native.Guard: ...
     @property
     def closed(self) -> bool: ...
     def heard(self, message: bytes) -> None: ...
@@ -76,7 +77,7 @@ class Branch:
     def _run(self) -> None:
         wire = None
         try:
-            wire = Wire(self._way.member(self.place), CONNECT)
+            wire = connected(self._way.member(self.place), self._way.connect_timeout)
             if self._begun(wire):
                 self._hear_all(wire)
         except (OSError, EOFError, Garbled, ValueError):

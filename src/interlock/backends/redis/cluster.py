@@ -7,11 +7,11 @@ earlier one, and whoever was in trouble is asked last.
 from __future__ import annotations
 
 import random
-import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from interlock import native
 from interlock.backends.redis.address import Address
 from interlock.backends.redis.dialling import Dialling, OnLoop, OnThread, stepped
 from interlock.backends.redis.leaf import Pausing
@@ -45,9 +45,12 @@ class Cluster:
         return f"<{type(self).__name__} {self.place}>"
 
     def after_fork(self) -> None:
-        self._guard = threading.Lock()
+        self._guard = native.guard()
         self._asking = False
         self._waiting: list[Signal] = []
+
+    def inside(self) -> bool:
+        return self._guard._is_owned()
 
     @classmethod
     def of_client(cls, client: Any, connect_timeout: float = CONNECT_TIMEOUT) -> Cluster:
@@ -197,7 +200,7 @@ class Member:
     def __init__(self, cluster: Cluster, address: Address, at: Place) -> None:
         self._cluster = cluster
         self._address = address
-        self._at = at
+        self.at = at
         self.place = address.place
         self.connect_timeout = address.connect_timeout
 
@@ -213,7 +216,7 @@ class Member:
         except StoreUnavailable as error:
             raise Unreached(str(error)) from None
         facts = dict(line.partition(b":")[::2] for line in words.splitlines())
-        self._cluster.met(self._at, facts.get(b"master_replid", b""))
+        self._cluster.met(self.at, facts.get(b"master_replid", b""))
         return connection
 
     async def _entered(self, dial: Dialling, timeout: float) -> tuple[Any, Any]:

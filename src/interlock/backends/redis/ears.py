@@ -6,10 +6,10 @@ subscription, and for `sharded`, by one for each master that somebody waits on.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Collection, Sequence
 from typing import Any
 
+from interlock import native
 from interlock.backends.redis.reading import Knock
 from interlock.ports import Signal
 
@@ -30,12 +30,16 @@ class Ears:
 
     def after_fork(self) -> None:
         """In a forked child: nobody of ours waits yet."""
-        self._guard = threading.Lock()
+        self._guard = native.guard()
         self._ears: dict[bytes, dict[Signal, None]] = {}
         self._kept: dict[bytes, int] = {}
         self._arriving: dict[Signal, bytes] = {}  # who waits for a subscription, and to which channel
         self._abandoned: list[Signal] = []
         self._closed = False
+
+    def inside(self) -> bool:
+        """Whether the calling thread is in the middle of a change here."""
+        return self._guard._is_owned()
 
     def decided(self, resource: str) -> bool:
         """Whether it is known which channel claims on a resource have; where there is one way, it is."""

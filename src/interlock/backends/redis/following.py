@@ -6,10 +6,11 @@ master, a request that may be repeated is repeated until its time is up.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from interlock import native
+from interlock.backends.redis.address import Route
 from interlock.backends.redis.leaf import Leaf, Pausing
 from interlock.backends.redis.refusal import since
 from interlock.backends.redis.resp import Failure
@@ -27,6 +28,7 @@ class Changing(Protocol):
     def place(self) -> str: ...
     @property
     def changes(self) -> int: ...
+    def inside(self) -> bool: ...
     def after_fork(self) -> None: ...
 
 
@@ -39,13 +41,15 @@ class Following:
         self._pausing = pausing
         self._several = several  # connections in one leaf: when one fails, the others are suspect
         self._closed = False
-        self._guard = threading.Lock()
+        self._guard = native.guard()
         self._now = (make(), route.changes)  # the leaf, and how many changes it has seen
 
     async def ask(self, request: bytes, timeout: float, replies: int = 1, again: bool = True) -> Any:
         until, failure = self._pausing.now() + timeout, None
         while True:
             leaf, seen = self._now
+            if self._closed:  # or a change of master would have us look for a new leaf for ever
+                raise ClientClosed("this client was closed")
             if seen != self._route.changes:
                 await self._replace(leaf)
                 continue
@@ -91,14 +95,22 @@ class Following:
             self._now = (self._make(), changes)
         await old.close()
 
+    async def warm(self, route: Route, timeout: float) -> None:
+        await self._now[0].warm(route, timeout)
+
+    def inside(self) -> bool:
+        return self._guard._is_owned() or self._now[0].inside() or self._route.inside()
+
     def after_fork(self) -> None:
-        self._guard = threading.Lock()
+        self._guard = native.guard()
         self._route.after_fork()
         self._now[0].after_fork()
 
     async def close(self) -> None:
-        self._closed = True
-        await self._now[0].close()
+        with self._guard:
+            self._closed = True
+            leaf = self._now[0]
+        await leaf.close()
 
 
 def _demoted(reply: Any, replies: int) -> bool:

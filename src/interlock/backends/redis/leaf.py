@@ -6,6 +6,7 @@ import threading
 from collections.abc import Awaitable
 from typing import Any, Protocol
 
+from interlock.backends.redis.address import Route
 from interlock.ports import Signal
 
 
@@ -13,6 +14,14 @@ class Leaf(Protocol):
     """How requests reach a server: blocking (`pool`) or not (`link`)."""
 
     def ask(self, request: bytes, timeout: float, replies: int = 1, again: bool = True) -> Awaitable[Any]: ...
+    async def warm(self, route: Route, timeout: float) -> None:
+        """Have a connection to the server of this route, made by now."""
+        ...
+
+    def inside(self) -> bool:
+        """Whether the calling thread is in the middle of a change here: then it may ask for nothing."""
+        ...
+
     def after_fork(self) -> None: ...
     async def close(self) -> None: ...
 

@@ -11,8 +11,10 @@ from collections import deque
 from collections.abc import Awaitable
 from typing import Any
 
-from interlock.backends.redis.address import Route
+from interlock.backends.redis.address import Route, round_trip
+from interlock.backends.redis.pool import FARTHEST
 from interlock.backends.redis.refusal import silent, unreachable
+from interlock.backends.redis.reserve import Reserve
 from interlock.backends.redis.stream import Stream
 from interlock.errors import ClientClosed, InterlockError, StoreUnavailable, Unreached
 
@@ -27,9 +29,13 @@ class Link(Stream):
         self._pending: deque[Waiting] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._looks_at = 0.0
+        # Seconds that a request must be given: a server that is far away answers no sooner.
+        self._least = min(FARTHEST, 2 * round_trip(connection))
 
     def ask(self, request: bytes, timeout: float) -> asyncio.Future[Any]:
         loop = self.loop
+        if timeout < self._least:
+            timeout = self._least
         self._send(request, not self._pending)
         reply: asyncio.Future[Any] = loop.create_future()
         until = loop.time() + timeout
@@ -72,7 +78,8 @@ class Link(Stream):
         elif not self.usable:
             self.end(silent(self.place, 0.0))
 
-    def _tell_all(self, error: InterlockError) -> None:
+    def _tell_all(self, error: InterlockError) -> bool:
+        asked = bool(self._pending)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -80,13 +87,21 @@ class Link(Stream):
             reply = self._pending.popleft()[0]
             if not reply.done():
                 reply.set_exception(error)
+        return asked
 
 
 class Links:
-    """The connection to one server; made when first needed, and again when it was lost."""
+    """The connection to one server; made when first needed, and again when it was lost.
 
-    def __init__(self, address: Route) -> None:
+    With a `reserve` the keeper's own connection is made beside the first one, and without it nothing is asked.
+    `hurried` is for the keeper itself: there, connecting is a part of the time that a request has.
+    """
+
+    def __init__(self, address: Route, *, reserve: Reserve | None = None, hurried: bool = False) -> None:
         self.address = address
+        self._reserve = reserve
+        self._accompanied = False
+        self._hurried = hurried
         self._link: Link | None = None
         self._connecting: asyncio.Task[Link] | None = None
         self._closed = False
@@ -96,15 +111,17 @@ class Links:
         link = self._link
         if link is not None and link.usable and replies == 1 and link.loop is asyncio.get_running_loop():
             return link.ask(request, timeout)
-        return self._ask_slowly(request, timeout, replies)
+        return self._ask_slowly(request, timeout, replies, again and not self._hurried)
 
-    async def _ask_slowly(self, request: bytes, timeout: float, replies: int) -> Any:
+    async def _ask_slowly(self, request: bytes, timeout: float, replies: int, patient: bool) -> Any:
+        """After connecting: if it is `patient`, in the time that has for itself."""
         loop = asyncio.get_running_loop()
         link = self._link
         if link is None or not link.usable or link.loop is not loop:
             began = loop.time()
-            link = await self._connected(loop, timeout)
-            timeout = max(0.001, timeout - (loop.time() - began))
+            link = await self._connected(loop, self.address.connect_timeout if patient else timeout)
+            if not patient:
+                timeout = max(0.001, timeout - (loop.time() - began))
         if replies == 1:
             return await link.ask(request, timeout)
         return await link.ask_many(request, timeout, replies)
@@ -115,7 +132,7 @@ class Links:
             raise ClientClosed("this client was closed")
         task = self._connecting
         if task is None or task.done() or task.get_loop() is not loop:
-            task = self._connecting = loop.create_task(self._connect(loop, timeout))
+            task = self._connecting = loop.create_task(self._connect(loop))
             task.add_done_callback(_seen)
         done, _ = await asyncio.wait([task], timeout=timeout)
         if not done:
@@ -127,16 +144,46 @@ class Links:
         except StoreUnavailable as error:
             raise Unreached(str(error)) from None
 
-    async def _connect(self, loop: asyncio.AbstractEventLoop, timeout: float) -> Link:
-        connection = await self.address.connect_async(timeout)
+    async def warm(self, route: Route, timeout: float) -> None:
+        link, loop = self._link, asyncio.get_running_loop()
+        if link is None or not link.usable or link.loop is not loop:
+            await self._connected(loop, timeout)
+
+    async def _connect(self, loop: asyncio.AbstractEventLoop) -> Link:
+        timeout = self.address.connect_timeout
+        if self._reserve is None or self._accompanied or not self._reserve.wanted:
+            connection = await self.address.connect_async(timeout)
+        else:
+            connection = await self._connect_both(self._reserve, timeout)
+            self._accompanied = True
         link = Link(self.address.place, loop, connection)
         if self._closed:
             link.end(unreachable(self.address.place, "this client was closed"))
         self._link = link
         return link
 
+    async def _connect_both(self, reserve: Reserve, timeout: float) -> Any:
+        """A connection, once the keeper has its own."""
+        companion = asyncio.ensure_future(reserve.warm_async(self.address, timeout))
+        companion.add_done_callback(_seen)
+        connection = None
+        try:
+            connection = await self.address.connect_async(timeout)
+            await companion
+        except BaseException:
+            companion.cancel()
+            if connection is not None:
+                connection._writer.transport.abort()
+                connection._writer = connection._reader = None
+            raise
+        return connection
+
+    def inside(self) -> bool:
+        return False  # a loop does one thing at a time
+
     def after_fork(self) -> None:
         """The parent's loop and sockets are not ours: kept, unused, so that nothing closes them politely."""
+        self._accompanied = False
         _parents.append((self._link, self._connecting))
         self._link = self._connecting = None
 

@@ -15,16 +15,15 @@ from typing import Any
 
 from interlock.backends.redis.address import Route
 from interlock.backends.redis.ears import Ears
-from interlock.backends.redis.pool import Wire
+from interlock.backends.redis.pool import Wire, connected
 from interlock.backends.redis.pulse import PING, Pulse
 from interlock.backends.redis.reading import POLLS, Reading
 from interlock.backends.redis.resp import Failure, Garbled, command
-from interlock.errors import InterlockError
+from interlock.errors import InterlockError, StoreUnavailable
 from interlock.ports import Signal
 
 IDLE = 10.0  # seconds the thread outlives the last who waited
 AGAIN = 0.2  # seconds between attempts to reconnect
-CONNECT = 5.0
 
 
 class Listener(Ears):
@@ -45,6 +44,10 @@ class Listener(Ears):
         self._wire: Wire | None = None
         self._current: Reading | None = None
         self.reading: Reading | None = None  # those who wait may read it themselves
+
+    def inside(self) -> bool:
+        reading = self._current
+        return self._guard._is_owned() or (reading is not None and reading.inside())
 
     @property
     def registers(self) -> Listener:
@@ -70,9 +73,14 @@ class Listener(Ears):
     # ---- the thread -------------------------------------------------------------------
 
     def _attend(self) -> None:
+        """Have a thread, under the guard; it waits there until it is known."""
         if self._thread is None and not self._closed:
-            self._thread = threading.Thread(target=self._run, name="interlock-redis", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._run, name="interlock-redis", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError as error:  # the next who waits tries again
+                raise StoreUnavailable(f"{self._address.place}: nobody listens for grants: {error}") from None
+            self._thread = thread
 
     def _run(self) -> None:
         try:
@@ -94,7 +102,7 @@ class Listener(Ears):
     def _serve(self) -> None:
         """Connect, and pass messages on until the connection ends or nobody waits any more."""
         try:
-            wire = Wire(self._address, CONNECT)
+            wire = connected(self._address, self._address.connect_timeout)
         except InterlockError:
             self._stop_arriving()  # they look for themselves, and hear from the server what is wrong
             time.sleep(AGAIN)
@@ -104,8 +112,9 @@ class Listener(Ears):
                 if self._closed:
                     return
                 self._wire = wire
-                wire.bound(PING)  # who sends has the guard, and all who wait need it
                 self._current = self._lendable(wire)
+                # Whoever sends has the guard, and all who wait need it.
+                wire.bound(PING if self._current is None else 0.0)
                 self._send(wire, command(b"SUBSCRIBE", self.channel, *self._channels()))
             self._hear_all(wire)
         except (OSError, EOFError, Garbled, ValueError):

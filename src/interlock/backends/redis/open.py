@@ -25,6 +25,7 @@ from interlock.backends.redis.replicated import (
     checked_replicas,
     enough,
 )
+from interlock.backends.redis.reserve import Reserve
 from interlock.backends.redis.sentinel import PORT, Sentinels
 from interlock.backends.redis.sharded import ShardedListener
 from interlock.backends.redis.shards import Shards
@@ -157,7 +158,7 @@ def open_address(
     async def wanted(request: bytes, timeout: float) -> int:
         return replicas or 0
 
-    def leaf(make: Callable[[Route], Leaf], pausing: Pausing, dial: Dialling) -> Leaf:
+    def leaf(make: Callable[[Route], Leaf], pausing: Pausing, dial: Dialling, hurried: bool) -> Leaf:
         return make(address)
 
     return _assembled(
@@ -176,7 +177,7 @@ def open_sentinels(
 
         return count if replicas else None
 
-    def leaf(make: Callable[[Route], Leaf], pausing: Pausing, dial: Dialling) -> Leaf:
+    def leaf(make: Callable[[Route], Leaf], pausing: Pausing, dial: Dialling, hurried: bool) -> Leaf:
         return Following(lambda: make(route), route, pausing, several=isinstance(dial, OnThread))
 
     store = _assembled(route, Keys(prefix), runtime, asynchronous, leaf, wanted)
@@ -203,8 +204,8 @@ def open_cluster(
 
         return count if replicas else None
 
-    def leaf(make: Callable[[Route], Leaf], pausing: Pausing, dial: Dialling) -> Leaf:
-        return Shards(way, make, pausing, dial)
+    def leaf(make: Callable[[Route], Leaf], pausing: Pausing, dial: Dialling, hurried: bool) -> Leaf:
+        return Shards(way, make, pausing, dial, hurried=hurried)
 
     kinds, keys = (ClusterStore, ReplicatedClusterStore), ClusterKeys(prefix)
     listener = None if notices == "plain" else ShardedListener(way, keys, must=notices == "sharded")
@@ -218,13 +219,14 @@ def _assembled(
     keys: Keys,
     runtime: Runtime,
     asynchronous: bool,
-    leaf: Callable[[Callable[[Route], Leaf], Pausing, Dialling], Leaf],
+    leaf: Callable[[Callable[[Route], Leaf], Pausing, Dialling, bool], Leaf],
     wanted: Callable[[Leaf, Dialling], Wanted | None],
     kinds: tuple[type[RedisStore], type[ReplicatedStore]] = (RedisStore, ReplicatedStore),
     sharded: ShardedListener | None = None,
 ) -> RedisStore:
-    """A store of either colour over one route; an asyncio store has a blocking twin, for the keeper."""
+    """A store of either colour over one route, with a side for the keeper; an asyncio store has a blocking twin."""
     listener = sharded or Listener(route)
+    reserve = Reserve()
 
     def store(
         leaf: Leaf, lane: Leaf, pausing: Pausing, twin: RedisStore | None, dial: Dialling
@@ -238,16 +240,33 @@ def _assembled(
     def attending(pausing: Pausing, loop: Callable[[], Any]) -> Pausing:
         return Attending(pausing, lambda: listener.reading, loop)
 
+    def kept(side: RedisStore, *, blocks: bool) -> RedisStore:
+        reserve.keep(side._leaf, blocks=blocks)
+        return side
+
     waiting: Pausing = Plainly(runtime) if asynchronous else runtime
-    pool = leaf(Pool, waiting, OnThread())
-    blocking = store(pool, pool, attending(waiting, lambda: None), None, OnThread())
+    pausing = attending(waiting, lambda: None)
+    apart = leaf(lambda route: Pool(route, hurried=True), waiting, OnThread(), True)
     if not asynchronous:
+        pool = leaf(lambda route: Pool(route, reserve=reserve), waiting, OnThread(), False)
+        blocking = store(pool, pool, pausing, None, OnThread())
+        blocking._keeper = lambda: kept(store(apart, apart, pausing, None, OnThread()), blocks=True)
         return blocking
+    twin = store(
+        apart, apart, pausing, None, OnThread()
+    )  # of the keeper's thread, and of the end of the process
+    twin._keeper = lambda: kept(twin, blocks=True)
     from asyncio import get_running_loop  # here, not above: most programs do without
 
     from interlock.backends.redis.link import Links
 
     def link() -> Leaf:
-        return leaf(Links, runtime, OnLoop())
+        return leaf(lambda route: Links(route, reserve=reserve), runtime, OnLoop(), False)
 
-    return store(link(), Lanes(link), attending(runtime, get_running_loop), blocking, OnLoop())
+    def task_keeper() -> RedisStore:
+        own = leaf(lambda route: Links(route, hurried=True), runtime, OnLoop(), True)
+        return kept(store(own, own, attending(runtime, get_running_loop), None, OnLoop()), blocks=False)
+
+    main = store(link(), Lanes(link), attending(runtime, get_running_loop), twin, OnLoop())
+    main._keeper = task_keeper
+    return main

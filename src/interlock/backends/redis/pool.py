@@ -1,30 +1,40 @@
 """The blocking leaf: a socket for each request under way, kept for the next.
 
-A reply has a deadline, kept by the kernel where it can: that costs one system call when the deadline changes and
-none otherwise. A connection on which anything went wrong is closed: what comes late must not answer another.
+Deadlines are kept by the socket's own timeout: it counts on through signals, works through TLS, and lets other greenlets
+run where sockets are gevent's or eventlet's. A connection on which anything went wrong is reset: what comes late
+must not answer another request, and what was sent must not arrive after it was taken back.
+
+A place in the pool is a connection object: however a thread ends that uses one, also by an exception that another
+thread has thrown into it between two lines, the place is free once nobody has the object any more. For the same reason
+there is no `threading.Condition` here: an exception inside its methods can leave its lock held for ever.
 """
 
 from __future__ import annotations
 
+import select
 import socket
-import ssl
 import struct
-import sys
 import threading
 import time
+from collections import deque
 from typing import Any
+from weakref import WeakSet
 
-from interlock.backends.redis.address import Route
+from interlock import native
+from interlock.backends.redis.address import Route, round_trip
 from interlock.backends.redis.refusal import garbled, silent, since, unreachable
+from interlock.backends.redis.reserve import Reserve
 from interlock.backends.redis.resp import Garbled, reader
-from interlock.errors import ClientClosed, StoreUnavailable, Unreached
+from interlock.errors import ClientClosed, InterlockError, StoreUnavailable, Unreached
 
 MOST = 16  # connections at once: more threads than these take turns
 IDLE = 1.0  # seconds after which a connection that others do without is closed
 FRESH = 0.5  # seconds of idleness after which a connection is looked at before it is used
+AGAIN = 0.05  # seconds after which whoever waits for a place looks for one that was left without a word
 CHUNK = 16384
 USUAL = 256  # bytes of most replies: a large buffer costs more to get than it saves
-KERNEL = sys.platform.startswith("linux") and struct.calcsize("l") == 8  # SO_RCVTIMEO as we write it
+FARTHEST = 2.0  # seconds that a far server may add to a request's time
+AT_ONCE = struct.pack("ii", 1, 0)  # SO_LINGER: what was not sent yet is thrown away
 
 
 class Broken(StoreUnavailable):
@@ -32,24 +42,33 @@ class Broken(StoreUnavailable):
 
 
 class Wire:
-    """One connection. Used by one thread at a time."""
+    """One connection, once it is made. Used by one thread at a time."""
 
-    __slots__ = ("_connection", "_kernel", "_place", "_reader", "_sock", "_timeout", "used")
+    __slots__ = ("__weakref__", "_connection", "_place", "_reader", "_sock", "_timeout", "least", "used")
 
-    def __init__(self, address: Route, timeout: float) -> None:
-        self._connection: Any = address.connect(timeout)  # kept: the library closes what is forgotten
-        self._sock: Any = self._connection._sock
-        self._place = address.place
+    def __init__(self, place: str) -> None:
+        self._place = place
+        self._connection: Any = None
+        self._sock: Any = None
         self._reader = reader()
         self._timeout = -1.0
-        self._kernel = KERNEL and not isinstance(self._sock, ssl.SSLSocket)
-        if self._kernel:
-            self._sock.settimeout(None)
+        self.least = 0.0  # seconds that a request must be given: a server that is far away answers no sooner
         self.used = 0.0
+
+    @property
+    def made(self) -> bool:
+        return self._sock is not None
+
+    def connect(self, address: Route, timeout: float) -> None:
+        connection = self._connection = address.connect(timeout)  # kept: the library closes what is forgotten
+        self._sock = connection._sock
+        self.least = min(FARTHEST, 2 * round_trip(connection))
 
     def ask(self, request: bytes, timeout: float, replies: int, now: float) -> Any:
         """The reply to one request; a list of them when it holds several commands."""
         sock = self._sock
+        if timeout < self.least:
+            timeout = self.least
         if timeout != self._timeout:
             self._patience(timeout)
         try:
@@ -82,9 +101,28 @@ class Wire:
             self._patience(until - now)
             data = self._sock.recv(CHUNK)
 
+    def _patience(self, timeout: float) -> None:
+        self._timeout = timeout
+        self._sock.settimeout(max(0.001, timeout))
+
+    def alive(self) -> bool:
+        """Whether the server has not closed it, and nothing unasked for has come."""
+        self._timeout = -1.0
+        try:
+            self._sock.settimeout(0.0)
+            self._sock.recv(1)
+        except BlockingIOError:
+            return True
+        except OSError as error:  # of TLS, which may have read what is its own business
+            return type(error).__name__ == "SSLWantReadError"
+        return False
+
+    # ---- as a subscription -----------------------------------------------------
+
     def bound(self, timeout: float) -> None:
-        """No read or write takes longer than that from now on."""
-        self._patience(timeout)
+        """No read or write takes longer than that from now on; with 0.0 none ever waits."""
+        self._timeout = timeout
+        self._sock.settimeout(timeout)
 
     def send(self, request: bytes) -> None:
         self._sock.sendall(request)
@@ -92,22 +130,11 @@ class Wire:
     def receive(self, timeout: float) -> list[Any]:
         """The replies that have come, after waiting for the first; none when nothing came in time."""
         if timeout != self._timeout:
-            self._patience(timeout)
+            self.bound(timeout)
         try:
             data = self._sock.recv(CHUNK)
         except (BlockingIOError, TimeoutError):
             return []
-        return self._parsed(data)
-
-    def received(self) -> list[Any]:
-        """The replies that have come, without waiting; only where the kernel keeps the deadlines."""
-        try:
-            data = self._sock.recv(CHUNK, socket.MSG_DONTWAIT)
-        except BlockingIOError:
-            return []
-        return self._parsed(data)
-
-    def _parsed(self, data: bytes) -> list[Any]:
         if not data:
             raise EOFError("the server closed the connection")
         self._reader.feed(data)
@@ -121,31 +148,8 @@ class Wire:
 
     @property
     def polls(self) -> bool:
-        """Whether what has come can be seen from outside, and be taken without waiting."""
-        return self._kernel
-
-    def _patience(self, timeout: float) -> None:
-        self._timeout = timeout
-        timeout = max(0.001, timeout)
-        if self._kernel:
-            seconds = int(timeout)
-            packed = struct.pack("ll", seconds, int((timeout - seconds) * 1e6))
-            self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, packed)
-            self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, packed)
-        else:
-            self._sock.settimeout(timeout)
-
-    def alive(self) -> bool:
-        """Whether the server has not closed it, and nothing unasked for has come."""
-        if not self._kernel:
-            return False  # a new one is simpler than looking through TLS
-        try:
-            self._sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
-        except BlockingIOError:
-            return True
-        except OSError:
-            return False
-        return False
+        """Whether what has come can be seen from outside; TLS may have read more than it has shown."""
+        return hasattr(select, "poll") and not hasattr(self._sock, "pending")
 
     def hang_up(self) -> None:
         """End a read that another thread is blocked in."""
@@ -154,35 +158,68 @@ class Wire:
         except OSError:
             pass  # it is gone already
 
+    # ---- the end -----------------------------------------------------------------
+
+    def reset(self) -> None:
+        """Close it, and have what is still under way thrown away."""
+        if self._sock is not None:
+            try:
+                self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, AT_ONCE)
+            except OSError:
+                pass  # it is gone already
+        self.close()
+
     def close(self) -> None:
-        try:
-            self._sock.close()
-        except OSError:
-            pass
-        self._connection._sock = None
+        if self._sock is not None:
+            try:
+                self._sock.close()
+            except OSError:
+                pass
+            self._connection._sock = None
+
+
+def connected(address: Route, timeout: float) -> Wire:
+    """A new connection, for whoever keeps it to itself."""
+    wire = Wire(address.place)
+    wire.connect(address, timeout)
+    return wire
 
 
 class Pool:
-    """Connections to one server, the last used first; bounded, and fewer again once they are idle."""
+    """Connections to one server, the last used first; bounded, and fewer again once they are idle.
 
-    def __init__(self, address: Route) -> None:
+    With a `reserve` the keeper's own connection is made beside the first one, and without it nothing is asked.
+    `hurried` is for the keeper itself: there, connecting is a part of the time that a request has.
+    """
+
+    def __init__(self, address: Route, *, reserve: Reserve | None = None, hurried: bool = False) -> None:
         self.address = address
+        self._reserve = reserve
+        self._hurried = hurried
         self._closed = False
         self.after_fork()
 
     def after_fork(self) -> None:
-        """Forget the parent's sockets: the library closes them here without a word to the server."""
+        """Forget the parent's sockets: they are closed here without a word to the server."""
         self._idle: list[Wire] = []
-        self._open = 0
-        self._waiting = 0
-        self._change = threading.Condition(threading.Lock())
+        self._wires: WeakSet[Wire] = WeakSet()  # those in use, too
+        self._waiting: deque[_Waiter] = deque()
+        self._companion: _Companion | None = None
+        self._guard = native.guard()
+
+    def inside(self) -> bool:
+        """Whether the calling thread is in the middle of a change here."""
+        return self._guard._is_owned()
 
     async def ask(self, request: bytes, timeout: float, replies: int = 1, again: bool = True) -> Any:
-        """The reply. A kept connection that proves dead is replaced once, where `again` asking is harmless."""
+        """The reply. A kept connection that proves dead is replaced once, where `again` asking is harmless.
+
+        Where asking again is harmless connecting has its own time, too: the route's `connect_timeout`.
+        """
         try:
             wire = self._idle.pop()
         except IndexError:
-            return self._ask_slowly(request, timeout, replies)
+            return self._ask_slowly(request, timeout, replies, again)
         now = time.monotonic()
         if now - wire.used > FRESH and not wire.alive():
             self._drop(wire)
@@ -195,11 +232,12 @@ class Pool:
             if not again:
                 raise
             try:
-                return self._ask_slowly(request, max(0.001, now + timeout - time.monotonic()), replies)
+                left = max(0.001, now + timeout - time.monotonic())
+                return self._ask_slowly(request, left, replies, again)
             except Unreached as error:
                 raise since(lost, error) from None
         except BaseException:  # interrupted, too: what comes late must not answer another
-            self._drop(wire)
+            self._drop(wire, reset=True)
             raise
         idle = self._idle
         idle.append(wire)
@@ -207,53 +245,103 @@ class Pool:
             self._tidy(wire)
         return reply
 
-    def _ask_slowly(self, request: bytes, timeout: float, replies: int) -> Any:
+    def _ask_slowly(self, request: bytes, timeout: float, replies: int, again: bool) -> Any:
         """On a new connection, or on one that another thread gives back."""
-        until = time.monotonic() + timeout
-        wire = self._next(until)
+        began = time.monotonic()
+        patient = again and not self._hurried
+        wire, new = self._next(began + timeout, patient)
         try:
             now = time.monotonic()
-            reply = wire.ask(request, max(0.001, until - now), replies, now)
+            left = timeout if new and patient else began + timeout - now
+            reply = wire.ask(request, max(0.001, left), replies, now)
         except BaseException:
-            self._drop(wire)
+            self._drop(wire, reset=True)
             raise
         self._idle.append(wire)
         self._tidy(wire)
         return reply
 
-    def _next(self, until: float) -> Wire:
-        with self._change:
-            self._waiting += 1  # before the look: who gives back after it sees that we wait
-            try:
-                while not self._idle and self._open >= MOST and not self._closed:
-                    if not self._change.wait(max(0.0, until - time.monotonic())):
-                        raise StoreUnavailable(
-                            f"{self.address.place}: all {MOST} connections are waiting for it"
-                        )
-            finally:
-                self._waiting -= 1
-            if self._closed:
-                raise ClientClosed("this client was closed")
-            if self._idle:
-                return self._idle.pop()
-            self._open += 1
+    async def warm(self, route: Route, timeout: float) -> None:
+        if self._idle or self._wires:
+            return
+        wire, _ = self._next(time.monotonic() + timeout, False)
+        self._idle.append(wire)
+        self._tidy(wire)
+
+    # ---- places --------------------------------------------------------------------
+
+    def _next(self, until: float, patient: bool) -> tuple[Wire, bool]:
+        """A connection, and whether it is new; a request that is `patient` has more time for one that must be made."""
+        while True:
+            with self._guard:
+                if self._closed:
+                    raise ClientClosed("this client was closed")
+                if self._idle:
+                    return self._idle.pop(), False
+                if len(self._wires) < MOST:
+                    wire = Wire(self.address.place)
+                    self._wires.add(wire)  # from here on its place is taken, for as long as it exists
+                    break
+                waiter = _Waiter()
+                self._waiting.append(waiter)
+            if (given := self._stand(waiter, until, patient)) is not None:
+                return given, False
+        connect_timeout = self.address.connect_timeout
+        left = until - time.monotonic()
         try:
-            return Wire(self.address, max(0.001, until - time.monotonic()))
+            self._connect(wire, connect_timeout if patient else max(0.001, min(connect_timeout, left)))
         except StoreUnavailable as error:
-            self._gone()
+            self._drop(wire)
             raise Unreached(str(error)) from None
         except BaseException:
-            self._gone()
+            self._drop(wire)
             raise
+        return wire, True
+
+    def _stand(self, waiter: _Waiter, until: float, patient: bool) -> Wire | None:
+        """Wait until a connection is handed over, or a place may be free.
+
+        Not for long at a time: some places are left without a word. While others connect, a patient request waits
+        as long as they may take.
+        """
+        if patient and any(not wire.made for wire in self._wires):
+            until += self.address.connect_timeout
+        try:
+            left = until - time.monotonic()
+            waiter.gate.acquire(timeout=max(0.0, min(AGAIN, left)))
+        finally:
+            try:
+                self._waiting.remove(waiter)
+            except ValueError:
+                pass  # it was called
+        if waiter.wire is None and left <= 0:
+            raise StoreUnavailable(f"{self.address.place}: all {MOST} connections are waiting for it")
+        return waiter.wire
+
+    def _connect(self, wire: Wire, timeout: float) -> None:
+        companion = self._accompanied(timeout)
+        until = time.monotonic() + timeout
+        wire.connect(self.address, timeout)
+        if companion is not None:
+            companion.result(max(0.001, until - time.monotonic()), self.address.place)
+
+    def _accompanied(self, timeout: float) -> _Companion | None:
+        """The keeper's connection, which is being made; None once it was."""
+        with self._guard:
+            companion, reserve = self._companion, self._reserve
+            if reserve is None or not reserve.wanted or (companion is not None and companion.made):
+                return None
+            if companion is None or companion.failed:
+                companion = self._companion = _Companion(reserve, self.address, timeout)
+            return companion
 
     def _tidy(self, wire: Wire) -> None:
-        """This one was given back: wake who waits for one, close what nobody needs."""
+        """This one was given back: hand it over to whoever waits for one, or close what nobody needs."""
         idle = self._idle
         if self._closed:
             self._drain()
         elif self._waiting:
-            with self._change:
-                self._change.notify()
+            self._hand_over()
         elif len(idle) > 1:
             try:
                 if wire.used - idle[0].used > IDLE:
@@ -261,14 +349,25 @@ class Pool:
             except IndexError:
                 pass  # other threads have taken all: nothing is idle
 
-    def _drop(self, wire: Wire) -> None:
-        wire.close()
-        self._gone()
+    def _hand_over(self) -> None:
+        """To whoever has waited longest: threads that lock back to back would take it first, each time."""
+        try:
+            waiter = self._waiting.popleft()
+        except IndexError:
+            return  # nobody waits any more
+        try:
+            waiter.wire = self._idle.pop()
+        except IndexError:
+            pass  # another thread has taken it; whoever waits looks for itself
+        waiter.gate.release()
 
-    def _gone(self) -> None:
-        with self._change:
-            self._open -= 1
-            self._change.notify()
+    def _drop(self, wire: Wire, *, reset: bool = False) -> None:
+        if reset:
+            wire.reset()
+        else:
+            wire.close()
+        self._wires.discard(wire)
+        self._hand_over()
 
     def _drain(self) -> None:
         while self._idle:
@@ -280,5 +379,52 @@ class Pool:
     async def close(self) -> None:
         self._closed = True
         self._drain()
-        with self._change:
-            self._change.notify_all()
+        for _ in range(len(self._waiting)):
+            self._hand_over()
+
+
+class _Waiter:
+    """A thread that waits for a connection."""
+
+    __slots__ = ("gate", "wire")
+
+    def __init__(self) -> None:
+        self.wire: Wire | None = None
+        self.gate = threading.Lock()
+        self.gate.acquire()  # until it is called
+
+
+class _Companion:
+    """The keeper's connection, which is made beside ours, on a thread of its own."""
+
+    def __init__(self, reserve: Reserve, route: Route, timeout: float) -> None:
+        self._reserve, self._route, self._timeout = reserve, route, timeout
+        self._error: BaseException | None = None
+        self.made = False
+        self._thread = threading.Thread(target=self._run, name="interlock-connect", daemon=True)
+        try:
+            self._thread.start()
+        except RuntimeError:  # no threads are to be had: one after the other, then
+            self._run()
+
+    @property
+    def failed(self) -> bool:
+        return self._error is not None
+
+    def _run(self) -> None:
+        try:
+            self._reserve.warm(self._route, self._timeout)
+            self.made = True
+        except BaseException as error:
+            self._error = error
+
+    def result(self, timeout: float, place: str) -> None:
+        """Return once it is made; raise what kept it from that."""
+        if not self.made and self._error is None:
+            self._thread.join(timeout)
+        if isinstance(self._error, InterlockError):
+            raise type(self._error)(str(self._error))  # a new one: others raise it, too
+        if self._error is not None:
+            raise self._error
+        if not self.made:
+            raise silent(place, timeout)

@@ -15,12 +15,13 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from interlock import native
 from interlock.backends.redis.leaf import Pausing
 from interlock.backends.redis.pool import Wire
 from interlock.backends.redis.resp import Failure, Garbled
 from interlock.ports import Signal
 
-POLLS = hasattr(select, "poll")
+POLLS = True  # whether those who wait may read for themselves
 LOST = (OSError, EOFError, ValueError, Garbled, Failure)  # what ends a subscription
 
 
@@ -80,8 +81,8 @@ class Reading:
     def __init__(self, wire: Wire, take: Callable[[Any], None]) -> None:
         self._wire = wire
         self._take = take
-        self._lock = threading.Lock()  # whoever reads: messages are taken in the order they came
-        self._guard = threading.Lock()
+        self._lock = native.guard()  # whoever reads: messages are taken in the order they came
+        self._guard = native.guard()
         self._bell = Bell()  # of the listener's thread
         try:
             self._knocker = Bell()  # of one that reads for itself
@@ -138,13 +139,17 @@ class Reading:
             self._knocker.close()
             self._polling.release()
 
+    def inside(self) -> bool:
+        """Whether the calling thread is in the middle of a change here, or of a message."""
+        return self._guard._is_owned() or self._lock._is_owned()
+
     # ---- whoever reads ------------------------------------------------------------
 
     def read(self) -> None:
         """Take what has come, if anything has."""
         with self._lock:
             try:
-                for reply in self._wire.received():
+                for reply in self._wire.receive(0.0):
                     self._news = True
                     self._take(reply)
             except BaseException:  # interrupted, too: part of a message may be lost

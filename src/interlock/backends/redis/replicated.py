@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Literal
 
 from interlock.backends.redis import packing
+from interlock.backends.redis.address import Route
 from interlock.backends.redis.leaf import Leaf
 from interlock.backends.redis.refusal import refusal
 from interlock.backends.redis.resp import Failure, command
@@ -129,6 +130,12 @@ class Lanes:
             return await lane.ask(request, timeout, replies, again)
         finally:
             self._load[lane] -= 1
+
+    async def warm(self, route: Route, timeout: float) -> None:
+        """Nothing: no keeper uses them."""
+
+    def inside(self) -> bool:
+        return False
 
     def after_fork(self) -> None:
         for lane in self._load:

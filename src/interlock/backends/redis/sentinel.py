@@ -6,11 +6,11 @@ epoch counts. A client that was led to a new master does not follow stragglers b
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from interlock import native
 from interlock.backends.redis.address import Address
 from interlock.backends.redis.dialling import Dialling, OnLoop, OnThread, stepped
 from interlock.errors import InterlockError, StoreUnavailable, Unsupported
@@ -56,7 +56,10 @@ class Sentinels:
         return f"<{type(self).__name__} of {self.place}>"
 
     def after_fork(self) -> None:
-        self._guard = threading.Lock()
+        self._guard = native.guard()
+
+    def inside(self) -> bool:
+        return self._guard._is_owned()
 
     @classmethod
     def of_client(cls, client: Any, connect_timeout: float = CONNECT_TIMEOUT) -> Sentinels:

@@ -13,10 +13,10 @@ no sharded channel yet; the others keep theirs, since claims may stand with it.
 from __future__ import annotations
 
 import os
-import threading
 import time
 from collections.abc import Collection
 
+from interlock import native
 from interlock.backends.redis.branch import Branch
 from interlock.backends.redis.cluster import Cluster
 from interlock.backends.redis.ears import Ears, queue
@@ -98,6 +98,9 @@ class ShardedListener(Ears):
             with self._guard:
                 self.plain = True
 
+    def inside(self) -> bool:
+        return self._guard._is_owned() or self.registers.inside()
+
     # ---- channels -----------------------------------------------------------------
 
     def line(self, resource: str) -> tuple[bytes, int]:
@@ -152,7 +155,7 @@ class ShardedListener(Ears):
     # ---- for branches ---------------------------------------------------------------
 
     @property
-    def guard(self) -> threading.Lock:
+    def guard(self) -> native.Guard:
         """Held by whoever changes what a branch has, or sends there: what is sent must come in that order."""
         return self._guard
 

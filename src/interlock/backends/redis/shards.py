@@ -7,12 +7,12 @@ only where that is harmless, and only after others were asked who has the slot n
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from interlock import native
 from interlock.backends.redis.address import Route
-from interlock.backends.redis.cluster import Cluster
+from interlock.backends.redis.cluster import Cluster, Member
 from interlock.backends.redis.dialling import Dialling
 from interlock.backends.redis.leaf import Leaf, Pausing
 from interlock.backends.redis.refusal import since
@@ -34,14 +34,26 @@ ASKING = command(b"ASKING")
 
 
 class Shards:
-    """Requests find their node by the key they name; one leaf a node."""
+    """Requests find their node by the key they name; one leaf a node.
 
-    def __init__(self, way: Cluster, make: Callable[[Route], Leaf], pausing: Pausing, dial: Dialling) -> None:
+    `hurried` is for the keeper: there, finding and connecting to a node is a part of the time that a request has.
+    """
+
+    def __init__(
+        self,
+        way: Cluster,
+        make: Callable[[Route], Leaf],
+        pausing: Pausing,
+        dial: Dialling,
+        *,
+        hurried: bool = False,
+    ) -> None:
         self.way = way
+        self._hurried = hurried
         self._make = make
         self._pausing = pausing
         self._dial = dial
-        self._guard = threading.Lock()
+        self._guard = native.guard()
         self._leaves: dict[Place, Leaf] = {}
         self._troubles: dict[Place, float] = {}  # nodes that did not answer, and when
         self._pruned: object = None  # the map after which leaves of nodes that left were closed
@@ -255,8 +267,17 @@ class Shards:
         for leaf in gone:
             await leaf.close()
 
+    async def warm(self, route: Route, timeout: float) -> None:
+        assert isinstance(route, Member)
+        leaf = self._leaves.get(route.at)
+        await (self._opened(route.at) if leaf is None else leaf).warm(route, timeout)
+
+    def inside(self) -> bool:
+        owned = self._guard._is_owned() or self.way.inside()
+        return owned or any(leaf.inside() for leaf in list(self._leaves.values()))
+
     def after_fork(self) -> None:
-        self._guard = threading.Lock()
+        self._guard = native.guard()
         self.way.after_fork()
         for leaf in self._leaves.values():
             leaf.after_fork()

@@ -73,6 +73,8 @@ class RedisStore:
         self._listener = listener
         self._pausing = pausing
         self._twin = twin  # the blocking side of an asyncio store; it shares our listener
+        self._keeper: Callable[[], RedisStore] | None = None  # makes the keeper's own side, once
+        self._kept: RedisStore | None = None  # that side; None if this is it
         self._names = Names(keys)
         self._doubters: list[Callable[[], None]] = []
         self._places: dict[
@@ -284,18 +286,30 @@ class RedisStore:
         return ""
 
     def inside(self) -> bool:
-        return False
+        return self._leaf.inside() or self._listener.inside()
 
     def blocking(self) -> Store:
         return self if self._twin is None else self._twin
 
+    def for_keeper(self) -> Store:
+        if self._keeper is not None:
+            make, self._keeper = self._keeper, None
+            if (kept := make()) is not self:
+                kept._places = self._places  # what the keeper takes back stands there no more
+                self._kept = kept
+        return self if self._kept is None else self._kept
+
     def after_fork(self) -> None:
-        self._places = {}
+        self._places.clear()
         self._leaf.after_fork()
         self._listener.after_fork()  # also by the twin, twice: each time nobody of ours waits yet
+        if self._kept is not None:
+            self._kept._leaf.after_fork()
 
     async def close(self) -> None:
         self._listener.close()
         await self._leaf.close()
+        if self._kept is not None:
+            await self._kept._leaf.close()
         if self._twin is not None:
             await self._twin.close()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from abc import ABC, abstractmethod
 from typing import Any
 
+from interlock.backends.redis.pool import AT_ONCE
 from interlock.backends.redis.refusal import garbled, unreachable
 from interlock.backends.redis.resp import Garbled, reader
 from interlock.errors import InterlockError
@@ -29,8 +31,8 @@ class Stream(asyncio.Protocol, ABC):
         """A reply, the next in order; IndexError if nobody asked for it."""
 
     @abstractmethod
-    def _tell_all(self, error: InterlockError) -> None:
-        """Nobody will get an answer any more."""
+    def _tell_all(self, error: InterlockError) -> object:
+        """Nobody will get an answer any more. Says whether anything was asked that is not answered."""
 
     def _send(self, request: bytes, alone: bool) -> None:
         """Send at once where nobody else waits for a reply; otherwise with all that this turn of the loop asks."""
@@ -66,8 +68,16 @@ class Stream(asyncio.Protocol, ABC):
         """See `pause_writing`."""
 
     def end(self, error: InterlockError) -> None:
-        """Close, and tell everybody who waits."""
+        """Close, and tell everybody who waits. What was asked and not answered must not arrive later: it is reset."""
         self.usable = False
-        self._tell_all(error)
+        if self._tell_all(error):
+            self._reset()
         self._transport.abort()  # nothing is left to send, and TLS would take its time to say goodbye
         self._connection._writer = self._connection._reader = None
+
+    def _reset(self) -> None:
+        sock = self._transport.get_extra_info("socket")
+        try:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, AT_ONCE)
+        except (OSError, AttributeError):
+            pass  # it is gone already, or of another kind

@@ -178,6 +178,9 @@ class RedlockStore:
     def blocking(self) -> Store:
         return self if self._twin is None else self._twin
 
+    def for_keeper(self) -> Store:
+        return self
+
     def after_fork(self) -> None:
         self._quorum.members.held.clear()
         self._mending.after_fork()

@@ -170,6 +170,9 @@ class SqliteStore:
             self._twin = SqliteStore(self._ledger, self._listener, Plainly(), here, shared=True)
         return self._twin
 
+    def for_keeper(self) -> Store:
+        return self
+
     def after_fork(self) -> None:
         """The connections are new by themselves (see `Database`); so is everything else, from here."""
         self._leaf.after_fork()

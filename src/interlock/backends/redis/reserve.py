@@ -1,0 +1,47 @@
+"""The keeper's own connections: made while the first one of its client is, before anything is granted.
+
+Requests of a client's threads and tasks take turns on their connections. A renewal that stood in that line would come
+too late just when the client is busiest; and one that needs a new connection, when the server has reached its limit of them,
+would not come at all.
+"""
+
+from __future__ import annotations
+
+from interlock import native
+from interlock.backends.redis import apart
+from interlock.backends.redis.address import Route
+from interlock.backends.redis.dialling import stepped
+from interlock.backends.redis.leaf import Leaf
+
+
+class Reserve:
+    """The leaf of a client's keeper, once it has one."""
+
+    def __init__(self) -> None:
+        self._leaf: Leaf | None = None
+        self._blocks = True
+
+    def keep(self, leaf: Leaf, *, blocks: bool) -> None:
+        """This is the keeper's from now on."""
+        self._leaf, self._blocks = leaf, blocks
+
+    @property
+    def wanted(self) -> bool:
+        """Whether a connection must be made for the keeper before anything is asked.
+
+        Not with sockets of gevent or eventlet: they can only be used by the thread that has made them.
+        """
+        return self._leaf is not None and not native.green("socket")
+
+    def warm(self, route: Route, timeout: float) -> None:
+        """Have the keeper's connection to the server of this route; on a plain thread."""
+        assert self._leaf is not None
+        stepped(self._leaf.warm(route, timeout))
+
+    async def warm_async(self, route: Route, timeout: float) -> None:
+        """The same, on an event loop; also if the keeper is a thread."""
+        assert self._leaf is not None
+        if self._blocks:
+            await apart.on_thread(lambda: self.warm(route, timeout), timeout)
+        else:
+            await self._leaf.warm(route, timeout)
