@@ -33,6 +33,9 @@ from interlock.backends.redis.store import RedisStore
 from interlock.errors import InvalidURL
 from interlock.ports import CONNECT_TIMEOUT, Runtime
 
+MakeLeaf = Callable[[Callable[[Route], Leaf], Pausing, Dialling, bool], Leaf]
+"""Makes the leaf of one kind of deployment out of leaves to single servers; the last says whether it is the keeper's."""
+
 MISSPELT = "the port must be a number up to 65535, and an address of IPv6 stands in brackets: [::1]:6379"
 
 
@@ -161,9 +164,8 @@ def open_address(
     def leaf(make: Callable[[Route], Leaf], pausing: Pausing, dial: Dialling, hurried: bool) -> Leaf:
         return make(address)
 
-    return _assembled(
-        address, Keys(prefix), runtime, asynchronous, leaf, lambda leaf, dial: wanted if replicas else None
-    )
+    parts = _Assembly(address, Keys(prefix), runtime, leaf, lambda leaf, dial: wanted if replicas else None)
+    return parts.store(asynchronous=asynchronous)
 
 
 def open_sentinels(
@@ -180,7 +182,7 @@ def open_sentinels(
     def leaf(make: Callable[[Route], Leaf], pausing: Pausing, dial: Dialling, hurried: bool) -> Leaf:
         return Following(lambda: make(route), route, pausing, several=isinstance(dial, OnThread))
 
-    store = _assembled(route, Keys(prefix), runtime, asynchronous, leaf, wanted)
+    store = _Assembly(route, Keys(prefix), runtime, leaf, wanted).store(asynchronous=asynchronous)
     route.on_change = store.taken_over
     return store
 
@@ -209,64 +211,79 @@ def open_cluster(
 
     kinds, keys = (ClusterStore, ReplicatedClusterStore), ClusterKeys(prefix)
     listener = None if notices == "plain" else ShardedListener(way, keys, must=notices == "sharded")
-    store = _assembled(way, keys, runtime, asynchronous, leaf, wanted, kinds, listener)
+    parts = _Assembly(way, keys, runtime, leaf, wanted, kinds, listener)
+    store = parts.store(asynchronous=asynchronous)
     way.on_change = store.taken_over
     return store
 
 
-def _assembled(
-    route: Route,
-    keys: Keys,
-    runtime: Runtime,
-    asynchronous: bool,
-    leaf: Callable[[Callable[[Route], Leaf], Pausing, Dialling, bool], Leaf],
-    wanted: Callable[[Leaf, Dialling], Wanted | None],
-    kinds: tuple[type[RedisStore], type[ReplicatedStore]] = (RedisStore, ReplicatedStore),
-    sharded: ShardedListener | None = None,
-) -> RedisStore:
-    """A store of either colour over one route, with a side for the keeper; an asyncio store has a blocking twin."""
-    listener = sharded or Listener(route)
-    reserve = Reserve()
+class _Assembly:
+    """Stores of either colour over one route, and their sides for the keeper; they share what hears of grants."""
 
-    def store(
-        leaf: Leaf, lane: Leaf, pausing: Pausing, twin: RedisStore | None, dial: Dialling
+    def __init__(
+        self,
+        route: Route,
+        keys: Keys,
+        runtime: Runtime,
+        leaf: MakeLeaf,
+        wanted: Callable[[Leaf, Dialling], Wanted | None],
+        kinds: tuple[type[RedisStore], type[ReplicatedStore]] = (RedisStore, ReplicatedStore),
+        sharded: ShardedListener | None = None,
+    ) -> None:
+        self._route, self._keys, self._runtime = route, keys, runtime
+        self._leaf, self._wanted, self._kinds = leaf, wanted, kinds
+        self._listener = sharded or Listener(route)
+        self._reserve = Reserve()
+
+    def store(self, *, asynchronous: bool) -> RedisStore:
+        return self._on_loop() if asynchronous else self._on_threads(self._runtime)
+
+    def _on_threads(self, waiting: Pausing) -> RedisStore:
+        pool = self._leaf(lambda route: Pool(route, reserve=self._reserve), waiting, OnThread(), False)
+        store = self._over(pool, pool, self._attending(waiting, lambda: None), None, OnThread())
+        store._keeper = lambda: self._kept(self._hurried(waiting), blocks=True)
+        return store
+
+    def _hurried(self, waiting: Pausing) -> RedisStore:
+        """A store in which connecting is a part of every call's time."""
+        pool = self._leaf(lambda route: Pool(route, hurried=True), waiting, OnThread(), True)
+        return self._over(pool, pool, self._attending(waiting, lambda: None), None, OnThread())
+
+    def _on_loop(self) -> RedisStore:
+        """An asyncio store has a blocking twin, for the keeper's thread and for the end of the process."""
+        from asyncio import get_running_loop  # here, not above: most programs do without
+
+        from interlock.backends.redis.link import Links
+
+        def link() -> Leaf:
+            return self._leaf(lambda route: Links(route, reserve=self._reserve), runtime, OnLoop(), False)
+
+        def task_keeper() -> RedisStore:
+            own = self._leaf(lambda route: Links(route, hurried=True), runtime, OnLoop(), True)
+            return self._kept(self._over(own, own, pausing, None, OnLoop()), blocks=False)
+
+        runtime = self._runtime
+        pausing = self._attending(runtime, get_running_loop)
+        twin = self._hurried(Plainly(runtime))
+        twin._keeper = lambda: self._kept(twin, blocks=True)
+        store = self._over(link(), Lanes(link), pausing, twin, OnLoop())
+        store._keeper = task_keeper
+        return store
+
+    def _over(
+        self, leaf: Leaf, lane: Leaf, pausing: Pausing, twin: RedisStore | None, dial: Dialling
     ) -> RedisStore:
-        if (count := wanted(leaf, dial)) is None:
-            return kinds[0](route.place, keys, leaf, listener, pausing, twin)
-        replicated = kinds[1](route.place, keys, leaf, listener, pausing, twin)
-        replicated.replicate(count, lane)
-        return replicated
+        plain, replicated = self._kinds
+        if (count := self._wanted(leaf, dial)) is None:
+            return plain(self._route.place, self._keys, leaf, self._listener, pausing, twin)
+        store = replicated(self._route.place, self._keys, leaf, self._listener, pausing, twin)
+        store.replicate(count, lane)
+        return store
 
-    def attending(pausing: Pausing, loop: Callable[[], Any]) -> Pausing:
-        return Attending(pausing, lambda: listener.reading, loop)
+    def _attending(self, pausing: Pausing, loop: Callable[[], Any]) -> Pausing:
+        return Attending(pausing, lambda: self._listener.reading, loop)
 
-    def kept(side: RedisStore, *, blocks: bool) -> RedisStore:
-        reserve.keep(side._leaf, blocks=blocks)
+    def _kept(self, side: RedisStore, *, blocks: bool) -> RedisStore:
+        """From now on the keeper's own connection is made before the first request of the others."""
+        self._reserve.keep(side._leaf, blocks=blocks)
         return side
-
-    waiting: Pausing = Plainly(runtime) if asynchronous else runtime
-    pausing = attending(waiting, lambda: None)
-    apart = leaf(lambda route: Pool(route, hurried=True), waiting, OnThread(), True)
-    if not asynchronous:
-        pool = leaf(lambda route: Pool(route, reserve=reserve), waiting, OnThread(), False)
-        blocking = store(pool, pool, pausing, None, OnThread())
-        blocking._keeper = lambda: kept(store(apart, apart, pausing, None, OnThread()), blocks=True)
-        return blocking
-    twin = store(
-        apart, apart, pausing, None, OnThread()
-    )  # of the keeper's thread, and of the end of the process
-    twin._keeper = lambda: kept(twin, blocks=True)
-    from asyncio import get_running_loop  # here, not above: most programs do without
-
-    from interlock.backends.redis.link import Links
-
-    def link() -> Leaf:
-        return leaf(lambda route: Links(route, reserve=reserve), runtime, OnLoop(), False)
-
-    def task_keeper() -> RedisStore:
-        own = leaf(lambda route: Links(route, hurried=True), runtime, OnLoop(), True)
-        return kept(store(own, own, attending(runtime, get_running_loop), None, OnLoop()), blocks=False)
-
-    main = store(link(), Lanes(link), attending(runtime, get_running_loop), twin, OnLoop())
-    main._keeper = task_keeper
-    return main
