@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from tests.mutants.mutant import Mutant, cancelled, conforming, directed, inherited, mutant
+from tests.mutants.mutant import Mutant, cancelled, conforming, directed, hasty, inherited, mutant, reentered
 
 MEMORY = "backends/memory.py"
 ACQUIRE = "_core/acquire.py"
 LEASE = "_core/lease.py"
 KEEPER = "_core/keeper.py"
+CLIENT = "_core/client.py"
 HOLDING = "_core/holding.py"
 ATTEMPT = "_core/attempt.py"
 
@@ -150,7 +151,7 @@ ACQUIRING: list[Mutant] = [
         "who gave up still stands in the queue",
         (
             ACQUIRE,
-            "                await self.take_back()\n                return None\n",
+            "                await self.take_back(FOR_EVER if self._until is None else self._until)\n                return None\n",
             "                return None\n",
         ),
         tests=directed("timed_out_does_not"),
@@ -189,7 +190,7 @@ ACQUIRING: list[Mutant] = [
     mutant(
         "what is owed is forgotten",
         "a store that was away for a moment keeps the claim for a whole ttl",
-        (ACQUIRE, "    client.keeper.keep(Debt(", "    (Debt("),
+        (ACQUIRE, "    client.keeper.release_later(pending)\n", ""),
         tests=cancelled("pays_its_debt"),
     ),
     mutant(
@@ -235,8 +236,8 @@ LEASES: list[Mutant] = [
         ),
         (
             KEEPER,
-            "        except Exception as error:\n            for kept, _ in asking:",
-            "        except StoreUnavailable as error:\n            for kept, _ in asking:",
+            "        except Exception as error:\n            self._trip",
+            "        except StoreUnavailable as error:\n            self._trip",
         ),
         tests=directed("keeper_survives"),
     ),
@@ -249,7 +250,7 @@ LEASES: list[Mutant] = [
     mutant(
         "a renewal waits up to the deadline",
         "one lost packet loses the lock",
-        (KEEPER, "(first - now) / 2", "first - now"),
+        (KEEPER, "(self._first_deadline() - now) / 2", "self._first_deadline() - now"),
         tests=directed("one_lost_answer"),
     ),
     mutant(
@@ -313,15 +314,19 @@ OTHERS: list[Mutant] = [
         "the next waiter sleeps beside a full queue",
         (
             "_core/condition.py",
-            "            if not await self.client.store.release(claim.resource, claim.id):\n                await self._wake(1)",
-            "            await self.client.store.release(claim.resource, claim.id)",
+            "            if self._owed:\n                await self._condition.wake(1)\n",
+            "            if self._owed:\n",
         ),
         tests=cancelled("notification_that_meets"),
     ),
     mutant(
         "an interrupted arrival still counts",
         "a barrier opens for too few",
-        ("_core/barrier.py", "            await runtime.finish(lambda: self._withdraw(me))\n", ""),
+        (
+            "_core/barrier.py",
+            "            await self._runtime.finish(lambda: self._withdraw(0.0 if hurry else FOR_EVER))\n",
+            "",
+        ),
         tests=cancelled("arrival"),
     ),
     mutant(
@@ -329,10 +334,70 @@ OTHERS: list[Mutant] = [
         "a thread waits for itself for ever",
         (
             "_core/reentry.py",
-            "        if entry is not None and entry.lease._state is State.RELEASED:",
+            "        if entry is not None and (entry.over or entry.lease._state is State.RELEASED):",
             "        if entry is not None:",
         ),
         tests=cancelled("entered"),
+    ),
+]
+
+INTERRUPTED: list[Mutant] = [
+    mutant(
+        "nobody watches a statement",
+        "a body that was cut short is renewed for ever",
+        ("_runtime/statements.py", "Watch(method, _over.append)", "Watch(method)"),
+        tests=reentered("cut_short or traceback"),
+    ),
+    mutant(
+        "the exit object stands in a frame",
+        "a traceback that is kept keeps a lock",
+        (
+            "_runtime/statements.py",
+            "        statement.watch(method)\n",
+            "        statement.watch(method)\n        statement.manager = (statement.manager, method)\n",
+        ),
+        (
+            "_runtime/statements.py",
+            "self.manager is manager or self.manager is type(manager)",
+            "self.manager[0] is manager or self.manager[0] is type(manager)",
+        ),
+        tests=reentered("cut_short or traceback"),
+    ),
+    mutant(
+        "a release does not look whether its thread is inside",
+        "a garbage collector that ends a generator hangs its thread for ever",
+        (CLIENT, "        return self.guard._is_owned() or self.store.inside()", "        return False"),
+        tests=reentered("inside_a_guard"),
+    ),
+    mutant(
+        "each pending release waits for the part that hangs",
+        "forty waiters that gave up cost a lease on a healthy node",
+        (
+            KEEPER,
+            "            if part not in silent:\n                patience",
+            "            if True:\n                patience",
+        ),
+        (KEEPER, "            if left <= 0:\n                return\n", ""),
+        (KEEPER, "max(0.01, min(PENDING_TRY, left))", "PENDING_TRY"),
+        tests=hasty("pending_releases"),
+    ),
+    mutant(
+        "the keeper tells listeners itself",
+        "a slow log handler costs every lease of its process",
+        (CLIENT, "            if self.keeper.here():", "            if False:"),
+        tests=hasty("listener"),
+    ),
+    mutant(
+        "a cancelled caller waits for the store",
+        "a time limit of 0.2 s takes ten",
+        (ACQUIRE, "        soon = self._runtime.now() + timing.HURRY", "        soon = FOR_EVER"),
+        tests=hasty("cancelled_task"),
+    ),
+    mutant(
+        "closing does not wait for those who are asking",
+        "a claim that nobody has stands for a whole ttl",
+        (CLIENT, "        await self._see_attempts_end()\n", ""),
+        tests=hasty("closing_beside"),
     ),
 ]
 
@@ -387,4 +452,4 @@ COHORT: list[Mutant] = [
     ),
 ]
 
-MUTANTS = [*STORE, *ACQUIRING, *LEASES, *OTHERS, *COHORT]
+MUTANTS = [*STORE, *ACQUIRING, *LEASES, *OTHERS, *INTERRUPTED, *COHORT]

@@ -40,6 +40,14 @@ def inherited(names: str) -> Tests:
     return Tests("tests/attacks/test_cohort.py", names)
 
 
+def hasty(names: str) -> Tests:
+    return Tests("tests/attacks/test_haste.py", names)
+
+
+def reentered(names: str) -> Tests:
+    return Tests("tests/attacks/test_reentrance.py", names)
+
+
 def conforming(names: str) -> Tests:
     return Tests("tests/conformance/test_memory.py", names)
 
