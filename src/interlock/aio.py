@@ -45,9 +45,8 @@ from interlock._runtime.threads import Threads
 from interlock.blocking import Value
 from interlock.errors import Skipped
 from interlock.log import Log, callback_reporter
-from interlock.making import MadeByClients, made
+from interlock.making import MadeByClients, Origin, _Staying, made, made_again
 from interlock.model import EVERYTHING, Queue, Standing, Traits
-from interlock.pickling import Origin, _Staying, reduced
 
 __all__ = [
     "Barrier",
@@ -664,7 +663,7 @@ class Client:
         self._store = store or core.store.traits.backend  # its name, without passwords
 
     def __reduce__(self) -> Any:
-        return reduced(self._core, self._origin)
+        return made_again(self._core, self._origin)
 
     @property
     def traits(self) -> Traits:
@@ -884,7 +883,7 @@ def connect(
     lifetimes.follow(core)
     client = Client(core, urls.named(url))
     options = {"ttl": ttl, "listener": listener, "keeper": keeper, "connect_timeout": connect_timeout}
-    client._origin = Origin(connect, urls.settled(url), options)
+    client._origin = (connect, urls.settled(url), options)
     return client
 
 

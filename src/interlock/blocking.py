@@ -34,10 +34,8 @@ from interlock._runtime.foreign import ForeignLock
 from interlock._runtime.statements import ExitMethod, OtherExit, entered
 from interlock._runtime.threads import Threads
 from interlock.errors import Skipped
-from interlock.log import Log, callback_reporter
-from interlock.making import MadeByClients, made
+from interlock.making import MadeByClients, Origin, _Staying, made, made_again
 from interlock.model import EVERYTHING, Queue, Standing, Traits
-from interlock.pickling import Origin, _Staying, reduced
 
 if TYPE_CHECKING:
     from interlock._core.once import Once as OnceCore
@@ -735,7 +733,7 @@ class Client:
         self._store = store or core.store.traits.backend  # its name, without passwords
 
     def __reduce__(self) -> Any:
-        return reduced(self._core, self._origin)
+        return made_again(self._core, self._origin)
 
     @property
     def traits(self) -> Traits:
@@ -987,9 +985,11 @@ def connect(
     (`?connect_timeout=2`); it comes on top of the timeout of a call that must connect first, `blocking=False`
     included. Embedded stores take it and have no use for it.
     """
+    from interlock.log import Log  # here, not above: `import interlock` stays light
+
     client = _connected(url, ttl, Log(listener), connect_timeout)
     options = {"ttl": ttl, "listener": listener, "connect_timeout": connect_timeout}
-    client._origin = Origin(connect, urls.settled(url), options)
+    client._origin = (connect, urls.settled(url), options)
     return client
 
 
@@ -1000,6 +1000,8 @@ def _connected(
     connect_timeout: float | None = None,
 ) -> Client:
     """A client whose events go to `listen` alone, and not to the log."""
+    from interlock.log import callback_reporter
+
     runtime = Threads(callback_reporter(listen))
     store = urls.open_store(url, runtime, asynchronous=False, connect_timeout=connect_timeout)
     core = CoreClient(store, runtime, runtime, ttl=ttl, listener=listen, lease_type=Lease)

@@ -1,10 +1,16 @@
-"""Locks and their kin are made by clients. Whoever calls their classes, as those of `threading`, is told how."""
+"""How the objects of a program are made: clients by `connect`, everything else by clients.
+
+Whoever calls the class of a lock, as those of `threading`, is told how to get one. In another process a client that was made from
+a URL is made again from it, password included; locks and leases stay where they were made.
+"""
 
 from __future__ import annotations
 
 from abc import ABCMeta
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar
+
+from interlock._core.client import Client
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -49,3 +55,40 @@ if TYPE_CHECKING:
 
 else:
     made = type.__call__  # past the metaclass's own, and at no cost: locks are made for every pair
+
+
+Origin = tuple[Callable[..., Any], str | list[str] | None, Mapping[str, Any]]
+"""How a client was made: `connect`, the URLs (None: it was given an object), and the options."""
+
+
+def made_again(core: Client, origin: Origin | None) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """What pickle needs to make a client again in another process; TypeError for one that can only be made there."""
+    core.open()
+    if origin is None:
+        raise TypeError("this client was not made by connect(): connect in the worker")
+    if core.store.traits.reach == "process":
+        raise TypeError(
+            f"{core.store.traits.backend}:// is seen by one process alone: connect in the worker, to a store that both see"
+        )
+    connect, urls, options = origin
+    if urls is None:
+        raise TypeError(
+            "this client was made from another client's object, and not from a URL: connect in the worker"
+        )
+    return _connected_again, (connect, urls, dict(options))
+
+
+def _connected_again(connect: Callable[..., Any], urls: str | list[str], options: dict[str, Any]) -> Any:
+    return connect(urls, **options)
+
+
+class _Staying:
+    """What cannot be sent to another process."""
+
+    __slots__ = ()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            f"a {type(self).__name__} stays in the process that made it: send names and tokens, and a client that was made "
+            "from a URL, or connect in the worker"
+        )

@@ -13,7 +13,7 @@ PORTS = (*DATA, "ports")
 CORE = (*PORTS, "_core")
 # The pure part of the core, which stores agree with; and the system's own threads.
 RULES = (*PORTS, "native", "_core.admission", "_core.timing")
-BELOW_FACES = (*CORE, "_runtime", "log", "urls", "shutdown", "making", "pickling")
+BELOW_FACES = (*CORE, "_runtime", "log", "urls", "shutdown", "making")
 ANYTHING = ("",)
 
 # A module may import what stands in its row: each entry admits that module and all below it.
@@ -37,8 +37,7 @@ ARROWS: dict[str, tuple[str, ...]] = {
     ),  # a quorum of such servers: their keys, scripts and addresses
     "urls": (*PORTS, "_runtime", "backends"),
     "shutdown": ("_runtime",),
-    "making": (),
-    "pickling": CORE,
+    "making": CORE,
     "blocking": BELOW_FACES,
     "aio": (*BELOW_FACES, "blocking"),  # whose documentation it takes over
     "": (*BELOW_FACES, "blocking", "aio"),  # interlock/__init__.py

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from interlock import events
 from interlock.aio import Lease
 from interlock.errors import AcquireTimeout, LeaseLost, StaleToken, StoreUnavailable
 from interlock.testing.checkers import Terms, judge
@@ -332,7 +333,9 @@ def test_the_keeper_survives_whatever_a_store_raises() -> None:
             lease.check()
 
     scene.play(10.0, scene.start(node, hold()))
-    assert any(type(event).__name__ == "KeeperFailed" for event in node.heard)
+    failed = [event for event in node.heard if isinstance(event, events.KeeperFailed)]
+    assert failed
+    assert failed[0].exception is not None, "the log has its traceback"
 
 
 def test_a_waiter_that_timed_out_does_not_hold_up_the_queue() -> None:

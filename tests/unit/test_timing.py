@@ -33,7 +33,7 @@ def test_a_dead_waiter_is_in_the_way_for_ten_seconds_at_most(ttl: float) -> None
 
 @pytest.mark.parametrize("ttl", [0, -1, 0.001, math.nan, math.inf, -math.inf, 1e12, 10**400])
 def test_a_ttl_out_of_range_is_refused(ttl: Any) -> None:
-    with pytest.raises(InvalidSetting, match=r"ttl must be between 0\.01 and"):
+    with pytest.raises(InvalidSetting, match=r"ttl must be between 0\.01 s and 365 d on memory, not "):
         timing.checked_ttl(ttl, TRAITS)
 
 

@@ -23,6 +23,7 @@ from interlock._core.states import FINAL, State
 from interlock.errors import InvalidSetting, NotHeld, StoreUnavailable, StoreUnfit, Unsupported
 from interlock.model import EVERYTHING, Claim, Renewal, Renewed
 from interlock.ports import IO_TIMEOUT, Owner
+from interlock.wording import duration
 
 
 class Holding:
@@ -195,7 +196,7 @@ class Holding:
         if removal is PENDING and strict:
             raise StoreUnavailable(
                 f"{self.resource}: the store did not answer the release; it is asked again in the background, "
-                f"and the claim lapses by itself within {lease.ttl:g} s"
+                f"and the claim lapses by itself within {duration(lease.ttl)}"
             )
         if removal is GONE:  # the store had forgotten it, and we had not noticed yet
             lease._cause = "refused"

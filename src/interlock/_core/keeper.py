@@ -210,7 +210,7 @@ class Keeper:
                 await self._nap()
                 await self._round()
             except Exception as error:  # a keeper that dies loses every lock of its client
-                self._report(events.KeeperFailed(repr(error)))
+                self._report(events.KeeperFailed(repr(error), error))
                 await self._runtime.sleep(0.05)
         await self._settle()
 
@@ -334,7 +334,7 @@ class Keeper:
             for kept, _ in asking:
                 kept._unanswered()
             if not isinstance(error, StoreUnavailable):
-                self._report(events.KeeperFailed(repr(error)))
+                self._report(events.KeeperFailed(repr(error), error))
         else:
             self._trip += ((self._runtime.now() - asked) - self._trip) / 4
             for (kept, _), answer in zip(asking, answers, strict=True):

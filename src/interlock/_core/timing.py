@@ -7,6 +7,7 @@ import math
 from interlock.errors import InvalidSetting
 from interlock.model import Traits
 from interlock.ports import IO_TIMEOUT
+from interlock.wording import duration
 
 TIMEOUT_MAX = 9223372036.0
 """The longest wait accepted, seconds; as `threading.TIMEOUT_MAX`: no caller lives to see it end."""
@@ -71,8 +72,8 @@ def checked_ttl(ttl: object, traits: Traits) -> float:
     seconds = _seconds(ttl, "ttl")
     if not traits.min_ttl <= seconds <= traits.max_ttl:  # also refuses nan and inf
         raise InvalidSetting(
-            f"ttl must be between {traits.min_ttl:g} and {traits.max_ttl:g} seconds on {traits.backend}, "
-            f"not {seconds:g}"
+            f"ttl must be between {traits.min_ttl:g} s and {duration(traits.max_ttl)} on {traits.backend}, "
+            f"not {seconds:g} s"
         )
     return seconds
 
