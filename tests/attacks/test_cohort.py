@@ -15,8 +15,9 @@ from interlock._core.cohort import BLOCK, TURN
 from interlock._core.drive import drive
 from interlock._runtime import lifetimes
 from interlock.blocking import Lease
-from interlock.errors import ClientClosed, LeaseLost, StoreUnavailable
+from interlock.errors import AcquireTimeout, ClientClosed, LeaseLost, StoreUnavailable
 from interlock.model import Gone
+from interlock.who import Who
 from tests.attacks.stage import AsyncStage, Stage, eventually, space
 
 
@@ -525,4 +526,27 @@ def test_how_long_an_heir_waited_is_reported() -> None:
     joined(turn.threads)
     waits = [event.waited for event in stage.events if isinstance(event, events.Acquired)]
     assert waits[-1] >= TURN / 4
+    stage.client.close()
+
+
+def test_an_heir_that_holds_for_longer_than_a_moment_is_shown_as_the_holder() -> None:
+    stage = Stage()
+    turn = Turn(stage, heirs=1)
+    turn.go.clear()
+    turn.first.release()
+    eventually(lambda: turn.leases)
+    heir = turn.leases[0]
+    assert heir.token == turn.first.token + 1
+
+    def shown() -> tuple[int, str]:
+        (holder,) = stage.client.inspect("x").holders
+        return holder.token, Who.parse(holder.who).thread
+
+    eventually(lambda: shown() == (heir.token, turn.threads[0].name), 20)
+    assert not stage.client.inspect("x").holders[0].note
+    with pytest.raises(AcquireTimeout, match=str(heir.token)), stage.client.lock("x", timeout=0):
+        pass
+    heir.check()
+    turn.go.set()
+    joined(turn.threads)
     stage.client.close()

@@ -41,8 +41,8 @@ class _Witnessed:
         super().__init__(*args)
         _note(self, "grant", "ok", began=BEGAN.get())
 
-    def _inherit(self: Any, lender: Any) -> None:
-        super()._inherit(lender)  # type: ignore[misc]
+    def _inherit(self: Any, lender: Any, who: str) -> None:
+        super()._inherit(lender, who)  # type: ignore[misc]
         _note(
             self, "grant", "ok", began=BEGAN.get()
         )  # again: it lives only as long as the lender's would have

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeGuard
 from interlock import events
 from interlock._core import timing
 from interlock._core.pending_release import FIRST_PAUSE, PendingRelease
+from interlock._core.signature import signed
 from interlock.errors import ClientClosed, Evicted, StoreUnavailable, StoreUnfit, Unreached
 from interlock.model import Busy, Claim, ClaimAnswer, Gone, Granted, Renewal, RenewAnswer, Renewed, Standing
 from interlock.ports import IO_TIMEOUT, Owner, Runtime
@@ -128,7 +129,10 @@ class Acquiring:
                 self._stands = False
                 raise Evicted(self.claim.resource, answer.reason)
             if isinstance(answer, Busy):
-                self.ahead, self.holder = answer.ahead, answer.holder  # the error names them, too
+                self.ahead, self.holder = (
+                    answer.ahead,
+                    answer.holder and signed(answer.holder),
+                )  # named in errors
             self._answered = self._runtime.now()
             left = self.left()
             if left <= 0:

@@ -10,6 +10,7 @@ from interlock._core import timing
 from interlock._core.acquire import Acquiring
 from interlock._core.cohort import TURN, Cohort
 from interlock._core.lease import Lease
+from interlock._core.signature import all_signed
 from interlock.errors import AcquireTimeout, InterlockError
 from interlock.model import Claim, Granted
 from interlock.ports import Owner, Signal
@@ -24,7 +25,7 @@ NAMED = 16  # claims at the front of the queue that are asked for when an error 
 class Attempt(Acquiring):
     """A claim on its way to a lease. `undo` is for what interrupts the very last step."""
 
-    __slots__ = ("_holding", "lease", "lender", "line", "over", "turn", "wait")
+    __slots__ = ("_holding", "_who", "lease", "lender", "line", "over", "turn", "wait")
 
     def __init__(self, holding: Holding, claim: Claim, wait: float | None, owner: Owner) -> None:
         Acquiring.__init__(self, holding.client, claim, wait, owner)
@@ -37,6 +38,7 @@ class Attempt(Acquiring):
         self.line: deque[Attempt] | None = None
         self.turn: Signal | None = None
         self.lender: Lease | None = None
+        self._who = ""
 
     async def run(self) -> Lease | None:
         """The lease, or None if the time was up."""
@@ -51,7 +53,7 @@ class Attempt(Acquiring):
                 return None
             lease = client.lease_type(holding, self.claim, granted, self.asked, self.owner)
             if self.lender is not None:
-                lease._inherit(self.lender)
+                lease._inherit(self.lender, self._who)
             self.lease = lease
             holding.enrol(lease)
             if self.lender is not None:
@@ -98,7 +100,7 @@ class Attempt(Acquiring):
     def _take_over(self, lender: Lease) -> Granted:
         """From here on the claim is ours to keep or to take back."""
         self.asked = self._runtime.now()
-        self.claim = lender._claim
+        self._who, self.claim = self.claim.who, lender._claim
         self._stands = True
         return Granted(lender._token + 1, lender._claim.ttl)
 
@@ -171,7 +173,7 @@ class Attempt(Acquiring):
             queue = await store.inspect(resource, timing.patience(self.left()), limit=NAMED)
         except InterlockError:
             return AcquireTimeout(resource, waited, self.ahead)
-        return AcquireTimeout(resource, waited, self.ahead, queue.holders)
+        return AcquireTimeout(resource, waited, self.ahead, all_signed(queue).holders)
 
     async def demand(self) -> Lease:
         """The lease; `AcquireTimeout` if the time was up."""

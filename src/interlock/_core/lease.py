@@ -11,6 +11,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from interlock._core import timing
+from interlock._core.signature import signature
 from interlock._core.states import FINAL, TRANSITIONS, Event, State
 from interlock.errors import LeaseLost, NotHeld
 from interlock.model import Claim, Gone, Granted, NoAnswer, Renewal, RenewAnswer, Renewed
@@ -20,6 +21,9 @@ from interlock.record import replaced
 if TYPE_CHECKING:
     from interlock._core.attempt import Attempt
     from interlock._core.holding import Holding
+
+
+SIGNED_AFTER = 1.0  # seconds after which an heir that still holds tells the store who it is
 
 
 class Lease:
@@ -47,6 +51,7 @@ class Lease:
         "_state",
         "_token",
         "_turn",
+        "_unsigned",
     )
 
     def __init__(self, holding: Holding, claim: Claim, granted: Granted, asked: float, owner: Owner) -> None:
@@ -68,9 +73,11 @@ class Lease:
         self._passes, self._turn = claim.block - 1, asked
         self._heir: Attempt | None = None  # to whom it was passed on
         self._heirs: deque[Attempt] | None = None  # who may have it next, in order
+        self._unsigned: str | None = None  # the heir's `who`, until the store knows it
 
-    def _inherit(self, lender: Lease) -> None:
+    def _inherit(self, lender: Lease, who: str) -> None:
         """The claim was another's just now: it lives as long as it did there."""
+        self._unsigned = who
         self._granted_at = now = self._runtime.now()
         self._deadline, self._last_try, self._short = lender._deadline, lender._last_try, lender._short
         self._passes, self._turn, self._heirs = lender._passes - 1, lender._turn, lender._heirs
@@ -198,6 +205,8 @@ class Lease:
     def _when(self) -> float:
         """The next instant somebody must look at this lease."""
         pause = timing.renew_every(self._claim.ttl)
+        if self._unsigned is not None:
+            return min(self._deadline, self._last_try + pause, self._granted_at + SIGNED_AFTER)
         if self._state is not State.HELD:
             pause = min(1.0, pause / 4)
         elif not self._holding.renew and not self._short:
@@ -212,6 +221,7 @@ class Lease:
         """What to ask the store, or None when this lease is not to be renewed any more."""
         self._last_try = now
         renewed = self._holding.renew or self._short
+        note = None if self._unsigned is None else signature(self._token, self._unsigned)
         if not (renewed or self._state is State.DOUBTFUL) or self._state in FINAL or not self._owner.alive():
             return None
         # One that is not renewed is only verified: asking for what it has left does not make it longer.
@@ -222,7 +232,7 @@ class Lease:
                 return None
         # A part that was given back without an answer is given back again: others wait for it.
         permits = self._claim.permits if self._reduced else None
-        return Renewal(self.resource, self._claim.id, ttl, permits=permits)
+        return Renewal(self.resource, self._claim.id, ttl, note, permits)
 
     def _answered(self, asked: float, answer: RenewAnswer) -> None:
         if isinstance(answer, Renewed):
@@ -249,6 +259,7 @@ class Lease:
             if self._state in FINAL or self._runtime.now() >= self._deadline:
                 return  # too late: another may have been told already that this lease is lost
             self._short = False
+            self._unsigned = None
             self._deadline = max(self._deadline, until)
             self._state = TRANSITIONS[self._state][Event.RENEWED]
 

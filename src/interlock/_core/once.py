@@ -16,6 +16,7 @@ from interlock._core.client import Client
 from interlock._core.holding import Holding
 from interlock._core.lease import Lease
 from interlock._core.settings import Settings
+from interlock._core.signature import all_signed
 from interlock.errors import InterlockError, InvalidName, Skipped
 from interlock.model import Standing
 
@@ -51,7 +52,7 @@ class OnceAttempt(Attempt):
             queue = await self._client.store.inspect(self.claim.resource, patience, limit=1)
         except InterlockError:  # that it was skipped is certain; because of whom is only good to know
             return None
-        return next(iter(queue.holders), None)
+        return next(iter(all_signed(queue).holders), None)
 
 
 class OnceHolding(Holding):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from interlock._core import timing
 from interlock._core.client import Client
 from interlock._core.names import checked_name, checked_words
+from interlock._core.signature import all_signed, signed
 from interlock.errors import InvalidSetting
 from interlock.model import Queue, Standing
 from interlock.ports import WAITERS
@@ -25,8 +26,9 @@ async def changed(client: Client, resource: str, seen: Queue | None, timeout: fl
     while True:
         client.open()
         queue = await client.store.inspect(resource)
-        if seen is None or outline(queue) != outline(seen):
-            return queue
+        shown = all_signed(queue)
+        if seen is None or outline(shown) != outline(seen):
+            return shown
         left = LOOK_AGAIN if until is None else until - runtime.now()
         if left <= 0:
             return None
@@ -40,7 +42,7 @@ async def watched(client: Client, name: str, seen: Queue | None, timeout: float 
 
 async def inspected(client: Client, name: str) -> Queue:
     client.open()
-    return await client.store.inspect(checked_name(name))
+    return all_signed(await client.store.inspect(checked_name(name)))
 
 
 async def page(client: Client, prefix: str, after: str) -> list[str]:
@@ -60,4 +62,5 @@ async def evicted(
     client.open()
     if not checked_words(reason, "a reason").strip():
         raise InvalidSetting("an eviction needs a reason: its victim is told, and so is the next operator")
-    return await client.store.evict(checked_name(name), id, reason, foreign=foreign, no_expiry=no_expiry)
+    met = await client.store.evict(checked_name(name), id, reason, foreign=foreign, no_expiry=no_expiry)
+    return [signed(standing) for standing in met]

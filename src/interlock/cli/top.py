@@ -7,6 +7,7 @@ from argparse import Namespace
 from collections.abc import Iterator
 
 from interlock._core.drive import drive
+from interlock._core.signature import all_signed
 from interlock._runtime import clock
 from interlock.blocking import Client
 from interlock.cli import codes, document, opening, screen, words
@@ -98,7 +99,7 @@ class Looks:
     def _look(self) -> Look:
         names = list(self._client.scan(self._prefix))
         store = self._client._core.store
-        found = [drive(store.inspect(name, limit=MOST_CLAIMS)) for name in names[:MOST_RESOURCES]]
+        found = [all_signed(drive(store.inspect(name, limit=MOST_CLAIMS))) for name in names[:MOST_RESOURCES]]
         queues = [queue for queue in found if queue.standings]
         self._remember(queues)
         cut_off = frozenset(queue.resource for queue in queues if len(queue.standings) >= MOST_CLAIMS)

@@ -10,6 +10,7 @@ from types import TracebackType
 from interlock._core.attempt import Attempt
 from interlock._core.client import Client
 from interlock._core.drive import drive
+from interlock._core.signature import all_signed
 from interlock.cli import document, words
 from interlock.cli.outlet import Outlet
 from interlock.errors import InterlockError
@@ -40,7 +41,7 @@ class Waiting:
             return
         claim, ahead = self._attempt.claim, self._attempt.ahead
         try:
-            queue = drive(self._client.store.inspect(claim.resource, limit=1))
+            queue = all_signed(drive(self._client.store.inspect(claim.resource, limit=1)))
         except InterlockError:
             return  # whoever waits meets the same trouble, and tells it
         if self._over.is_set():

@@ -49,8 +49,8 @@ class WitnessedLease(aio.Lease):
         """A signal that is set once the lease is lost."""
         return self._lost_signal()
 
-    def _inherit(self, lender: Lease) -> None:
-        super()._inherit(lender)
+    def _inherit(self, lender: Lease, who: str) -> None:
+        super()._inherit(lender, who)
         assert lender._heir is not None
         began = self.node.runtime.true_time(lender._heir.began)
         # Again: it lives only as long as the lender's would have.

@@ -1,0 +1,31 @@
+"""Who holds a claim that was passed on within its client, for those who look at the queue.
+
+The store knows the claim by the first who had it. An heir that holds it for longer than a moment writes its token and who it
+is into the claim's note, with a renewal; whoever shows a queue reads it there. Only plain locks are passed on, and these
+have no note of their own.
+"""
+
+from __future__ import annotations
+
+from interlock.model import Queue, Standing
+from interlock.record import replaced
+
+MARK = "\x1f"  # no user's note has a control character
+
+
+def signature(token: int, who: str) -> str:
+    return f"{MARK}{token}{MARK}{who}"
+
+
+def signed(standing: Standing) -> Standing:
+    """The standing as its present holder's."""
+    if not standing.note.startswith(MARK):
+        return standing
+    token, who = standing.note[1:].split(MARK, 1)
+    return replaced(standing, token=int(token), who=who, note="")
+
+
+def all_signed(queue: Queue) -> Queue:
+    if not any(standing.note.startswith(MARK) for standing in queue.standings):
+        return queue
+    return replaced(queue, standings=tuple(signed(standing) for standing in queue.standings))
