@@ -14,6 +14,7 @@ a test compares the two. Nothing is decided here: every algorithm stands in `_co
 from __future__ import annotations
 
 import asyncio
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
 from functools import wraps
@@ -40,13 +41,17 @@ from interlock._core.settings import Settings
 from interlock._runtime import lifetimes
 from interlock._runtime.foreign import ForeignLock
 from interlock._runtime.statements import ExitMethod, OtherExit, Statement, entered
-from interlock._runtime.tasks import LoopOwner, TaskOwner, Tasks, TaskSignal
+from interlock._runtime.tasks import LoopOwner, Tasks, TaskSignal
 from interlock._runtime.threads import Threads
 from interlock.blocking import Value
 from interlock.errors import Skipped
 from interlock.log import Log, callback_reporter
 from interlock.making import MadeByClients, Origin, _Staying, made, made_again
 from interlock.model import EVERYTHING, Queue, Standing, Traits
+from interlock.ports import Owner
+
+if sys.version_info >= (3, 12):
+    from inspect import markcoroutinefunction
 
 __all__ = [
     "Barrier",
@@ -75,6 +80,7 @@ __all__ = [
 P = ParamSpec("P")
 R = TypeVar("R")
 F = TypeVar("F", bound=type)
+M = TypeVar("M", bound=Callable[..., Any])
 
 OnLost = Callable[["Lease"], object | Awaitable[object]]
 
@@ -119,6 +125,18 @@ def _leave_soon(
     leaving: Coroutine[Any, Any, None] = manager._leave(statement.entered, error)
     statement.end()
     return leaving
+
+
+def _coroutine_function(method: M) -> M:
+    """Mark a method that returns a coroutine for those who ask what it is: mocks, say.
+
+    It is not `async def`, because the owner is whoever calls it: `wait_for(lock.acquire(), 5)` runs the coroutine in a
+    task of asyncio's own.
+    """
+    if sys.version_info >= (3, 12):
+        return markcoroutinefunction(method)
+    method._is_coroutine = asyncio.coroutines._is_coroutine  # type: ignore[attr-defined]
+    return method
 
 
 @_as(blocking.Lease)
@@ -187,6 +205,7 @@ def _begin(leases: Sequence[Lease]) -> None:
     for lease in leases:
         if not lease._bodies:
             lease._cancelling = 0 if task is None else task.cancelling()
+            lease._body = lease._runtime.runner()
         lease._enter_body()
 
 
@@ -261,12 +280,19 @@ class _Body(_Held, _Decorator):
 
 @_as(blocking._LockFace)
 class _LockFace(_Body):
-    async def acquire(self, blocking: bool = True, timeout: float = -1) -> Lease | None:
-        lease: Lease | None = await self._core.attempt(blocking, timeout).run()
-        return lease if isinstance(self, RLock) else _outlive(lease)
+    @_coroutine_function
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> Coroutine[Any, Any, Lease | None]:
+        return self._acquire(self._core.client.runtime.owner(), blocking, timeout)
 
-    async def release(self) -> None:
-        await self._core.release()
+    async def _acquire(self, owner: Owner, blocking: bool, timeout: float) -> Lease | None:
+        return _owned_by(owner, await self._core.attempt(blocking, timeout).run())
+
+    @_coroutine_function
+    def release(self) -> Coroutine[Any, Any, None]:
+        return self._release(self._core.client.runtime.owner())
+
+    async def _release(self, owner: Owner) -> None:
+        await self._core.release(owner)
 
     async def locked(self) -> bool:
         return bool(await self._core.locked())
@@ -291,6 +317,9 @@ class RLock(_LockFace):
     def __init__(self, reentrant: Reentrant) -> None:
         self._core: Reentrant = reentrant
         self._name = reentrant.resource
+
+    async def _acquire(self, owner: Owner, blocking: bool, timeout: float) -> Lease | None:
+        return _owned_by(owner, await self._core.attempt(blocking, timeout, owner).run())
 
 
 @_as(blocking.ReadLock)
@@ -330,14 +359,21 @@ class Semaphore(_Body):
     def capacity(self) -> int:
         return self._core.capacity
 
-    async def acquire(
+    @_coroutine_function
+    def acquire(
         self, blocking: bool = True, timeout: float | None = None, *, permits: int = 1
+    ) -> Coroutine[Any, Any, Lease | Literal[False]]:
+        return self._acquire(self._core.client.runtime.owner(), blocking, timeout, permits)
+
+    async def _acquire(
+        self, owner: Owner, blocking: bool, timeout: float | None, permits: int
     ) -> Lease | Literal[False]:
-        lease = _outlive(await self._core.attempt(blocking, timeout, permits=permits).run())
+        lease = _owned_by(owner, await self._core.attempt(blocking, timeout, permits=permits).run())
         return False if lease is None else lease
 
-    async def release(self, n: int = 1) -> None:
-        await self._core.release_permits(n)
+    @_coroutine_function
+    def release(self, n: int = 1) -> Coroutine[Any, Any, None]:
+        return self._core.release_permits(n, self._core.client.runtime.owner())
 
     async def locked(self) -> bool:
         return await self._core.full()
@@ -365,16 +401,21 @@ class MultiLock(_Decorator, _Staying, metaclass=MadeByClients):
     def names(self) -> list[str]:
         return self._core.names
 
-    async def acquire(self, blocking: bool = True, timeout: float = -1) -> MultiLease | None:
+    @_coroutine_function
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> Coroutine[Any, Any, MultiLease | None]:
+        return self._acquire(self._core.client.runtime.owner(), blocking, timeout)
+
+    async def _acquire(self, owner: Owner, blocking: bool, timeout: float) -> MultiLease | None:
         leases = await self._core.attempt(blocking, timeout).run()
         if leases is None:
             return None
         for lease in leases:
-            _outlive(lease)
+            _owned_by(owner, lease)
         return MultiLease(self._core, [_own(lease) for lease in leases])
 
-    async def release(self) -> None:
-        await self._core.release()
+    @_coroutine_function
+    def release(self) -> Coroutine[Any, Any, None]:
+        return self._core.release(self._core.client.runtime.owner())
 
     async def locked(self) -> bool:
         return await self._core.locked()
@@ -452,8 +493,14 @@ class Election(_Named):
         self._core = Candidacy(holding)
         self._name = holding.resource
 
-    async def campaign(self, value: str = "", *, blocking: bool = True, timeout: float = -1) -> Lease | None:
-        return _outlive(await self._core.attempt(value, blocking, timeout).run())
+    @_coroutine_function
+    def campaign(
+        self, value: str = "", *, blocking: bool = True, timeout: float = -1
+    ) -> Coroutine[Any, Any, Lease | None]:
+        return self._campaign(self._core.client.runtime.owner(), value, blocking, timeout)
+
+    async def _campaign(self, owner: Owner, value: str, blocking: bool, timeout: float) -> Lease | None:
+        return _owned_by(owner, await self._core.attempt(value, blocking, timeout).run())
 
     async def proclaim(self, value: str) -> None:
         await self._core.proclaim(value)
@@ -602,27 +649,41 @@ class Condition(_Named):
         self._core = Waiting(client, name, _mutex(lock))
         self._name = self._core.name
 
-    async def acquire(self, blocking: bool = True, timeout: float = -1) -> Any:
+    @_coroutine_function
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> Coroutine[Any, Any, Any]:
         if isinstance(self._lock, _LockFace):
-            return await self._lock.acquire(blocking, timeout)
-        return await self._lock.acquire()  # asyncio's locks take no arguments
+            return self._lock.acquire(blocking, timeout)
+        acquiring: Coroutine[Any, Any, Any] = self._lock.acquire()  # asyncio's locks take no arguments
+        return acquiring
 
-    async def release(self) -> None:
+    @_coroutine_function
+    def release(self) -> Coroutine[Any, Any, None]:
+        if isinstance(self._lock, _LockFace):
+            return self._lock.release()
+        return self._release()
+
+    async def _release(self) -> None:
         released = self._lock.release()
         if isawaitable(released):
             await released
 
-    async def wait(self, timeout: float | None = None) -> bool:
-        return await self._core.wait(timeout)
+    @_coroutine_function
+    def wait(self, timeout: float | None = None) -> Coroutine[Any, Any, bool]:
+        return self._core.wait(timeout, self._core.client.runtime.owner())
 
-    async def wait_for(self, predicate: Callable[[], R | Awaitable[R]], timeout: float | None = None) -> R:
-        return await self._core.wait_for(predicate, timeout)
+    @_coroutine_function
+    def wait_for(
+        self, predicate: Callable[[], R | Awaitable[R]], timeout: float | None = None
+    ) -> Coroutine[Any, Any, R]:
+        return self._core.wait_for(predicate, timeout, self._core.client.runtime.owner())
 
-    async def notify(self, n: int = 1) -> None:
-        await self._core.notify(n)
+    @_coroutine_function
+    def notify(self, n: int = 1) -> Coroutine[Any, Any, None]:
+        return self._core.notify(n, self._core.client.runtime.owner())
 
-    async def notify_all(self) -> None:
-        await self._core.notify_all()
+    @_coroutine_function
+    def notify_all(self) -> Coroutine[Any, Any, None]:
+        return self._core.notify_all(self._core.client.runtime.owner())
 
     async def __aenter__(self) -> Any:
         return await self._lock.__aenter__()
@@ -887,26 +948,18 @@ def connect(
     return client
 
 
-def _outlive(lease: lease_core.Lease | None) -> Lease | None:
-    """The lease; if this task was made only to take it, the loop owns it from here on.
+def _owned_by(owner: Owner, lease: lease_core.Lease | None) -> Lease | None:
+    """The lease, as that of whoever called `acquire`, which may run in a task that was made only for it.
 
-    gather, create_task and, before Python 3.12, wait_for make a task of `acquire()`. It is over when it
-    returns, and nobody would renew the lease. Not for rlocks, whose owner is who may enter again.
+    gather, create_task, shield and, before Python 3.12, wait_for make a task of what they are given. It is over when
+    it has the lease, and nobody would renew that. If the caller itself is gone by then, the loop owns the lease: somebody
+    else waits for it.
     """
     if lease is None:
         return None
-    owner = lease._owner
-    if type(owner) is TaskOwner and owner.brief is not False:
-        task = asyncio.current_task()
-        owner.brief = task is not None and getattr(task.get_coro(), "cr_code", None) in _TAKES
-        if owner.brief and task is not None:
-            lease._owner = LoopOwner(task.get_loop())
+    if lease._owner is not owner:
+        lease._owner = owner if owner.alive() else LoopOwner(asyncio.get_running_loop())
     return _own(lease)
-
-
-_TAKES = {
-    take.__code__ for take in (_LockFace.acquire, Semaphore.acquire, MultiLock.acquire, Election.campaign)
-}
 
 
 def _own(lease: lease_core.Lease) -> Lease:

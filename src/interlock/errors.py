@@ -140,7 +140,8 @@ class LeaseLost(NotHeld):
     """The lease ended before its holder let it go. Someone else may hold the resource now.
 
     `cause` is "lapsed" (its ttl ran out unrenewed), "refused" (the store no longer knew it), "evicted"
-    (by an operator, whose words are in `reason`), "max_hold" or "forked" (the parent has it).
+    (by an operator, whose words are in `reason`), "owner_ended" (the thread or task that took it has ended, and nobody
+    had adopted it; `reason` names it), "max_hold" or "forked" (the parent has it).
     """
 
     def __init__(self, resource: str, token: int, cause: str, reason: str = "") -> None:
@@ -157,8 +158,10 @@ class LeaseLost(NotHeld):
             "evicted": "an operator evicted it",
             "max_hold": "it was held for max_hold seconds",
             "forked": "this process was forked from its holder",
+            "owner_ended": f"its owner, {self.reason}, has ended, and leases are renewed only while their owner lives "
+            "(call lease.adopt() in the thread or task that goes on with it)",
         }.get(self.cause, self.cause)
-        if self.reason:
+        if self.reason and self.cause != "owner_ended":
             text += f" ({self.reason})"
         return f"{self.resource}: lease with token {self.token} is lost: {text}; another may hold it now"
 

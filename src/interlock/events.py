@@ -124,6 +124,23 @@ class Doubtful(Event):
 
 
 @record
+class OwnerEnded(Event):
+    """The thread or task that took a lease has ended without releasing it: the lease is not renewed any more."""
+
+    level: ClassVar[int] = WARNING
+    resource: str
+    token: int
+    owner: str
+    remaining: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.resource}: {self.owner} has ended and had not released the lease with token {self.token}; it is lost "
+            f"in {duration(self.remaining)} unless a living thread or task calls lease.adopt()"
+        )
+
+
+@record
 class Lost(Event):
     level: ClassVar[int] = WARNING
     resource: str

@@ -204,7 +204,7 @@ class Store(Register, Protocol):
 
 
 class Owner(Protocol):
-    """Who holds: one thread or one task. Compared by identity."""
+    """Who holds: one thread or one task. Compared by identity; `str(owner)` says which it is: `thread worker-7`."""
 
     @property
     def name(self) -> str: ...
@@ -253,6 +253,10 @@ class Runtime(Protocol):
 
     def owner(self) -> Owner:
         """The thread or task that is calling; the same object each time."""
+        ...
+
+    def runner(self) -> Owner:
+        """The thread or task that runs now, to be interrupted; `owner()` may be another, which waits for it."""
         ...
 
     def who(self, owner: Owner) -> str:

@@ -52,6 +52,10 @@ SENTENCES: dict[events.Event, tuple[int, str]] = {
         logging.WARNING,
         "x: the store did not answer a renewal of the lease with token 17; it is lost in 6.7 s unless the store answers",
     ),
+    events.OwnerEnded("x", 17, "thread worker-7", 12.0): (
+        logging.WARNING,
+        "x: thread worker-7 has ended and had not released the lease with token 17; it is lost in 12 s unless a living thread or task calls lease.adopt()",
+    ),
     events.Lost("x", 17, "evicted", "deploy"): (
         logging.WARNING,
         "x: lease with token 17 is lost: an operator evicted it (deploy); another may hold it now",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from typing import Any
 
@@ -89,7 +90,7 @@ def test_what_asks_the_store_is_awaited_and_what_asks_nobody_is_not() -> None:
         for member, value in public(getattr(aio, name)).items():
             if not inspect.isfunction(value) or member == "__call__":
                 continue
-            awaited = inspect.iscoroutinefunction(value) or inspect.isasyncgenfunction(value)
+            awaited = asyncio.iscoroutinefunction(value) or inspect.isasyncgenfunction(value)
             plain = member in asks_nobody and (name == "RWLock" or member not in ("read", "write"))
             assert awaited != plain, f"{name}.{member}"
     awaited_of_client = {name for name in makers if inspect.iscoroutinefunction(getattr(aio.Client, name))}

@@ -158,7 +158,9 @@ def call(name: str, function: Any) -> str:
         for parameter in signature.parameters.values()
     ]
     answer = Text(signature.return_annotation)
-    asynchronous = inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
+    # By how it was written: from Python 3.12 on a plain function can be marked as a coroutine function.
+    written = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+    asynchronous = bool(getattr(function, "__code__", call.__code__).co_flags & written)
     kind = "async def" if asynchronous else "def"
     return f"{kind} {name}{signature.replace(parameters=plain, return_annotation=answer)}"
 

@@ -28,7 +28,7 @@ from interlock._core.names import checked_name
 from interlock._core.presence import Presence, Room
 from interlock.errors import InterlockError, NotHeld, StoreUnavailable
 from interlock.model import EVERYTHING, Claim, Gone, NoAnswer, Renewal, Renewed, Standing
-from interlock.ports import WAITERS
+from interlock.ports import WAITERS, Owner
 from interlock.record import replaced
 
 R = TypeVar("R")
@@ -42,11 +42,11 @@ CALL_TTL = 2  # presences' ttls that a call lives unrenewed: others must see it 
 class Mutex(Protocol):
     """The lock of a condition: interlock's own, or any with acquire and release."""
 
-    def owned(self) -> bool: ...
-    async def release_save(self) -> Any: ...
-    async def acquire_restore(self, saved: Any) -> None: ...
-    def surely_owned(self) -> bool:
-        """True only if the caller has it; where that cannot be told from another having it, False."""
+    def owned(self, owner: Owner) -> bool: ...
+    async def release_save(self, owner: Owner) -> Any: ...
+    async def acquire_restore(self, saved: Any, owner: Owner) -> None: ...
+    def surely_owned(self, owner: Owner) -> bool:
+        """True only if the owner has it; where that cannot be told from another having it, False."""
         ...
 
 
@@ -56,23 +56,24 @@ class HoldingMutex:
     def __init__(self, holding: Holding) -> None:
         self._holding = holding
 
-    def owned(self) -> bool:
-        return self._holding.owned()
+    def owned(self, owner: Owner) -> bool:
+        return self._holding.owned(owner)
 
-    async def release_save(self) -> None:
-        await self._holding.give_back(self._holding.current())
+    async def release_save(self, owner: Owner) -> None:
+        await self._holding.give_back(self._holding.current(owner))
 
-    async def acquire_restore(self, saved: None) -> None:
+    async def acquire_restore(self, saved: None, owner: Owner) -> None:
         attempt = self._holding.attempt()
         try:
             lease = await attempt.demand()
+            lease._owner = owner
             self._holding.replace_entered(lease)
         except BaseException:  # held but not known, the next try would wait for it for ever
             await attempt.undo()
             raise
 
-    def surely_owned(self) -> bool:
-        return self._holding.owned()
+    def surely_owned(self, owner: Owner) -> bool:
+        return self._holding.owned(owner)
 
 
 class Waiting:
@@ -85,14 +86,20 @@ class Waiting:
         self.room = Room(client, self.name + WAITERS)
         self.mutex = mutex
 
-    async def wait(self, timeout: float | None) -> bool:
+    async def wait(self, timeout: float | None, owner: Owner | None = None) -> bool:
         """Give the lock up, wait to be notified, take it again; False when the time was up."""
         timeout = timing.checked_timeout(timeout)
-        if not self.mutex.owned():
+        owner = owner or self.client.runtime.owner()
+        if not self.mutex.owned(owner):
             raise NotHeld(f"{self.name}: cannot wait on un-acquired lock")
-        return await Wait(self).run(timeout)
+        return await Wait(self, owner).run(timeout)
 
-    async def wait_for(self, predicate: Callable[[], R | Awaitable[R]], timeout: float | None) -> R:
+    async def wait_for(
+        self,
+        predicate: Callable[[], R | Awaitable[R]],
+        timeout: float | None,
+        owner: Owner | None = None,
+    ) -> R:
         timeout = timing.checked_timeout(timeout)
         runtime = self.client.runtime
         until = None if timeout is None else runtime.now() + timeout
@@ -104,16 +111,16 @@ class Waiting:
             left = None if until is None else until - runtime.now()
             if result or (left is not None and left <= 0):
                 return result
-            await self.wait(left)
+            await self.wait(left, owner)
 
-    async def notify(self, count: int) -> None:
+    async def notify(self, count: int, owner: Owner | None = None) -> None:
         """Wake up to `count` of those who wait, the first come first."""
-        if not self.mutex.owned():
+        if not self.mutex.owned(owner or self.client.runtime.owner()):
             raise NotHeld(f"{self.name}: cannot notify on un-acquired lock")
         await self.wake(count)
 
-    async def notify_all(self) -> None:
-        await self.notify(EVERYTHING)
+    async def notify_all(self, owner: Owner | None = None) -> None:
+        await self.notify(EVERYTHING, owner)
 
     async def wake(self, count: int, before: float = float("inf")) -> None:
         """Wake up to `count`, of those whose token is below `before`: who came later was not meant."""
@@ -153,9 +160,10 @@ class Waiting:
 class Wait:
     """One who waits for a condition, from letting the lock go until it has it again."""
 
-    def __init__(self, condition: Waiting) -> None:
+    def __init__(self, condition: Waiting, owner: Owner) -> None:
         self._condition, self._room, self._client = condition, condition.room, condition.client
         self._runtime = condition.client.runtime
+        self._owner = owner
         self._me = self._room.newcomer(self._runtime.owner())
         self._call = Presence(condition.call(self._me.id, ""), self._runtime.now(), self._me.owner)
         self._owed = False  # we were notified, and nobody has heard of it yet
@@ -165,7 +173,7 @@ class Wait:
         mutex = self._condition.mutex
         try:
             await self._room.enter(self._me)  # before letting go: who notifies in between must meet us
-            saved = await mutex.release_save()
+            saved = await mutex.release_save(self._owner)
             try:
                 self._owed = notified = await self._until_notified(timeout)
             except BaseException:
@@ -190,7 +198,7 @@ class Wait:
         interrupted: BaseException | None = None
         while True:
             try:
-                await mutex.acquire_restore(saved)
+                await mutex.acquire_restore(saved, self._owner)
                 break
             except Exception:
                 raise
@@ -198,7 +206,7 @@ class Wait:
                 if interrupted is not None:
                     raise  # asked twice
                 interrupted = error
-                if mutex.surely_owned():  # struck when it was done: we would wait for ourselves
+                if mutex.surely_owned(self._owner):  # struck when it was done: we would wait for ourselves
                     break
         if interrupted is not None:
             raise interrupted

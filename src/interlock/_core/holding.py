@@ -58,6 +58,8 @@ class Holding:
         self.fair = settings.fair
         self.on_lost = settings.on_lost
         self.leases: dict[Lease, None] = {}  # in the order they were granted
+        self.older: dict[Lease, int] = {}  # how much one owner lost in a row before this lost one: see `lost`
+        self._losses = 0  # leases that were lost since `_forget_losses` last looked at all
         self.entered: dict[Attempt, None] = {}  # those whose leases a `with` body runs under
         # An heir gets what is left of a ttl, and the claim of another: only if it asked for neither in particular.
         plain = settings.renew and settings.fair and self.max_hold is None and not self.min_hold
@@ -123,6 +125,8 @@ class Holding:
         with client.guard:
             self.leases.pop(lease, None)
             client.leases.pop(lease, None)
+            if self.older:
+                self.older.pop(lease, None)
 
     # ---- asking ------------------------------------------------------------------
 
@@ -133,8 +137,8 @@ class Holding:
                 return lease
         return None
 
-    def owned(self) -> bool:
-        lease = self.of(self.client.runtime.owner())
+    def owned(self, owner: Owner | None = None) -> bool:
+        lease = self.of(owner or self.client.runtime.owner())
         return lease is not None and lease.state not in FINAL
 
     def held(self) -> bool:
@@ -146,9 +150,9 @@ class Holding:
 
     # ---- giving back -----------------------------------------------------------------
 
-    def current(self) -> Lease:
+    def current(self, owner: Owner | None = None) -> Lease:
         """The lease a plain `release()` means; `NotHeld` if there is none."""
-        lease = self.of(self.client.runtime.owner())
+        lease = self.of(owner or self.client.runtime.owner())
         if lease is None:
             leases = list(self.leases)
             lease = next((lease for lease in leases if lease.state not in FINAL), next(iter(leases), None))
@@ -156,8 +160,20 @@ class Holding:
             raise NotHeld(f"{self.resource}: release of an unlocked lock")
         return lease
 
-    def release(self) -> Awaitable[None]:
-        return self.give_back(self.current(), strict=True)
+    def release(self, owner: Owner | None = None) -> Awaitable[None]:
+        lease = self.current(owner)
+        if self.older:
+            self._release_older(lease)
+        return self.give_back(lease, strict=True)
+
+    def _release_older(self, lease: Lease) -> None:
+        """Raise the loss that an earlier, forgotten lease would, if this lost one stands for others as well."""
+        with self.client.guard:
+            older = self.older.pop(lease, 0)
+            if older > 1:
+                self.older[lease] = older - 1
+        if older:
+            raise lease.loss()
 
     async def give_back(self, lease: Lease, *, strict: bool = False, left: float = FOR_EVER) -> None:
         """Release one lease; `NotHeld` if that was done before, `LeaseLost` if it was lost.
@@ -324,14 +340,50 @@ class Holding:
         self.client.keeper.drop(lease)
         with self.client.guard:
             self.client.leases.pop(lease, None)
-        if not lease._owner.alive():  # who could still ask for it? It would be kept as long as the client
-            self.leases.pop(lease, None)
+            self._losses += 1
+            if 2 * self._losses >= len(self.leases):
+                self._forget_losses()
+        if not lease._owner.alive():  # it enters nothing again
             self.client.entries.pop(lease._owner, None)
         self.client.cohort.dissolve(lease)
         loss = lease.loss()
         self.client.emit(events.Lost(self.resource, lease.token, loss.cause, loss.reason))
         if self.on_lost is not None:
             self.client.runtime.call(self.on_lost, lease)
+
+    def _forget_losses(self) -> None:
+        """Keep no more lost leases than somebody may still ask for. Under the guard; all are looked at, so not each time.
+
+        The last that an owner has lost must stay, and tell how many there were: its release must hear of the loss, or
+        it would give back another's lease. Of those whose owner has ended, the last one tells whoever releases instead.
+        """
+        last: dict[Owner, Lease] = {}
+        orphan: Lease | None = None
+        for lease in list(self.leases):
+            if lease._state is State.LOST and not lease._owner.alive():
+                if orphan is not None:
+                    self.forget(orphan)
+                orphan = lease
+                continue
+            before = last.get(lease._owner)
+            if before is not None and lease._state is before._state is State.LOST:
+                self.older[lease] = self.older.pop(before, 0) + self.weight(before)
+                self.forget(before)
+            last[lease._owner] = lease
+        self._losses = 0
+
+    def weight(self, lease: Lease) -> int:
+        """How many releases a lease is worth."""
+        return 1
+
+    def forget(self, lease: Lease) -> None:
+        """A lost lease that another one stands for from now on. Under the guard."""
+        del self.leases[lease]
+
+    def orphaned(self, lease: Lease) -> None:
+        """Its owner has ended; called once, unless it is adopted and that owner ends as well."""
+        left = max(0.0, lease._deadline - self.client.runtime.now())
+        self.client.emit(events.OwnerEnded(self.resource, lease.token, str(lease._owner), left))
 
     def doubtful(self, lease: Lease) -> None:
         left = lease._deadline - self.client.runtime.now()

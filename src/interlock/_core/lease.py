@@ -32,6 +32,7 @@ class Lease:
     __slots__ = (
         "__weakref__",
         "_bodies",
+        "_body",
         "_cause",
         "_claim",
         "_deadline",
@@ -42,6 +43,7 @@ class Lease:
         "_interrupted",
         "_last_try",
         "_lost",
+        "_orphaned",
         "_owner",
         "_passes",
         "_reason",
@@ -50,6 +52,7 @@ class Lease:
         "_short",
         "_state",
         "_token",
+        "_told",
         "_turn",
         "_unsigned",
     )
@@ -68,7 +71,10 @@ class Lease:
         self._reduced = self._interrupted = False
         self._settled = False  # nothing is left to do for it: it was given back, passed on, or lost
         self._lost: Signal | None = None
+        self._orphaned = False  # no longer renewed, as its owner has ended
+        self._told = False  # its holder has met the loss: `check` has raised it
         self._bodies = 0  # `async with` bodies, one in another, under this lease: a loss cancels them
+        self._body = owner  # the task they run in
         # How often the claim may be passed on, and when the first of those it was passed among asked: see Cohort.
         self._passes, self._turn = claim.block - 1, asked
         self._heir: Attempt | None = None  # to whom it was passed on
@@ -132,6 +138,7 @@ class Lease:
         """
         state = self.state
         if state is State.LOST:
+            self._told = True
             raise self.loss()
         if state is State.RELEASED:
             raise NotHeld(f"{self.resource}: lease with token {self.token} was released")
@@ -186,7 +193,7 @@ class Lease:
         """An async body begins: from now on a loss cancels its task."""
         self._bodies += 1
         if self.state is State.LOST:
-            self._runtime.interrupt(self._owner, self._wants_interrupt)
+            self._runtime.interrupt(self._body, self._wants_interrupt)
 
     def _leave_body(self) -> bool:
         """A body has ended; True if it was the outermost, and its task was cancelled for the loss of this lease."""
@@ -222,8 +229,14 @@ class Lease:
         self._last_try = now
         renewed = self._holding.renew or self._short
         note = None if self._unsigned is None else signature(self._token, self._unsigned)
-        if not (renewed or self._state is State.DOUBTFUL) or self._state in FINAL or not self._owner.alive():
+        if not (renewed or self._state is State.DOUBTFUL) or self._state in FINAL:
             return None
+        if not self._owner.alive():
+            if renewed and not self._orphaned:
+                self._orphaned = True
+                self._holding.orphaned(self)
+            return None
+        self._orphaned = False  # or somebody has adopted it
         # One that is not renewed is only verified: asking for what it has left does not make it longer.
         ttl = self._claim.ttl if renewed else max(0.001, self._deadline - now)
         if self._holding.max_hold is not None:
@@ -271,8 +284,12 @@ class Lease:
         max_hold = self._holding.max_hold
         # The last renewal asks for no more than what max_hold leaves, and the margin comes off that.
         latest = self._deadline + timing.margin(self._claim.ttl) + 1e-6
-        over = max_hold is not None and latest >= self._granted_at + max_hold
-        self._move(Event.LAPSED, "max_hold" if over else "lapsed")
+        if max_hold is not None and latest >= self._granted_at + max_hold:
+            self._move(Event.LAPSED, "max_hold")
+        elif self._orphaned and not self._owner.alive():
+            self._move(Event.LAPSED, "owner_ended", str(self._owner))
+        else:
+            self._move(Event.LAPSED, "lapsed")
 
     def _shrunk(self, permits: int) -> None:
         """Part of it was given back: a later renewal must not ask for more."""
@@ -320,7 +337,7 @@ class Lease:
         if after is State.LOST:
             if signal is not None:
                 signal.set()
-            self._runtime.interrupt(self._owner, self._wants_interrupt)
+            self._runtime.interrupt(self._body, self._wants_interrupt)
             self._holding.lost(self)
         elif after is State.DOUBTFUL:
             self._holding.doubtful(self)

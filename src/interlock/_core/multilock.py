@@ -16,6 +16,7 @@ from interlock._core.lease import Lease
 from interlock._core.settings import Settings
 from interlock._core.states import State
 from interlock.errors import AcquireTimeout, InvalidSetting, NotHeld
+from interlock.ports import Owner
 
 
 class Multi:
@@ -51,8 +52,8 @@ class Multi:
                 return True
         return False
 
-    async def release(self) -> None:
-        await self.give_back([holding.current() for holding in self.holdings], None, strict=True)
+    async def release(self, owner: Owner | None = None) -> None:
+        await self.give_back([holding.current(owner) for holding in self.holdings], None, strict=True)
 
     def enter(self, attempt: MultiAttempt) -> None:
         for each in attempt.attempts:

@@ -15,6 +15,7 @@ from interlock._core.holding import Holding
 from interlock._core.lease import Lease
 from interlock._core.states import FINAL, State
 from interlock.errors import NotHeld, WouldDeadlock
+from interlock.ports import Owner
 
 Mode = Literal["read", "write"]
 
@@ -54,41 +55,51 @@ class Reentrant:
         self.mode: Mode = mode
         self._key = f"{holding.capacity}:{holding.resource}"
 
-    def entry(self) -> Entry | None:
-        """What the caller holds. A lease it released by hand is forgotten here."""
-        owner = self.client.runtime.owner()
+    # An owner is given where a task of asyncio's own asks for whoever made it; None stands for the caller.
+
+    def entry(self, owner: Owner | None = None) -> Entry | None:
+        """What the owner holds. A lease it released by hand is forgotten here."""
+        owner = owner or self.client.runtime.owner()
         entry = self.client.entries.get(owner, {}).get(self._key)
         if entry is not None and (entry.over or entry.lease._state is State.RELEASED):
-            self.forget()
+            self.forget(owner)
             return None
         return entry
 
-    def remember(self, entry: Entry) -> None:
-        self.client.entries.setdefault(self.client.runtime.owner(), {})[self._key] = entry
+    def remember(self, entry: Entry, owner: Owner) -> None:
+        self.client.entries.setdefault(owner, {})[self._key] = entry
 
-    def forget(self) -> None:
-        owner = self.client.runtime.owner()
+    def forget(self, owner: Owner, entry: Entry | None = None) -> None:
+        """Forget what the owner holds; given an entry, only if it is that."""
         entries = self.client.entries.get(owner, {})
-        entries.pop(self._key, None)
+        if entry is None or entries.get(self._key) is entry:
+            entries.pop(self._key, None)
         if not entries:
             self.client.entries.pop(owner, None)
 
-    def attempt(self, blocking: bool = True, timeout: float | None = None) -> ReentrantAttempt:
+    def attempt(
+        self, blocking: bool = True, timeout: float | None = None, owner: Owner | None = None
+    ) -> ReentrantAttempt:
         attempt = self.holding.attempt(blocking, timeout)  # checks the arguments on re-entry too
-        entry = self.entry()
-        if entry is not None and self.mode == "write" and not entry.writes:
+        owner = owner or attempt.owner
+        entry = self.entry(owner)
+        if entry is not None and entry.lease.state is State.LOST:
+            if entry.lease._told:  # its owner knows that it holds nothing, and begins anew
+                self.forget(owner)
+                entry = None
+        elif entry is not None and self.mode == "write" and not entry.writes:
             raise WouldDeadlock(
                 f"{self.resource}: a reader cannot become a writer while it reads; "
                 "release the read lock first, or take the write lock from the start"
             )
-        return ReentrantAttempt(self, attempt, entry)
+        return ReentrantAttempt(self, attempt, entry, owner)
 
     def depth(self) -> int:
         entry = self.entry()
         return 0 if entry is None else entry.count(self.mode)
 
-    def owned(self) -> bool:
-        entry = self.entry()
+    def owned(self, owner: Owner | None = None) -> bool:
+        entry = self.entry(owner)
         return (
             entry is not None
             and entry.count(self.mode) > 0
@@ -101,17 +112,24 @@ class Reentrant:
     async def locked(self) -> bool:
         return await self.holding.locked()
 
-    async def release(self, *, strict: bool = True, attempt: ReentrantAttempt | None = None) -> None:
-        """Go out once; the outermost exit gives the lease back. `attempt` is that of a `with` statement."""
-        entry = self.entry()
+    async def release(self, owner: Owner | None = None) -> None:
+        """Go out once; the outermost exit gives the lease back."""
+        owner = owner or self.client.runtime.owner()
+        entry = self.entry(owner)
         if entry is None or not entry.count(self.mode):
             raise NotHeld(f"{self.resource}: cannot release a lock that the caller does not hold")
+        await self._go_out(entry, owner, strict=True)
+
+    async def _go_out(
+        self, entry: Entry, owner: Owner, *, strict: bool, attempt: ReentrantAttempt | None = None
+    ) -> None:
+        """Count one less; `attempt` is that of a `with` statement."""
         holding = entry.lease._holding
         if entry.total == 1:
             try:
                 await holding.give_back(entry.lease, strict=strict)
             finally:
-                self._forget_if_over(entry)
+                self._forget_if_over(entry, owner)
             return
         if self.mode == "read":
             entry.reads -= 1
@@ -122,26 +140,32 @@ class Reentrant:
         if self.mode == "write" and not entry.writes:
             await holding.shrink(entry.lease, 1)
 
-    def _forget_if_over(self, entry: Entry) -> None:
+    def _forget_if_over(self, entry: Entry, owner: Owner) -> None:
         """Forget what was given back; not what an interrupt kept from it: nobody could release it again."""
         if entry.lease._state in FINAL:
-            self.forget()
+            self.forget(owner, entry)
 
     def enter(self, attempt: ReentrantAttempt) -> None:
         """A `with` body begins; the count has it already."""
 
     def exit(self) -> ReentrantAttempt | None:
         """What the caller's `with` body runs under that is ended by hand."""
-        entry = self.entry()
-        return None if entry is None else ReentrantAttempt(self, None, entry)
+        owner = self.client.runtime.owner()
+        entry = self.entry(owner)
+        return None if entry is None else ReentrantAttempt(self, None, entry, owner)
 
     async def leave(self, attempt: ReentrantAttempt, error: BaseException | None) -> None:
-        """The end of a `with`: go out once, and never mask the body's own exception."""
-        lease = attempt.lease
-        if lease is None or lease._state is State.RELEASED:
+        """The end of a `with`: go out once, and never mask the body's own exception.
+
+        Out of what this statement entered, whoever ends it: the body of a generator may end on any thread.
+        """
+        entry = attempt.entry
+        if entry is None or entry.over or entry.lease._state is State.RELEASED:
             return
         try:
-            await self.release(strict=False, attempt=attempt)
+            if not entry.count(self.mode):
+                raise NotHeld(f"{self.resource}: cannot release a lock that the caller does not hold")
+            await self._go_out(entry, attempt.owner, strict=False, attempt=attempt)
         except Exception as failure:  # a loss; or a store that became unfit
             if error is None:
                 raise
@@ -149,62 +173,64 @@ class Reentrant:
 
     # ---- for conditions: out altogether, and back in as deep as before ------------
 
-    def depth_of_all(self) -> Entry:
-        entry = self.entry()
+    async def release_save(self, owner: Owner | None = None) -> Entry:
+        owner = owner or self.client.runtime.owner()
+        entry = self.entry(owner)
         if entry is None:
             raise NotHeld(f"{self.resource}: cannot release a lock that the caller does not hold")
-        return entry
-
-    async def release_save(self) -> Entry:
-        entry = self.depth_of_all()
         try:
             await entry.lease._holding.give_back(entry.lease)
         finally:
-            self._forget_if_over(entry)
+            self._forget_if_over(entry, owner)
         return entry
 
-    async def acquire_restore(self, saved: Entry) -> None:
+    async def acquire_restore(self, saved: Entry, owner: Owner | None = None) -> None:
         attempt = self.holding.attempt()
+        owner = owner or attempt.owner
         try:
             lease = await attempt.demand()
+            lease._owner = owner
             saved.lease = lease  # the same entry: `with` statements over it count on it
-            self.remember(saved)
+            self.remember(saved, owner)
         except BaseException:  # held but not remembered, the next try would wait for it for ever
             await attempt.undo()
             raise
 
-    def surely_owned(self) -> bool:
-        return self.owned()
+    def surely_owned(self, owner: Owner | None = None) -> bool:
+        return self.owned(owner)
 
 
 class ReentrantAttempt:
     """As `Attempt`; where the caller is already inside, it only counts."""
 
-    __slots__ = ("_attempt", "_entry", "_first", "_reentrant", "counted")
+    __slots__ = ("_attempt", "_first", "_reentrant", "counted", "entry", "owner")
 
-    def __init__(self, reentrant: Reentrant, attempt: Attempt | None, entry: Entry | None) -> None:
+    def __init__(
+        self, reentrant: Reentrant, attempt: Attempt | None, entry: Entry | None, owner: Owner
+    ) -> None:
         self._reentrant = reentrant
         self._attempt = attempt  # None for one that ends by hand what another began
-        self._entry = entry
+        self.entry = entry
+        self.owner = owner
         self._first = entry is None
         self.counted = False  # this attempt is one of those the entry counts
 
     @property
     def lease(self) -> Lease | None:
-        return None if self._entry is None else self._entry.lease
+        return None if self.entry is None else self.entry.lease
 
     async def run(self) -> Lease | None:
         mode = self._reentrant.mode
-        if self._entry is None:
+        if self.entry is None:
             assert self._attempt is not None
             lease = await self._attempt.run()
             if lease is None:
                 return None
-            self._entry = Entry(lease, int(mode == "read"), int(mode == "write"))
+            self.entry = Entry(lease, int(mode == "read"), int(mode == "write"))
             self.counted = True
-            self._reentrant.remember(self._entry)
+            self._reentrant.remember(self.entry, self.owner)
             return lease
-        entry = self._entry
+        entry = self.entry
         entry.lease.check()  # nobody enters again what was lost meanwhile
         if mode == "read":
             entry.reads += 1
@@ -220,10 +246,11 @@ class ReentrantAttempt:
             self.counted = False
             assert self._attempt is not None
             await self._attempt.undo()
-            self._reentrant.forget()
+            if self.entry is not None:
+                self._reentrant.forget(self.owner, self.entry)
 
     def _uncount(self) -> None:
-        entry = self._entry
+        entry = self.entry
         if self.counted and entry is not None:
             if self._reentrant.mode == "read":
                 entry.reads -= 1
@@ -233,7 +260,7 @@ class ReentrantAttempt:
 
     def _abandon(self) -> None:
         """As `Attempt._abandon`: go out once, if that was not done."""
-        entry = self._entry
+        entry = self.entry
         if entry is None:
             if self._attempt is not None:
                 self._attempt._abandon()

@@ -11,8 +11,7 @@ store: threads and tasks that release at the same time never give back the same 
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from interlock._core import timing
 from interlock._core.acquire import FOR_EVER
@@ -50,7 +49,11 @@ class SemaphoreHolding(Holding):
         return self.capacity + self.gift - sum(lease.permits for lease in held)
 
     def weight(self, lease: Lease) -> int:
-        return lease.permits + self.gifted.get(lease, 0)
+        return lease.permits + self.gifted.get(lease, 0) + self.older.get(lease, 0)
+
+    def forget(self, lease: Lease) -> None:
+        super().forget(lease)
+        self.gifted.pop(lease, None)
 
     def attempt(
         self,
@@ -87,14 +90,12 @@ class SemaphoreHolding(Holding):
             self._going.discard(lease)
             self.gift += self.gifted.pop(lease, 0)
 
-    def release_permits(self, count: int) -> Coroutine[Any, Any, None]:
-        """Give back `count` permits: the caller's own newest first, then others of this object's."""
-        return self._release(timing.checked_count(count, "n"), self.client.runtime.owner())
-
-    async def _release(self, count: int, owner: Owner) -> None:
+    async def release_permits(self, count: int, owner: Owner | None = None) -> None:
+        """Give back `count` permits: the owner's own newest first, then others of this object's."""
+        count = timing.checked_count(count, "n")
         shares: list[Share] = []
         try:
-            self._reserve(count, owner, shares)
+            self._reserve(count, owner or self.client.runtime.owner(), shares)
             failure = await self._give(shares)
         except InvalidSetting:
             raise
@@ -120,13 +121,20 @@ class SemaphoreHolding(Holding):
                 if weight <= count:
                     self._going.add(lease)
                 else:
-                    real = min(lease.permits, count)
-                    lease._shrunk(lease.permits - real)
-                    if count > real:
-                        self.gifted[lease] -= count - real
-                        self.gift += count - real
+                    self._reserve_part(lease, count)
                 count -= min(weight, count)
             self.gift += max(0, count)
+
+    def _reserve_part(self, lease: Lease, count: int) -> None:
+        older = min(self.older.get(lease, 0), count)
+        if older:
+            self.older[lease] -= older
+        real = min(lease.permits, count - older)
+        if real:
+            lease._shrunk(lease.permits - real)
+        if gift := count - older - real:
+            self.gifted[lease] -= gift
+            self.gift += gift
 
     async def _give(self, shares: list[Share], left: float = FOR_EVER) -> Exception | None:
         """Give back what was set apart, all of it; return the first failure. May be repeated."""

@@ -5,30 +5,35 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import Any
 
+from interlock.ports import Owner
+
 
 class ForeignLock:
-    """Any lock with acquire and release; asks for more only where the lock has it, as `threading` does."""
+    """Any lock with acquire and release; asks for more only where the lock has it, as `threading` does.
+
+    Such a lock knows its owners by itself.
+    """
 
     def __init__(self, lock: Any) -> None:
         if not (callable(getattr(lock, "acquire", None)) and callable(getattr(lock, "release", None))):
             raise TypeError(f"a condition's lock needs acquire and release; {type(lock).__name__} has not")
         self._lock = lock
 
-    def owned(self) -> bool:
+    def owned(self, owner: Owner) -> bool:
         if hasattr(self._lock, "_is_owned"):  # a recursive lock of threading
             return bool(self._lock._is_owned())
         return bool(self._lock.locked())
 
-    def surely_owned(self) -> bool:
+    def surely_owned(self, owner: Owner) -> bool:
         return hasattr(self._lock, "_is_owned") and bool(self._lock._is_owned())
 
-    async def release_save(self) -> Any:
+    async def release_save(self, owner: Owner) -> Any:
         if hasattr(self._lock, "_release_save"):
             return self._lock._release_save()
         self._lock.release()
         return None
 
-    async def acquire_restore(self, saved: Any) -> None:
+    async def acquire_restore(self, saved: Any, owner: Owner) -> None:
         if hasattr(self._lock, "_acquire_restore"):
             self._lock._acquire_restore(saved)
             return

@@ -60,8 +60,8 @@ class ThreadOwner:
     def alive(self) -> bool:
         return self._mark() is not None
 
-    def __repr__(self) -> str:
-        return f"<thread {self.name}>"
+    def __str__(self) -> str:
+        return f"thread {self.name}"
 
 
 class _Mark:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
@@ -22,13 +23,10 @@ FINISHING = 3  # times a clean-up is begun, if others cancel it
 class TaskOwner:
     """One task; alive until it is done, or left behind on a loop that was closed."""
 
-    __slots__ = ("__weakref__", "_task", "brief", "name", "quoted")
+    __slots__ = ("__weakref__", "_task", "name", "quoted")
 
     def __init__(self, task: asyncio.Task[Any]) -> None:
         self._task = weakref.ref(task)
-        self.brief: bool | None = (
-            None  # whether it was made only to take one lease; None: nobody has looked yet
-        )
         self.name = task.get_name()
         self.quoted = identity.quote(self.name)
 
@@ -40,12 +38,12 @@ class TaskOwner:
         task = self._task()
         return task is not None and not task.done() and not task.get_loop().is_closed()
 
-    def __repr__(self) -> str:
-        return f"<task {self.name}>"
+    def __str__(self) -> str:
+        return f"task {self.name}"
 
 
 class LoopOwner:
-    """A whole event loop; alive until it is closed. It owns what was taken by a task made only for that."""
+    """A whole event loop; alive until it is closed. It owns what was granted after whoever asked for it had ended."""
 
     __slots__ = ("__weakref__", "_loop", "name")
 
@@ -56,8 +54,8 @@ class LoopOwner:
     def alive(self) -> bool:
         return not self._loop.is_closed()
 
-    def __repr__(self) -> str:
-        return "<event loop>"
+    def __str__(self) -> str:
+        return "the event loop"
 
 
 _owners: weakref.WeakKeyDictionary[asyncio.Task[Any], TaskOwner] = weakref.WeakKeyDictionary()
@@ -70,6 +68,10 @@ def task_owner() -> Owner:
         task = None
     if task is None:  # a callback of the loop: bound to the thread that runs it
         return identity.thread_owner()
+    return _owner_of(task)
+
+
+def _owner_of(task: asyncio.Task[Any]) -> TaskOwner:
     found: Any = getattr(task, "_interlock_owner", None)
     owner: TaskOwner = _new_owner(task) if found is None else found
     return owner
@@ -78,12 +80,28 @@ def task_owner() -> Owner:
 def _new_owner(task: asyncio.Task[Any]) -> TaskOwner:
     owner = _owners.get(task)
     if owner is None:
-        owner = TaskOwner(task)
+        awaiting = _waits_for(task)
+        owner = TaskOwner(task) if awaiting is None else _owner_of(awaiting)
         try:  # on the task itself: a look into a weak dictionary costs more than the rest of an acquire's questions
             task._interlock_owner = owner  # type: ignore[attr-defined]
         except AttributeError:  # a task of another make
             _owners[task] = owner
     return owner
+
+
+def _waits_for(task: asyncio.Task[Any]) -> asyncio.Task[Any] | None:
+    """The task that has given this one to `wait_for`, which makes a task of what it gets; None from Python 3.12 on.
+
+    Nobody thinks of that task as an owner, and it is over before its caller goes on.
+    """
+    release = getattr(asyncio.tasks, "_release_waiter", None) if sys.version_info < (3, 12) else None
+    for callback, _ in getattr(task, "_callbacks", None) or ():
+        if release is not None and getattr(callback, "func", None) is release:
+            for wakeup, _ in callback.args[0]._callbacks or ():
+                awaiting = getattr(wakeup, "__self__", None)
+                if isinstance(awaiting, asyncio.Task):
+                    return awaiting
+    return None
 
 
 class TaskSignal:
@@ -194,6 +212,13 @@ class Tasks:
         if type(owner) is TaskOwner:
             _ = self._loop  # bound: who holds is told of a loss there, also if nothing had to wait so far
         return owner
+
+    def runner(self) -> Owner:
+        task = asyncio.current_task()
+        if task is None:
+            return self.owner()
+        owner = _owner_of(task)
+        return owner if owner.task is task else TaskOwner(task)
 
     who = staticmethod(identity.describe)
 

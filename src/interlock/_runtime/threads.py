@@ -120,7 +120,7 @@ class Threads:
 
     fresh_id = staticmethod(identity.fresh_id)
 
-    owner = staticmethod(identity.thread_owner)
+    owner = runner = staticmethod(identity.thread_owner)
 
     who = staticmethod(identity.describe)
 

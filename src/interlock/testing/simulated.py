@@ -106,6 +106,8 @@ class Simulated:
     def owner(self) -> Owner:
         return self.world.current() or self._outside
 
+    runner = owner
+
     def who(self, owner: Owner) -> str:
         return Who(self.name, 1, owner.name, "simulated").pack()
 

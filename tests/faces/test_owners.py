@@ -1,0 +1,346 @@
+"""The owner of a lease is whoever the user thinks it is; and when it has ended, everybody hears why the lease did."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+import pytest
+
+import interlock
+from interlock import aio, events
+from tests.attacks.stage import eventually
+
+TTL = 0.4
+
+Wrapper = Callable[[Coroutine[Any, Any, Any]], Awaitable[Any]]
+
+
+async def in_a_group(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(coroutine)
+    return task.result()
+
+
+async def gathered(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    return (await asyncio.gather(coroutine))[0]
+
+
+async def in_a_task(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    return await asyncio.create_task(coroutine)
+
+
+WRAPPERS: dict[str, Wrapper] = {
+    "wait_for": lambda coroutine: asyncio.wait_for(coroutine, 10),
+    "gather": gathered,
+    "create_task": in_a_task,
+    "shield": lambda coroutine: asyncio.shield(coroutine),
+    "TaskGroup": in_a_group,
+}
+
+
+def made(client: Any, kind: str) -> Any:
+    if kind in ("read", "write"):
+        return getattr(client.rwlock("x"), kind)()
+    if kind == "multilock":
+        return client.multilock(["x", "y"])
+    return client.semaphore("x", 5) if kind == "semaphore" else getattr(client, kind)("x")
+
+
+KINDS = ["lock", "rlock", "read", "write", "semaphore", "multilock", "condition"]
+
+
+@pytest.mark.parametrize("wrap", WRAPPERS.values(), ids=WRAPPERS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_whoever_calls_acquire_owns_what_a_task_of_asyncio_takes_for_it(kind: str, wrap: Wrapper) -> None:
+    async def main() -> None:
+        async with aio.connect("memory://", ttl=TTL) as client:
+            lock = made(client, kind)
+            lease = await wrap(lock.acquire())
+            owned = lock._lock.owned() if kind == "condition" else lock.owned()
+            assert owned
+            await asyncio.sleep(2 * TTL)
+            lease.check()  # it was renewed, though the task that took it has ended
+            await wrap(lock.release())
+            with pytest.raises(interlock.NotHeld):
+                lease.check()
+            assert not (await client.inspect("x")).standings
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("wrap", WRAPPERS.values(), ids=WRAPPERS)
+def test_a_candidate_that_campaigns_in_a_task_of_asyncio_leads(wrap: Wrapper) -> None:
+    async def main() -> None:
+        async with aio.connect("memory://", ttl=TTL) as client:
+            election = client.election("x")
+            lease = await wrap(election.campaign("me"))
+            await asyncio.sleep(2 * TTL)
+            lease.check()
+            await wrap(election.resign())
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("wrap", WRAPPERS.values(), ids=WRAPPERS)
+def test_a_task_of_asyncio_releases_the_callers_lease_and_nobody_elses(wrap: Wrapper) -> None:
+    async def main() -> None:
+        async with aio.connect("memory://") as client:
+            semaphore = client.semaphore("x", 2)
+            release = asyncio.Event()
+
+            async def other() -> bool:
+                lease = await semaphore.acquire()
+                assert lease
+                taken.set()
+                await release.wait()
+                held = lease.state is interlock.State.HELD
+                await semaphore.release()
+                return held
+
+            taken = asyncio.Event()
+            task = asyncio.create_task(other())
+            await taken.wait()  # first, so that its lease is the oldest
+            await wrap(semaphore.acquire())
+            await wrap(semaphore.release())
+            release.set()
+            assert await task
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("wrap", WRAPPERS.values(), ids=WRAPPERS)
+@pytest.mark.parametrize("kind", ["lock", "rlock"])
+def test_a_task_of_asyncio_waits_on_a_condition_for_its_caller(kind: str, wrap: Wrapper) -> None:
+    async def main() -> None:
+        async with aio.connect("memory://") as client:
+            lock = getattr(client, kind)("x")
+            condition = client.condition("c", lock)
+
+            async def notify() -> None:
+                async with condition:
+                    await wrap(condition.notify_all())
+
+            async with condition:
+                notifying = asyncio.create_task(notify())
+                assert await wrap(condition.wait(10)) is True
+                assert lock.owned()
+                await wrap(condition.wait_for(lambda: True))
+            await notifying
+            assert not (await client.inspect("x")).standings
+
+    asyncio.run(main())
+
+
+def test_a_reader_that_wants_to_write_is_told_in_a_task_of_asyncio_too() -> None:
+    async def main() -> None:
+        async with aio.connect("memory://") as client:
+            page = client.rwlock("x")
+            async with page.read():
+                for name, wrap in WRAPPERS.items():
+                    if name == "TaskGroup":  # wraps what is raised, too
+                        with pytest.raises(ExceptionGroup) as told:
+                            await wrap(page.write().acquire())
+                        assert told.value.subgroup(interlock.WouldDeadlock)
+                    else:
+                        with pytest.raises(interlock.WouldDeadlock, match="cannot become a writer"):
+                            await wrap(page.write().acquire())
+
+    asyncio.run(main())
+
+
+def test_a_service_that_is_started_under_wait_for_holds_what_it_took() -> None:
+    """On Python 3.11 wait_for makes a task of it, from 3.12 on it does not: the owner is the same."""
+
+    class Service:
+        def __init__(self, lock: aio.RLock) -> None:
+            self._lock = lock
+
+        async def start(self) -> None:
+            self.lease = await self._lock.acquire()
+
+    async def main() -> None:
+        async with aio.connect("memory://", ttl=TTL) as client:
+            lock = client.rlock("x")
+            service = Service(lock)
+            await asyncio.wait_for(service.start(), 10)
+            await asyncio.sleep(2 * TTL)
+            assert service.lease is not None
+            service.lease.check()
+            assert await asyncio.wait_for(lock.acquire(), 10)  # again: the same owner
+            await lock.release()
+            await asyncio.wait_for(asyncio.wait_for(lock.release(), 10), 10)
+            assert not (await client.inspect("x")).standings
+
+    asyncio.run(main())
+
+
+def test_a_thread_that_asks_a_loop_for_a_lock_owns_it() -> None:
+    async def main() -> None:
+        async with aio.connect("memory://", ttl=TTL) as client:
+            lock, loop = client.lock("x"), asyncio.get_running_loop()
+
+            def work() -> None:
+                lease = asyncio.run_coroutine_threadsafe(lock.acquire(), loop).result(10)
+                assert lease is not None
+                assert lock.owned()
+                threading.Event().wait(2 * TTL)
+                lease.check()
+                asyncio.run_coroutine_threadsafe(lock.release(), loop).result(10)
+
+            await asyncio.to_thread(work)
+            assert not await lock.locked()
+
+    asyncio.run(main())
+
+
+def test_a_lease_that_was_granted_after_its_caller_had_ended_is_kept_for_whoever_gets_it() -> None:
+    async def main() -> None:
+        async with aio.connect("memory://", ttl=TTL) as client:
+            lock = client.lock("x")
+            await lock.acquire()
+
+            async def begin() -> asyncio.Task[aio.Lease | None]:
+                return asyncio.create_task(lock.acquire())
+
+            acquiring = await asyncio.create_task(begin())
+            await asyncio.sleep(0.05)
+            await lock.release()
+            lease = await acquiring
+            assert lease is not None
+            await asyncio.sleep(2 * TTL)
+            lease.check()
+            await lease.release()
+
+    asyncio.run(main())
+
+
+def test_a_body_under_wait_for_meets_the_loss_itself() -> None:
+    async def main() -> None:
+        async with aio.connect("memory://", ttl=TTL) as client:
+
+            async def body() -> None:
+                async with client.lock("x"):
+                    await client.evict("x", reason="drill")
+                    await asyncio.sleep(60)
+
+            with pytest.raises(interlock.LeaseLost, match="drill"):
+                await asyncio.wait_for(body(), 30)
+            task = asyncio.current_task()
+            assert task is not None
+            assert not task.cancelling()
+
+    asyncio.run(main())
+
+
+def test_the_loss_cancels_the_task_whose_body_it_is_and_not_the_owner() -> None:
+    async def main() -> None:
+        async with aio.connect("memory://", ttl=TTL) as client:
+            lease = await client.lock("x").acquire()
+            assert lease is not None
+
+            async def body() -> None:
+                async with lease:
+                    await client.evict("x", reason="drill")
+                    await asyncio.sleep(60)
+
+            with pytest.raises(interlock.LeaseLost, match="drill"):
+                await asyncio.create_task(body())
+
+    asyncio.run(main())
+
+
+# ---- the owner ends ------------------------------------------------------------------------
+
+
+def test_a_lease_whose_thread_has_ended_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    seen: list[events.Event] = []
+    taken: list[interlock.Lease] = []
+    with interlock.connect("memory://", ttl=TTL, listener=seen.append) as client:
+        lock = client.lock("x")
+
+        def take() -> None:
+            lease = lock.acquire()
+            assert lease is not None
+            taken.append(lease)
+
+        with caplog.at_level(logging.WARNING, "interlock"):
+            thread = threading.Thread(target=take, name="short-lived")
+            thread.start()
+            thread.join()
+            (lease,) = taken
+            assert lease.lost.wait(10)
+        with pytest.raises(interlock.LeaseLost) as told:
+            lease.check()
+        assert told.value.cause == "owner_ended"
+        assert "short-lived" in told.value.reason
+        for word in ("short-lived", "has ended", "adopt()"):
+            assert word in str(told.value)
+        (warning,) = [event for event in seen if isinstance(event, events.OwnerEnded)]
+        assert (warning.resource, warning.token) == ("x", lease.token)
+        assert 0 < warning.remaining < TTL
+        assert "short-lived" in warning.owner
+        assert any("adopt()" in record.getMessage() for record in caplog.records)
+        with pytest.raises(interlock.LeaseLost) as told:  # also for whoever only has the lock
+            lock.release()
+        assert told.value.cause == "owner_ended"
+        with pytest.raises(interlock.NotHeld, match="unlocked"):
+            lock.release()
+
+
+def test_a_lease_whose_task_has_ended_says_so() -> None:
+    async def main() -> None:
+        seen: list[events.Event] = []
+        async with aio.connect("memory://", ttl=TTL, listener=seen.append) as client:
+
+            async def start() -> aio.Lease | None:
+                return await client.lock("x").acquire()
+
+            lease = await asyncio.create_task(start(), name="starter")
+            assert lease is not None
+            assert await lease.lost.wait(10)
+            loss = lease.loss()
+            assert (loss.cause, loss.reason) == ("owner_ended", "task starter")
+            assert [event.owner for event in seen if isinstance(event, events.OwnerEnded)] == ["task starter"]
+
+    asyncio.run(main())
+
+
+def test_a_lease_that_is_adopted_after_its_owner_ended_lives_on() -> None:
+    seen: list[events.Event] = []
+    taken: list[interlock.Lease] = []
+    with interlock.connect("memory://", ttl=2.0, listener=seen.append) as client:
+
+        def take() -> None:
+            lease = client.lock("x").acquire()
+            assert lease is not None
+            taken.append(lease)
+
+        thread = threading.Thread(target=take)
+        thread.start()
+        thread.join()
+        eventually(lambda: any(isinstance(event, events.OwnerEnded) for event in seen))
+        taken[0].adopt()
+        threading.Event().wait(3.0)
+        taken[0].check()
+        assert len([event for event in seen if isinstance(event, events.OwnerEnded)]) == 1
+        taken[0].release()
+
+
+def test_a_lease_that_nobody_was_to_renew_has_lapsed_whatever_became_of_its_owner() -> None:
+    taken: list[interlock.Lease] = []
+    with interlock.connect("memory://", ttl=0.2) as client:
+
+        def take() -> None:
+            lease = client.lock("x", renew=False).acquire()
+            assert lease is not None
+            taken.append(lease)
+
+        thread = threading.Thread(target=take)
+        thread.start()
+        thread.join()
+        assert taken[0].lost.wait(10)
+        assert taken[0].loss().cause == "lapsed"
