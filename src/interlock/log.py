@@ -6,8 +6,8 @@ prefix because other libraries read plain names from records: Google's handler t
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
+from sys import modules
 from typing import TYPE_CHECKING, Any
 
 from interlock.events import DEBUG, WARNING, CallbackFailed, Event
@@ -35,8 +35,15 @@ class Log:
                 self._listener(event)
 
     def curious(self) -> bool:
-        """Whether anybody listens to all events: programs that want warnings only do not pay for making others."""
-        return self._listener is not None or wanted(DEBUG)
+        """Whether anybody listens to all events: programs that want warnings only do not pay for making others.
+
+        Asked twice for every pair of acquire and release, so it asks as little as it can.
+        """
+        if self._listener is not None:
+            return True
+        if _logger is None:  # nobody has asked for debugging who never imported `logging`
+            return "logging" in modules and wanted(DEBUG)
+        return _logger.isEnabledFor(DEBUG)
 
 
 def callback_reporter(listen: Callable[[Event], object]) -> Callable[[BaseException, Any], None]:
@@ -48,22 +55,18 @@ def callback_reporter(listen: Callable[[Event], object]) -> Callable[[BaseExcept
     return report
 
 
-def wanted(level: int) -> bool:
-    """Whether the log takes lines of this level. Nobody has asked for debugging who never imported `logging`."""
-    logger = _logger if _logger is not None else _found()
-    return level >= WARNING if logger is None else logger.isEnabledFor(level)
-
-
 _logger: Logger | None = None
 
 
-def _found() -> Logger | None:
-    """The logger, once the program has imported `logging`, which is not worth 10 ms to those who have not."""
+def wanted(level: int) -> bool:
+    """Whether the log takes lines of this level; of a program that has not imported `logging`, warnings only."""
     global _logger
-    logging: Any = sys.modules.get("logging")
-    if hasattr(logging, "getLogger"):  # another thread may be in the middle of importing it
+    if _logger is None:
+        logging: Any = modules.get("logging")
+        if not hasattr(logging, "getLogger"):  # not imported; or another thread is in the middle of it
+            return level >= WARNING
         _logger = logging.getLogger(NAME)
-    return _logger
+    return bool(_logger.isEnabledFor(level))
 
 
 def write(event: Event) -> None:

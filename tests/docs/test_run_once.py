@@ -96,15 +96,33 @@ class TestShell:
         assert (second.returncode, second.stdout) == (0, "")
 
 
+# Beside the page: a task under a plain lock, whose error must come back with what it knows.
+WITHOUT_ONCE = """
+@app.task(name="jobs.without_once")
+def without_once(shop):
+    with client.lock("stock:" + shop, timeout=0):
+        pass
+"""
+
+SEND = """
+from interlock import AcquireTimeout
+from jobs import client, count_stock, without_once
+with client.lock("stock:ulm"):  # another worker has it
+    print(count_stock.delay("ulm").get(timeout=60))
+print(count_stock.delay("ulm").get(timeout=60))
+client.evict("stock:ulm", reason="its min_hold")
+with client.lock("stock:ulm") as lease:
+    try:
+        without_once.delay("ulm").get(timeout=60)
+    except AcquireTimeout as error:
+        print("AcquireTimeout", error.holders[0].token == lease.token)
+"""
+
+
 class TestCelery:
     def test_a_second_message_is_skipped_by_a_real_worker(self, env: dict[str, str], tmp_path: Path) -> None:
-        (tmp_path / "jobs.py").write_text(module("Celery"))
-        (tmp_path / "send.py").write_text(
-            "from jobs import client, count_stock\n"
-            "with client.lock('stock:ulm'):  # another worker has it\n"
-            "    print(count_stock.delay('ulm').get(timeout=60))\n"
-            "print(count_stock.delay('ulm').get(timeout=60))\n"
-        )
+        (tmp_path / "jobs.py").write_text(module("Celery") + WITHOUT_ONCE)
+        (tmp_path / "send.py").write_text(SEND)
         with running() as server:
             address = f"redis://127.0.0.1:{server.port}"
             env |= {"CELERY_BROKER_URL": f"{address}/0", "CELERY_RESULT_BACKEND": f"{address}/1"}
@@ -119,16 +137,19 @@ class TestCelery:
                     timeout=100,
                 )
         text = log.read_text()
-        assert done.stdout.splitlines() == ["None", "ulm: 42"], done.stderr + text
+        assert done.stdout.splitlines() == ["None", "ulm: 42", "AcquireTimeout True"], done.stderr + text
         skipped, succeeded, *_ = [line for line in text.splitlines() if "stock:ulm: " in line]
         assert re.search(
-            r"INFO/ForkPoolWorker-1\] stock:ulm: skipped; taken .* pid \d+ .*/send\.py:2\), token \d+$",
+            r"INFO/ForkPoolWorker-1\] stock:ulm: skipped; taken .* pid \d+ .*/send\.py:4\), token \d+$",
             skipped,
         )
         assert re.search(
             r"Task jobs\.count_stock\[.*\] succeeded in .*: <Skipped stock:ulm: taken ", succeeded
         )
-        assert "Traceback" not in text
+        assert "Traceback" not in text.partition("jobs.without_once")[0]
+        assert re.search(
+            r"raised unexpected: AcquireTimeout\('stock:ulm: not acquired in .*held .* by ", text
+        )
 
     @contextmanager
     def worker(self, folder: Path, env: dict[str, str]) -> Iterator[Path]:
