@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from interlock.record import record
 
 
@@ -27,9 +29,9 @@ class Who:
         import json
 
         try:
-            fields = json.loads(packed)
-            if not isinstance(fields, list):
+            if not packed.startswith("["):  # a text in quotes could be taken apart, too
                 return cls(host=packed)
+            fields: list[Any] = json.loads(packed)
             host, pid, thread, site, *more = fields
             return cls(str(host), int(pid), str(thread), str(site), str(more[0]) if more else "")
         except (ValueError, TypeError):

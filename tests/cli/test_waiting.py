@@ -9,6 +9,7 @@ import pytest
 
 import interlock
 from interlock.cli import waiting
+from interlock.events import Waiting
 from interlock.model import EVERYTHING, Standing
 from interlock.who import Who
 from tests.cli.program import Program, Reader, finished
@@ -62,23 +63,27 @@ def standing(id: str = "a", **changes: object) -> Standing:
     return Standing(id=id, note="", who=who, **{**settings, **changes})  # type: ignore[arg-type]
 
 
+def sentence(capacity: int, ahead: int, holder: Standing | None) -> str:
+    return waiting.sentence(Waiting("job", 1.0, ahead, holder), capacity)
+
+
 class TestTheSentence:
     def test_tells_a_lease_that_lingers_from_one_that_is_held(self) -> None:
-        told = waiting.sentence("job", 1, 1, standing("lingering-7"))
+        told = sentence(1, 1, standing("lingering-7"))
         assert "released by web-1 pid 211" in told
         assert "free in 20 s" in told
         assert "held" not in told
 
     def test_counts_claims_where_several_hold(self) -> None:
-        assert waiting.sentence("job", 3, 3, standing()).endswith("; 3 claims ahead, holders included")
-        assert waiting.sentence("job", EVERYTHING, 1, standing()).endswith("; 1 claim ahead")
+        assert sentence(3, 3, standing()).endswith("; 3 claims ahead, holders included")
+        assert sentence(EVERYTHING, 1, standing()).endswith("; 1 claim ahead")
 
     def test_does_not_invent_what_the_store_has_not_told(self) -> None:
-        assert waiting.sentence("job", 1, 0, None) == "job: waiting"
+        assert sentence(1, 0, None) == "job: waiting"
 
     def test_shows_nothing_of_a_foreign_key_but_that_it_is_one(self) -> None:
         foreign = standing("s3cret", foreign=True, token=0, age=0.0, lapses_in=366 * 86400.0)
-        told = waiting.sentence("job", 1, 1, foreign)
+        told = sentence(1, 1, foreign)
         assert "held by a key of another program, which never lapses by itself" in told
         assert "s3cret" not in told
 

@@ -44,6 +44,7 @@ def picture(look: Look, full: Mapping[str, float], width: int, height: int | Non
     screen, width = width, min(width, WIDEST)
     room = None if height is None else max(1, height - len(head))
     body: list[Line] = []
+    blocks: list[list[Line]] = []
     for most in MOST_WAITERS:
         blocks = [_resource(look, queue, full, width, most) for queue in look.queues]
         body = [line for block in blocks for line in block]

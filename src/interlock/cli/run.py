@@ -10,7 +10,6 @@ import os
 import signal
 import threading
 from argparse import Namespace
-from contextlib import AbstractContextManager, nullcontext
 
 from interlock import events
 from interlock._core.attempt import Attempt
@@ -22,12 +21,11 @@ from interlock._core.states import State
 from interlock._core.timing import checked_count
 from interlock._runtime import clock
 from interlock.blocking import Client, Lease, _connected
-from interlock.cli import codes, document, eviction, opening, words
+from interlock.cli import codes, document, eviction, opening, waiting, words
 from interlock.cli import grace as timing
 from interlock.cli.command import Command
 from interlock.cli.outlet import Outlet
 from interlock.cli.signals import Interrupted, Signals
-from interlock.cli.waiting import Waiting
 from interlock.cli.warden import Duty
 from interlock.errors import (
     AcquireTimeout,
@@ -76,9 +74,11 @@ class Run:
         self._margin = timing.margin(options.ttl)
         self._lost_at: float | None = None
         self._acquired = False
+        self._capacity = 1
+        self._told_of_waiting = False
 
     def go(self) -> int:
-        client = _connected(self._options.url, self._options.ttl, self._listen)
+        client = self._client = _connected(self._options.url, self._options.ttl, self._listen)
         self._name_store()
         try:
             if client.traits.reach == "process":
@@ -151,22 +151,18 @@ class Run:
         holding = Holding(client._core, options.name, settings, permits=permits, capacity=capacity)
         left = None if until is None else max(0.0, until - clock.now())
         # The program's name alone: its arguments may hold what others must not read.
-        waits = not (options.nonblock or options.once)
-        attempt = holding.attempt(waits, left, note=os.path.basename(options.argv[0]))
+        blocking = not (options.nonblock or options.once)
+        attempt = holding.attempt(blocking, left, note=os.path.basename(options.argv[0]))
         _sign(attempt)
+        self._capacity = capacity
         try:
-            with self._saying_for_whom_it_waits(client, attempt) if waits else nullcontext():
-                lease = drive(attempt.demand())
+            lease = drive(attempt.demand())
         except BaseException:
             drive(attempt.undo())
             raise
         assert isinstance(lease, Lease)
         self._acquired = True
         return lease
-
-    def _saying_for_whom_it_waits(self, client: Client, attempt: Attempt) -> AbstractContextManager[None]:
-        quiet = self._options.quiet and not self._outlet.json
-        return nullcontext() if quiet else Waiting(client._core, attempt, self._outlet)
 
     # ---- holding ----------------------------------------------------------------------
 
@@ -269,12 +265,19 @@ class Run:
 
     def _listen(self, event: events.Event) -> None:
         """Tell what happens to the lease; called on whatever thread it happens."""
+        if isinstance(event, events.Waiting):
+            if self._told_of_waiting or (self._options.quiet and not self._outlet.json):
+                return  # once, though a change of kind made us ask anew
+            self._told_of_waiting = True
+            event = waiting.with_holder(event, self._client._core)
         if self._outlet.json:
             names: tuple[str, ...] = event.__match_args__
             data = {name: document.of_value(getattr(event, name)) for name in names}
             self._outlet.event(_snake(type(event).__name__), **data)
         elif self._options.verbose and isinstance(event, (events.Acquired, events.Released)):
             self._outlet.say(_life(event))
+        elif isinstance(event, events.Waiting):
+            self._outlet.say(waiting.sentence(event, self._capacity))
         elif isinstance(event, events.Doubtful):
             left = max(0.0, event.remaining - self._margin - self._grace)
             self._outlet.warn(

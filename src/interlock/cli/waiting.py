@@ -1,66 +1,38 @@
-"""Saying for whom a run waits: once, after a second, so that nobody believes that it hangs."""
+"""Saying for whom a run waits, so that nobody believes that it hangs."""
 
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable
-from types import TracebackType
 
-from interlock._core.attempt import Attempt
 from interlock._core.client import Client
 from interlock._core.drive import drive
 from interlock._core.signature import all_signed
-from interlock.cli import document, words
-from interlock.cli.outlet import Outlet
+from interlock.cli import words
 from interlock.errors import InterlockError
+from interlock.events import Waiting
 from interlock.model import Standing
-
-AFTER = 1.0  # seconds of waiting
-
-
-class Waiting:
-    """While its body waits for the attempt: after a second it says who holds the resource, and how many are ahead."""
-
-    def __init__(self, client: Client, attempt: Attempt, outlet: Outlet) -> None:
-        self._client = client
-        self._attempt = attempt
-        self._outlet = outlet
-        self._over = threading.Event()
-
-    def __enter__(self) -> None:
-        threading.Thread(target=self._watch, name="interlock-waiting", daemon=True).start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._over.set()
-
-    def _watch(self) -> None:
-        if self._over.wait(AFTER):
-            return
-        claim, ahead = self._attempt.claim, self._attempt.ahead
-        try:
-            queue = all_signed(drive(self._client.store.inspect(claim.resource, limit=1)))
-        except InterlockError:
-            return  # whoever waits meets the same trouble, and tells it
-        if self._over.is_set():
-            return
-        holder = queue.holders[0] if queue.holders else None
-        if self._outlet.json:
-            held = None if holder is None else document.of_standing(holder)
-            self._outlet.event("waiting", resource=claim.resource, ahead=ahead, holder=held)
-        else:
-            self._outlet.say(sentence(claim.resource, claim.capacity, ahead, holder))
+from interlock.record import replaced
 
 
-def sentence(resource: str, capacity: int, ahead: int, holder: Standing | None) -> str:
+def with_holder(event: Waiting, client: Client) -> Waiting:
+    """The event with its holder, for which the store is asked if it has not told."""
+    if event.holder is not None:
+        return event
+    try:
+        queue = all_signed(drive(client.store.inspect(event.resource, limit=1)))
+    except InterlockError:
+        return event  # whoever waits meets the same trouble, and tells it
+    return replaced(event, holder=next(iter(queue.holders), None))
+
+
+def sentence(event: Waiting, capacity: int) -> str:
     """For whom a run waits, and where it stands in the queue."""
-    name = words.printable(resource)
-    if holder is not None and _is_above_us(resource, holder):
+    name, holder = words.printable(event.resource), event.holder
+    if holder is not None and _is_above_us(event.resource, holder):
         return f"{name}: waiting for itself: it is held by the `interlock run` that started this command"
-    parts = [f"{name}: waiting", *([] if holder is None else [words.held(holder)]), *_place(capacity, ahead)]
-    return "; ".join(parts)
+    held = [] if holder is None else [words.held(holder)]
+    return "; ".join([f"{name}: waiting", *held, *_place(capacity, event.ahead)])
 
 
 def _place(capacity: int, ahead: int) -> list[str]:
