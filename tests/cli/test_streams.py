@@ -70,7 +70,14 @@ def test_a_run_needs_no_output_of_its_own(program: Program, redirections: str) -
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="needs /proc")
-def test_a_command_finds_closed_what_was_closed(program: Program) -> None:
-    """And not a file of ours under the number of the stream, which its words would go to."""
-    done = shell(program, ">&-", "run", "job", "--", "sh", "-c", "test ! -e /proc/$$/fd/1")
-    assert done.returncode == 0, done.stderr
+class TestAClosedStream:
+    def test_is_closed_for_the_command_too(self, program: Program) -> None:
+        done = shell(program, ">&-", "run", "job", "--", "sh", "-c", "test ! -e /proc/$$/fd/1")
+        assert done.returncode == 0, done.stderr
+
+    def test_never_has_its_number_given_to_a_file_of_ours(self, program: Program) -> None:
+        """What anybody writes to the stream would go into it: a pipe of orders, or a lock file."""
+        script = "readlink /proc/$PPID/fd/0 /proc/$PPID/fd/1 /proc/$PPID/fd/2 > found"
+        done = shell(program, "<&- >&- 2>&-", "run", "job", "--", "sh", "-c", script)
+        assert done.returncode == 0
+        assert (program.folder / "found").read_text().split() == ["/dev/null"] * 3

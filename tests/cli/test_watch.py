@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import io
+from collections.abc import Iterator
+
 import pytest
 
 import interlock
-from interlock.cli.watch import differences
+from interlock.cli.outlet import Outlet
+from interlock.cli.watch import differences, persistent
+from interlock.errors import StoreUnavailable
 from interlock.model import Queue, Standing
 from tests.cli.program import Program, Reader
 from tests.redis.server import running
@@ -63,6 +68,27 @@ def test_survives_a_server_that_goes_and_comes_back(program: Program, name: list
             watch.find("job", "holds", f"token {lease.token}")
         assert watch.interrupt() == 0
         assert len(errors.lines) == 2  # one line for each change, however long it lasts
+
+
+def test_an_outage_is_told_once_however_often_the_store_is_asked_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("interlock.cli.watch.TRY_AGAIN", 0.0)
+    answers = iter([Queue("x", 0, ()), None, None, None, Queue("x", 1, (standing("a", True),))])
+
+    def look() -> Iterator[Queue]:
+        for queue in answers:
+            if queue is None:
+                raise StoreUnavailable("away")
+            yield queue
+
+    err = io.StringIO()
+    queues = persistent(look, Outlet(io.StringIO(), err, json=False))
+    assert [len(next(queues).standings) for _ in range(2)] == [0, 1]
+    assert err.getvalue().splitlines() == [
+        "interlock: away; trying again until it answers",
+        "interlock: the store answers again",
+    ]
 
 
 def test_a_server_that_was_never_reached_ends_it_with_69(program: Program) -> None:
