@@ -20,7 +20,13 @@ class Servers:
     """The nodes of one quorum, and the URL that names them."""
 
     def __init__(self, count: int, *options: str) -> None:
-        self.all = [Server(*options) for _ in range(count)]
+        self.all: list[Server] = []
+        while len(self.all) < count:
+            server = Server(*options)
+            if server.port in [other.port for other in self.all]:
+                server.close()  # a port that is free is free for the next one, too, until somebody uses it
+            else:
+                self.all.append(server)
 
     def start(self) -> None:
         for server in self.all:

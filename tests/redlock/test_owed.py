@@ -83,8 +83,15 @@ def test_a_node_that_hangs_while_it_is_told_is_not_waited_for_once_for_each_rele
             async def gone_again() -> bool:
                 return told.count > 0 and 0 in members.away
 
-            told.before = servers[0].freeze  # type: ignore[method-assign]
+            started = threading.Event()
+
+            def freeze() -> None:
+                started.wait(30)  # or it would be frozen before it could say that it has started
+                servers[0].freeze()
+
+            told.before = freeze  # type: ignore[method-assign]
             servers[0].start()
+            started.set()
             await until(store, gone_again)
             assert told.count == 1
             assert len(members.owed) == len(NAMES)

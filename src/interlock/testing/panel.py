@@ -13,7 +13,7 @@ from copy import deepcopy
 from typing import Any
 
 from interlock.backends.redlock.requests import Hear, Limits, Release, Request, Unread, Vote, nothing
-from interlock.errors import StoreUnavailable
+from interlock.errors import InterlockError, StoreUnavailable
 from interlock.ports import Signal
 from interlock.testing.faults import Link
 from interlock.testing.redlock_node import Node as Memory
@@ -208,6 +208,15 @@ class SimulatedPanel:
     async def _stand_still(self, server: SimulatedNode) -> None:
         while (left := server.hung_until - server.world.time) > 0:
             await self._network.sleep(left)
+
+    def prepare(self) -> None:
+        """Nothing: connections are made with the first request."""
+
+    def connected(self) -> dict[int, InterlockError | None]:
+        return dict.fromkeys(range(len(self._nodes)))
+
+    def inside(self) -> bool:
+        return False
 
     def round_trip(self, least: int) -> float:
         return 0.0

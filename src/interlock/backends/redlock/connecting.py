@@ -8,19 +8,17 @@ Blocking connections are made on threads: name, TCP, TLS and password are the cl
 from __future__ import annotations
 
 import queue
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
 from interlock.backends.redis.address import Address
+from interlock.backends.redlock import threads
 from interlock.backends.redlock.line import Line
 from interlock.backends.redlock.packing import Packing
 from interlock.backends.redlock.requests import Limits
-from interlock.errors import ClientClosed, InterlockError
+from interlock.errors import ClientClosed, InterlockError, StoreUnavailable
 
-AT_LEAST = (
-    0.2  # seconds for which a connection is waited for where a majority has one, whatever a request may take
-)
+AT_LEAST = 0.2  # seconds for which a connection is waited for at least, where a majority has one
 SLOWEST = 2.0  # seconds a connection took that the next may take, at most
 
 Ended: TypeAlias = "queue.SimpleQueue[Attempt]"  # attempts that are over, for the request that waits for them
@@ -34,7 +32,7 @@ class Speed:
         self._trips = [0.0] * nodes  # seconds the first words took: one round trip, and little else
         self.trying: list[float | None] = [
             None
-        ] * nodes  # since when there is no connection, though one is wanted
+        ] * nodes  # since when a connection is wanted and there is none
 
     def wanted(self, node: int, now: float) -> None:
         if self.trying[node] is None:
@@ -86,17 +84,21 @@ class Attempt:
         self._made: list[Line] = []  # until somebody takes it
         self._error: BaseException | None = None
         self._ended = ended
-        thread = threading.Thread(target=self._run, args=(timeout,), name="interlock-connect", daemon=True)
         try:
-            thread.start()
+            threads.begin(lambda: self._connect(timeout), self._end)
         except RuntimeError:  # no thread can be had now: one after the other, then, and not for long
-            self._run(AT_LEAST)
+            self._connect(AT_LEAST)
+            self._end()
 
-    def _run(self, timeout: float) -> None:
+    def _connect(self, timeout: float) -> None:
         try:
             self._made.append(self._make(timeout))
         except BaseException as error:
-            self._error = error
+            self._error = error.with_traceback(None)  # it is raised elsewhere, perhaps much later
+
+    def _end(self) -> None:
+        if self._error is None and not self._made:
+            self._error = StoreUnavailable("a thread that was to connect has been ended by somebody")
         self.over = True
         if self._unwanted:
             self.discard()
@@ -114,6 +116,12 @@ class Attempt:
         if self._error is not None:
             raise self._error
         return self._made.pop()
+
+    @property
+    def fault(self) -> InterlockError | None:
+        """Why there is no connection, once it is over; None if there is one."""
+        error = self._error
+        return error if error is None or isinstance(error, InterlockError) else InterlockError(repr(error))
 
     def discard(self) -> None:
         """Nobody will take it."""
@@ -177,10 +185,19 @@ class Attempts:
         if self._closed:
             self.close()
 
-    def prepare(self) -> None:
-        """Begin to connect to every node, for whoever comes first."""
-        for node in range(len(self._addresses)):
+    def prepare(self, nodes: Iterable[int]) -> None:
+        """Begin to connect to these nodes, for whoever comes first."""
+        for node in nodes:
             self.leave(self.begin(node, None))
+
+    def spares(self, node: int) -> tuple[bool, InterlockError | None]:
+        """Of the attempts at a node that nobody waits for: whether one has succeeded; otherwise why the last failed."""
+        error: InterlockError | None = None
+        for attempt in list(self._left[node]):
+            if attempt.over and attempt.fault is None:
+                return True, None
+            error = attempt.fault
+        return False, error
 
     def _line(self, node: int, timeout: float) -> Line:
         began = self._now()

@@ -9,9 +9,10 @@ from __future__ import annotations
 import queue
 import select
 import threading
+from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from itertools import count
-from typing import Any
+from typing import Any, TypeAlias
 from weakref import WeakSet
 
 from interlock.backends.redis.address import Address
@@ -26,10 +27,12 @@ from interlock.errors import ClientClosed, InterlockError, StoreUnavailable
 MOST = 16  # lanes at once: more threads than these take turns
 IDLE = 1.0  # seconds after which a lane that others do without is closed
 FRESH = 0.5  # seconds of idleness after which connections are looked at before they are used
-NAP = 0.05  # seconds after which who waits for a lane looks whether one was dropped without a word
+NAP = 0.05  # seconds after which a thread that waits for a lane looks whether one may be made
 BEHIND = 8  # replies that may wait to be dropped together
 REMEMBERED = 10000  # claims whose lanes are known
 OWED = 64  # replies a silent node may owe before it is sent nothing new
+
+Turn: TypeAlias = "queue.SimpleQueue[Lane]"
 
 
 class Lane:
@@ -113,6 +116,9 @@ class Lane:
         if enough:
             return [*lost, *self._overdue()] if self._late else lost
         return [*lost, *waiting]
+
+    def reaches(self, node: int) -> bool:
+        return self._lines[node] is not None
 
     def _turned(self, ready: list[tuple[int, int]]) -> list[tuple[int, int]]:
         """Those that have something to read, each time another one first: every node's clock is to be heard."""
@@ -207,21 +213,28 @@ class LanePanel:
     def after_fork(self) -> None:
         """Forget the parent's sockets: they are closed here without a word to the servers."""
         self._idle: list[Lane] = []
-        self._lanes: WeakSet[Lane] = (
-            WeakSet()
-        )  # all there are: one that an interrupted thread dropped counts no more
+        # All lanes there are. Weakly: one that was taken by a thread which was interrupted there counts no more.
+        self._lanes: WeakSet[Lane] = WeakSet()
         self._voted: dict[str, int] = {}  # by the claim's id: the number of its lane
         self._numbers = count()
-        self._waiting = 0  # threads for which there was no lane
-        self._freed: queue.SimpleQueue[None] = queue.SimpleQueue()
-        self._guard = (
-            threading.RLock()
-        )  # not a condition's: Ctrl-C inside its methods may leave its lock held for ever
+        self._waiting: deque[Turn] = deque()  # the threads for which there was no lane, in order
+        # Not a condition: an interrupt inside its methods may leave its lock held for ever.
+        self._guard = threading.RLock()
         self.attempts.after_fork()
 
     def prepare(self) -> None:
-        """Begin to connect: for whoever must not wait for that later."""
-        self.attempts.prepare()
+        standing = self.connected()
+        self.attempts.prepare(node for node in range(len(self.places)) if standing.get(node, True))
+
+    def connected(self) -> dict[int, InterlockError | None]:
+        found: dict[int, InterlockError | None] = {}
+        for node in range(len(self.places)):
+            ready, fault = self.attempts.spares(node)
+            if ready or any(lane.reaches(node) for lane in list(self._lanes)):
+                found[node] = None
+            elif fault is not None:
+                found[node] = fault
+        return found
 
     def inside(self) -> bool:
         return bool(self._guard._is_owned())  # type: ignore[attr-defined]  # as `threading.Condition` asks it
@@ -238,7 +251,7 @@ class LanePanel:
         limits: Limits,
     ) -> list[int]:
         packed = self._packing.pack(request)
-        lane = self._lane(request, min(limits.longest, limits.total))
+        lane = self._lane(request, min(limits.connecting, limits.total))
         hear = self._packing.translated(request, hear)
         try:
             quiet = lane.ask(packed, to, awaited, hear, limits)
@@ -249,22 +262,19 @@ class LanePanel:
             lane.close()
             return quiet
         broke, lane.broke = lane.broke, False
-        idle = self._idle
-        idle.append(lane)
+        if self._waiting:
+            self._give(lane)
+        else:
+            self._idle.append(lane)
         if broke:
             self._look_at_idle()
-        if self._waiting:
-            self._free()
-        elif len(idle) > 1:
+        if len(self._idle) > 1:
             self._shrink(lane.used)
         return quiet
 
     def _lane(self, request: Request, timeout: float) -> Lane:
         """An idle lane, the last used first; for a release that of its vote: on another a node that hangs might read it first."""
-        try:
-            lane = self._idle.pop()
-        except IndexError:
-            lane = self._next(timeout)
+        lane = self._free() or self._next(timeout)
         if type(request) is Vote:
             if len(self._voted) >= REMEMBERED:
                 self._voted.clear()
@@ -274,6 +284,14 @@ class LanePanel:
             if number != lane.number:
                 return self._instead(lane, number)
         return lane
+
+    def _free(self, called: bool = False) -> Lane | None:
+        if self._waiting and not called:
+            return None  # others came first
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return None
 
     def _instead(self, lane: Lane, number: int) -> Lane:
         """The lane of this number if nobody uses it; otherwise this one."""
@@ -288,17 +306,15 @@ class LanePanel:
         return lane
 
     def _next(self, timeout: float) -> Lane:
-        """A lane that was given back just now, or a new one; where there are enough, the next that is given back."""
+        """A new lane; where there are enough, the next that is given back. First come, first served: or some would starve."""
         until = self.now() + timeout
-        with self._guard:
-            self._waiting += 1  # before the look: whoever gives one back after it sees that we wait
+        turn: Turn = queue.SimpleQueue()
+        self._waiting.append(turn)  # before the look: whoever gives one back after it sees that we wait
         try:
             while not self._closed:
-                try:
-                    return self._idle.pop()
-                except IndexError:
-                    pass
                 with self._guard:
+                    if (lane := self._free(called=True)) is not None:
+                        return lane
                     if len(self._lanes) < MOST:
                         lane = Lane(self, next(self._numbers))
                         self._lanes.add(lane)
@@ -308,25 +324,35 @@ class LanePanel:
                         f"all {MOST} connections to {self.places[0]} and its like are in use"
                     )
                 try:
-                    self._freed.get(timeout=min(left, NAP))
+                    return turn.get(timeout=min(left, NAP))
                 except queue.Empty:
                     pass
             raise ClientClosed("this client was closed")
         finally:
-            with self._guard:
-                self._waiting -= 1
+            self._leave(turn)
 
-    def _free(self) -> None:
-        """Wake one of those that wait for a lane."""
-        if self._freed.empty():
-            self._freed.put(None)
+    def _give(self, lane: Lane) -> None:
+        """Hand a lane to the first thread that waits for one."""
+        with self._guard:
+            if self._waiting:
+                self._waiting.popleft().put(lane)
+            else:
+                self._idle.append(lane)
+
+    def _leave(self, turn: Turn) -> None:
+        """Wait no longer; what was handed to us meanwhile is the next one's."""
+        with self._guard:
+            try:
+                self._waiting.remove(turn)
+            except ValueError:
+                pass  # it was called
+            lane = None if turn.empty() else turn.get_nowait()
+        if lane is not None:
+            self._give(lane)
 
     def _discard(self, lane: Lane) -> None:
         self._lanes.discard(lane)
-        try:
-            lane.close()
-        finally:
-            self._free()
+        lane.close()
 
     def _look_at_idle(self) -> None:
         """What broke in one may have broken in another, with a release that its node has not read."""
@@ -358,5 +384,3 @@ class LanePanel:
                 self._idle.pop().close()
             except IndexError:
                 break  # another thread has it
-        for _ in range(self._waiting):
-            self._freed.put(None)

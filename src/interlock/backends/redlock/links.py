@@ -161,12 +161,16 @@ class LinkPanel:
         self._timer: asyncio.TimerHandle | None = None
         self._looks_at = 0.0
 
-    async def ask(
-        self, request: Request, to: Collection[int], awaited: Collection[int], hear: Hear, limits: Limits
-    ) -> list[int]:
+    def _on_loop(self) -> asyncio.AbstractEventLoop:
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
             self._forget(loop)
+        return loop
+
+    async def ask(
+        self, request: Request, to: Collection[int], awaited: Collection[int], hear: Hear, limits: Limits
+    ) -> list[int]:
+        loop = self._on_loop()
         packed = self._packing.pack(request)
         hear = self._packing.translated(request, hear)
         lines = self._lines
@@ -219,6 +223,25 @@ class LinkPanel:
                 first = min(first, asked.until)
         if first < float("inf"):
             self.look_at(first)
+
+    def prepare(self) -> None:
+        loop = self._on_loop()
+        for node, line in enumerate(self._lines):
+            if line is None:
+                self._attempt(loop, node)
+
+    def connected(self) -> dict[int, InterlockError | None]:
+        found: dict[int, InterlockError | None] = {}
+        for node, line in enumerate(self._lines):
+            task = self._connecting.get(node)
+            if line is not None:
+                found[node] = None
+            elif task is not None and task.done():
+                found[node] = self._fault(node, task, 0.0)
+        return found
+
+    def inside(self) -> bool:
+        return False  # there is no lock here: all is done on the loop's own thread
 
     async def _connect(
         self,

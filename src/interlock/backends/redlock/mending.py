@@ -76,9 +76,7 @@ class Mending:
         job = self._job
         if (job is None or not job.alive()) and not self._closed:
             self._call, self._turn = self._beside.signal(), self._beside.signal()
-            with suppress(
-                RuntimeError
-            ):  # no thread can be had now: that must not keep the caller from what it does
+            with suppress(RuntimeError):  # no thread can be had now: the caller goes on without
                 self._job = self._beside.spawn("interlock-quorum", self._run)
 
     async def now(self, timeout: float) -> bool:
@@ -90,9 +88,11 @@ class Mending:
         far = 10 * self._quorum.panel.round_trip(members.size)
         until = beside.now() + min(timeout, max(self._quorum.longest, far))
         for _ in range(2):  # one look may be under way already
+            if members.able:
+                break
             self.begin()
             call, turn, left = self._call, self._turn, until - beside.now()
-            if members.able or call is None or turn is None or left <= 0:
+            if call is None or turn is None or left <= 0:
                 break
             call.set()
             await beside.wait(turn, left)

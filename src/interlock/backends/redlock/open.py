@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Sequence
 from random import random
 from typing import Any
 from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit
 
 from interlock.backends.redis.address import Address
-from interlock.backends.redis.dialling import stepped
 from interlock.backends.redis.open import MISSPELT
 from interlock.backends.redlock.lanes import LanePanel
 from interlock.backends.redlock.membership import Membership
@@ -18,8 +16,9 @@ from interlock.backends.redlock.packing import Packing
 from interlock.backends.redlock.quorum import Quorum
 from interlock.backends.redlock.requests import Panel
 from interlock.backends.redlock.store import RedlockStore
+from interlock.backends.redlock.threads import OnThreads
 from interlock.errors import InvalidURL, Unsupported
-from interlock.ports import CONNECT_TIMEOUT, Job, Runtime
+from interlock.ports import CONNECT_TIMEOUT, Runtime
 
 NODE_TIMEOUT = 0.05  # seconds a node may take before nobody waits for it any more
 
@@ -119,7 +118,7 @@ def open_addresses(
     *,
     asynchronous: bool,
 ) -> RedlockStore:
-    """The store on these servers; an asyncio store has a blocking twin, for the keeper."""
+    """The store on these servers, with a side for the keeper; an asyncio store has a blocking twin."""
     places = [address.place for address in addresses]
     twice = [place for place in places if places.count(place) > 1]
     if twice:
@@ -129,47 +128,30 @@ def open_addresses(
             f"a quorum needs at least 3 independent servers, not {len(places)}; for one use redis://"
         )
     members, packing = Membership(places), Packing(prefix)
-
     connect_timeout = max(address.connect_timeout for address in addresses)
 
     def quorum(panel: Panel) -> Quorum:
         return Quorum(panel, members, runtime.now, _wall, node_timeout, connect_timeout)
 
-    lanes = quorum(LanePanel(addresses, packing, runtime.now))
+    def on_threads(beside: OnThreads) -> RedlockStore:
+        return RedlockStore(quorum(LanePanel(addresses, packing, runtime.now)), beside, random)
+
     if not asynchronous:
-        return RedlockStore(lanes, runtime, random, None)
+        beside = OnThreads(runtime.now, runtime.signal)
+        store = on_threads(beside)
+        store.give_keeper(lambda: on_threads(beside))
+        return store
     from interlock.backends.redlock.links import LinkPanel  # here, not above: it needs asyncio
 
-    twin = RedlockStore(lanes, Threaded(runtime), random, None)
-    return RedlockStore(quorum(LinkPanel(addresses, packing, runtime.now)), runtime, random, twin)
+    def on_loop(twin: RedlockStore | None) -> RedlockStore:
+        return RedlockStore(quorum(LinkPanel(addresses, packing, runtime.now)), runtime, random, twin)
+
+    twin = on_threads(OnThreads(runtime.now))  # of the keeper's thread, and of the end of the process
+    store = on_loop(twin)
+    store.give_keeper(lambda: on_loop(None))
+    twin.give_keeper(lambda: twin, of=store)
+    return store
 
 
 def _wall() -> int:
     return time.time_ns() // 1000
-
-
-class Threaded:
-    """Waits on the calling thread, and runs things on threads: for the blocking twin of an asyncio store."""
-
-    def __init__(self, runtime: Runtime) -> None:
-        self.now = runtime.now
-
-    def signal(self) -> threading.Event:
-        return threading.Event()
-
-    async def wait(self, signal: threading.Event, timeout: float | None) -> bool:
-        return signal.wait(timeout)
-
-    def spawn(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> Job:
-        return ThreadJob(name, work())
-
-
-class ThreadJob:
-    """A daemon thread that steps one coroutine which never suspends."""
-
-    def __init__(self, name: str, coroutine: Coroutine[Any, Any, None]) -> None:
-        self._thread = threading.Thread(target=stepped, args=(coroutine,), name=name, daemon=True)
-        self._thread.start()
-
-    def alive(self) -> bool:
-        return self._thread.is_alive()

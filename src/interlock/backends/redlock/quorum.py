@@ -41,7 +41,7 @@ class Quorum:
         self.wall = wall  # microseconds, for ballots only: a wrong clock costs a second round, nothing else
         self.node_timeout = node_timeout
         self.longest = min(ROUND, STRETCH * node_timeout)
-        self._connect_timeout = connect_timeout
+        self.connect_timeout = connect_timeout
         self._usual = Limits(node_timeout, self.longest, members.majority, connect_timeout)
         self._within = Limits(node_timeout, self.longest, members.majority, connect_timeout, IO_TIMEOUT)
 
@@ -55,14 +55,14 @@ class Quorum:
         if timeout == IO_TIMEOUT:
             return self._within
         longest, least = min(timeout, self.longest), self.members.majority
-        return Limits(min(timeout, self.node_timeout), longest, least, self._connect_timeout, timeout)
+        return Limits(min(timeout, self.node_timeout), longest, least, self.connect_timeout, timeout)
 
     def once_connected(self, timeout: float) -> Limits:
         """For requests whose caller does not count the time it takes to connect, and one round trip, among its seconds."""
         if timeout >= self.longest:
             return self._usual
         least = self.members.majority
-        return Limits(min(timeout, self.node_timeout), timeout, least, self._connect_timeout, hurried=True)
+        return Limits(min(timeout, self.node_timeout), timeout, least, self.connect_timeout, hurried=True)
 
     async def ask(
         self, request: Request, hear: Hear, limits: Limits, to: Collection[int] | None = None

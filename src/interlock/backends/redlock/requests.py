@@ -177,6 +177,18 @@ class Panel(Protocol):
         """
         ...
 
+    def prepare(self) -> None:
+        """Begin to connect to nodes that have no connection, without waiting for it."""
+        ...
+
+    def connected(self) -> dict[int, InterlockError | None]:
+        """The nodes that have a connection (None), and those that could not be connected to, with the reason."""
+        ...
+
+    def inside(self) -> bool:
+        """Whether the calling thread stands inside a critical section of this panel."""
+        ...
+
     def round_trip(self, least: int) -> float:
         """Seconds within which the nearest `least` nodes answered when they were connected to; 0.0 if that is not known."""
         ...

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from interlock.backends.redis.watching import LOOK, LOOK_AT_MOST, until_changed
 from interlock.backends.redlock import claiming, looking, renewing
@@ -10,7 +11,7 @@ from interlock.backends.redlock.looking import Names, NodeView
 from interlock.backends.redlock.mending import Beside, Mending, NodeState
 from interlock.backends.redlock.quorum import Quorum
 from interlock.backends.redlock.requests import Evict, Release
-from interlock.errors import StoreUnavailable, Unsupported
+from interlock.errors import InterlockError, StoreUnavailable, Unsupported
 from interlock.model import (
     Busy,
     Claim,
@@ -53,18 +54,66 @@ NO_REGISTERS = (
 )
 
 
+class Reserve:
+    """The keeper's own connections: made while the first ones of its client are, before anything is granted.
+
+    Threads and tasks of a client take turns on their connections. A renewal that stood in that line would come too late just
+    when the client is busiest; and one that needs a new connection, on servers that take no more, would not come at all.
+    """
+
+    def __init__(self) -> None:
+        self._store: RedlockStore | None = None
+        self.made = True  # while there is no keeper, there is nothing to make
+
+    def keep(self, store: RedlockStore) -> None:
+        """This one is the keeper's from now on."""
+        self._store, self.made = store, False
+
+    def prepare(self) -> None:
+        if self._store is not None:
+            self._store._quorum.panel.prepare()
+
+    async def missing(self, beside: Beside, quorum: Quorum) -> dict[int, str | InterlockError]:
+        """Nothing once the keeper is connected to a majority; the reasons if it cannot be."""
+        members, until = quorum.members, beside.now() + quorum.connect_timeout
+        while self._store is not None:
+            standing = self._store._quorum.panel.connected()
+            if list(standing.values()).count(None) >= members.majority:
+                break
+            if len(standing) == members.size or beside.now() >= until:
+                return {node: standing.get(node) or "no answer" for node in members.everyone}
+            await beside.wait(beside.signal(), 0.002)
+        self.made = True
+        return {}
+
+    def after_fork(self) -> None:
+        if self._store is not None:
+            self._store.after_fork()
+            self.made = False
+
+    async def close(self) -> None:
+        if self._store is not None:
+            await self._store.close()
+
+
 class RedlockStore:
     """Claims on a majority of nodes, for programs anywhere on the network."""
 
     traits = TRAITS
 
     def __init__(
-        self, quorum: Quorum, beside: Beside, random: Callable[[], float], twin: RedlockStore | None
+        self,
+        quorum: Quorum,
+        beside: Beside,
+        random: Callable[[], float],
+        twin: RedlockStore | None = None,
     ) -> None:
         self._quorum = quorum
         self._beside = beside
         self._random = random
         self._twin = twin  # the blocking side of an asyncio store; it shares what we know of the nodes
+        self._reserve = self._kept_for = Reserve()
+        self._keeper: Callable[[], RedlockStore] | None = None  # makes the side of the keeper
         self._names = Names(beside.now)
         self._mending = quorum.mending = Mending(quorum, beside)
 
@@ -83,7 +132,21 @@ class RedlockStore:
                 raise StoreUnavailable(answer.why)
             if answer.evicted:
                 return answer
-        return await claiming.claim(self._quorum, claim, timeout)
+        if self._reserve.made:
+            return await claiming.claim(self._quorum, claim, timeout)
+        return await self._first_claim(claim, timeout)
+
+    async def _first_claim(self, claim: Claim, timeout: float) -> ClaimAnswer:
+        """Connect for the keeper as well, at the same time; nothing is granted before it could be renewed."""
+        quorum, reserve = self._quorum, self._reserve
+        quorum.panel.prepare()
+        reserve.prepare()
+        answer = await claiming.claim(quorum, claim, timeout)
+        if isinstance(answer, Granted) and (faults := await reserve.missing(self._beside, quorum)):
+            with suppress(StoreUnavailable):
+                await self.release(claim.resource, claim.id, 0.0, quorum.usual)
+            raise quorum.too_few(f"{claim.resource}: the keeper's own connection", faults)
+        return answer
 
     async def wait(self, claim: Claim, busy: Busy | None, timeout: float) -> Granted | None:
         beside = self._beside
@@ -173,23 +236,36 @@ class RedlockStore:
         return ""
 
     def inside(self) -> bool:
-        return False
+        return self._quorum.panel.inside()
 
     def blocking(self) -> Store:
         return self if self._twin is None else self._twin
 
+    def give_keeper(self, make: Callable[[], RedlockStore], of: RedlockStore | None = None) -> None:
+        """Have `make` make the keeper's side of this store, if it is asked for; it keeps what `of` is granted."""
+        self._keeper = make
+        self._kept_for = (of or self)._reserve
+
     def for_keeper(self) -> Store:
-        return self
+        """The same store, over connections that nobody else uses."""
+        if self._keeper is None:
+            return self
+        kept = self._keeper()
+        self._keeper = lambda: kept
+        self._kept_for.keep(kept)
+        return kept
 
     def after_fork(self) -> None:
         self._quorum.members.held.clear()
         self._mending.after_fork()
         self._quorum.panel.after_fork()
+        self._reserve.after_fork()
         if self._twin is not None:
             self._twin.after_fork()
 
     async def close(self) -> None:
         self._mending.close()
         await self._quorum.panel.close()
+        await self._reserve.close()
         if self._twin is not None:
             await self._twin.close()

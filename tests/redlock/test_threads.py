@@ -1,0 +1,100 @@
+"""Threads that are interrupted, end early or cannot be had: a client loses no connection for it."""
+
+from __future__ import annotations
+
+import _thread
+import threading
+import time
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+import interlock
+from interlock._core.drive import drive
+from interlock.backends.redlock.lanes import MOST, Lane, LanePanel
+from interlock.backends.redlock.requests import Request
+from interlock.backends.redlock.store import RedlockStore
+from interlock.model import Claim, Granted
+from tests.redlock.servers import steady
+
+
+def panel_of(client: interlock.Client) -> LanePanel:
+    store = client._core.store
+    assert isinstance(store, RedlockStore)
+    panel = store._quorum.panel
+    assert isinstance(panel, LanePanel)
+    return panel
+
+
+def test_an_exception_between_taking_a_connection_and_using_it_costs_no_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As `PyThreadState_SetAsyncExc` throws them, at any instruction: what was taken there nobody can give back."""
+    with interlock.connect(steady().url(f"{uuid4().hex}:")) as client:
+        panel = panel_of(client)
+        take = panel._lane
+
+        def struck(request: Request, timeout: float) -> Lane:
+            take(request, timeout)
+            raise KeyboardInterrupt
+
+        with client.lock("first"):
+            pass
+        for _ in range(2 * MOST):
+            with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+                patch.setattr(panel, "_lane", struck)
+                client.inspect("x")
+        began = time.monotonic()
+        with client.lock("x", timeout=5.0):
+            assert time.monotonic() - began < 5.0
+        assert len(panel._lanes) <= 2
+
+
+def test_a_thread_that_never_runs_keeps_nobody_from_connecting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An exception thrown into a thread that starts another can end the new one before its first line."""
+    start, dropped = _thread.start_new_thread, list[object]()
+
+    def sometimes(function: Any, arguments: tuple[Any, ...]) -> int:
+        if len(dropped) < 7:
+            dropped.append(None)
+            return 0  # and nobody has the arguments any more
+        return start(function, arguments)
+
+    url = steady().url(f"{uuid4().hex}:")
+    with interlock.connect(url) as client, client.lock("first"):
+        pass
+    monkeypatch.setattr(_thread, "start_new_thread", sometimes)
+    with interlock.connect(url) as client, client.lock("x", timeout=5.0):
+        assert len(dropped) == 7
+
+
+def test_locks_are_taken_though_no_thread_can_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
+    def exhausted(function: Any, arguments: tuple[Any, ...]) -> int:
+        raise RuntimeError("can't start new thread")
+
+    url = steady().url(f"{uuid4().hex}:")
+    with interlock.connect(url) as client, client.lock("first"):
+        pass
+    with interlock.connect(url) as client:
+        with monkeypatch.context() as patch:
+            patch.setattr(_thread, "start_new_thread", exhausted)
+            claim = Claim("x", uuid4().hex, 30.0)
+            assert isinstance(drive(client._core.store.claim(claim)), Granted)
+            assert drive(client._core.store.release("x", claim.id))
+        with client.lock("x"):  # with a keeper, which is a thread
+            pass
+
+
+def test_a_release_from_inside_a_critical_section_can_know_that_it_is() -> None:
+    """A garbage collector or a signal handler may run a user's release in the midst of any line."""
+    with interlock.connect(steady().url(f"{uuid4().hex}:")) as client, client.lock("x"):
+        store, panel = client._core.store, panel_of(client)
+        assert not store.inside()
+        with panel._guard:
+            assert store.inside()
+            elsewhere: list[bool] = []
+            other = threading.Thread(target=lambda: elsewhere.append(store.inside()))
+            other.start()
+            other.join()
+            assert elsewhere == [False]
