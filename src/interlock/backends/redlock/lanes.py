@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import queue
 import select
-import threading
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from itertools import count
 from typing import Any, TypeAlias
 from weakref import WeakSet
 
+from interlock import native
 from interlock.backends.redis.address import Address
 from interlock.backends.redis.refusal import refusal, unsent
 from interlock.backends.redis.resp import Failure
@@ -219,7 +219,7 @@ class LanePanel:
         self._numbers = count()
         self._waiting: deque[Turn] = deque()  # the threads for which there was no lane, in order
         # Not a condition: an interrupt inside its methods may leave its lock held for ever.
-        self._guard = threading.RLock()
+        self._guard = native.guard()
         self.attempts.after_fork()
 
     def prepare(self) -> None:
@@ -237,7 +237,7 @@ class LanePanel:
         return found
 
     def inside(self) -> bool:
-        return bool(self._guard._is_owned())  # type: ignore[attr-defined]  # as `threading.Condition` asks it
+        return self._guard._is_owned()
 
     def silent(self, node: int, timeout: float) -> InterlockError:
         return self._addresses[node].silent(timeout)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
+from interlock import native
 from interlock.backends.redis.watching import LOOK, LOOK_AT_MOST, until_changed
 from interlock.backends.redlock import claiming, looking, renewing
 from interlock.backends.redlock.looking import Names, NodeView
@@ -66,8 +67,11 @@ class Reserve:
         self.made = True  # while there is no keeper, there is nothing to make
 
     def keep(self, store: RedlockStore) -> None:
-        """This one is the keeper's from now on."""
-        self._store, self.made = store, False
+        """This one is the keeper's from now on.
+
+        Sockets of gevent or eventlet can only be used by the thread that has made them: the keeper's makes its own, later.
+        """
+        self._store, self.made = store, bool(native.green("socket"))
 
     def prepare(self) -> None:
         if self._store is not None:
@@ -89,7 +93,7 @@ class Reserve:
     def after_fork(self) -> None:
         if self._store is not None:
             self._store.after_fork()
-            self.made = False
+            self.keep(self._store)
 
     async def close(self) -> None:
         if self._store is not None:
