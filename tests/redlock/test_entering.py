@@ -131,7 +131,7 @@ def test_a_quorum_of_hosts_without_addresses_says_so_once(colour: str, resolver:
 @COLOURS
 def test_a_lookup_that_never_ends_does_not_hold_up_who_asks(colour: str, resolver: Resolver) -> None:
     async def main() -> None:
-        async with aio.connect("redis://slow.invalid:6379/0") as client:
+        async with aio.connect("redis://slow.invalid:6379/0?connect_timeout=0.5") as client:
             for _ in range(3):
                 with pytest.raises(StoreUnavailable, match=r"slow\.invalid:6379 did not answer"):
                     await client.lock("x").acquire(timeout=0.3)
@@ -140,7 +140,7 @@ def test_a_lookup_that_never_ends_does_not_hold_up_who_asks(colour: str, resolve
     if colour == "async":
         asyncio.run(main())  # nor the end of a loop, which waits for threads of its own
     else:
-        with interlock.connect("redis://slow.invalid:6379/0") as client:
+        with interlock.connect("redis://slow.invalid:6379/0?connect_timeout=0.5") as client:
             for _ in range(3):
                 with pytest.raises(StoreUnavailable, match=r"did not answer .* its name cannot be looked up"):
                     client.lock("x").acquire(timeout=0.3)
