@@ -10,6 +10,7 @@ import interlock
 from interlock import aio
 from interlock.errors import StoreUnfit
 from tests.attacks.stage import AsyncStage, Stage, raises
+from tests.patience import PATIENCE
 
 
 def test_a_body_that_another_task_ends_is_given_back() -> None:
@@ -72,7 +73,7 @@ def test_what_an_unfit_store_could_not_take_back_is_taken_back_once_it_is_fit(ki
     with pytest.raises(KeyError):
         fail_on_a_full_disk(stage, kind)
     stage.store.before.clear()
-    assert made(Stage(shared=stage.store.inner._space).client, kind).acquire(timeout=5)
+    assert made(Stage(shared=stage.store.inner._space).client, kind).acquire(timeout=PATIENCE)
     stage.client.close()
 
 

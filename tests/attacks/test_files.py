@@ -18,13 +18,16 @@ from interlock.backends.sqlite import open_store
 from interlock.errors import StoreUnavailable, StoreUnfit
 from interlock.model import Claim
 from tests.attacks.stage import ENVIRONMENT, Stage, raises
+from tests.patience import PATIENCE
 
 ASK = "import interlock, sys; print(interlock.connect(sys.argv[1]).lock('x').acquire(timeout=0.3))"
 
 
 def asked_by_another(url: str, *wrapper: str) -> str:
     command = [*wrapper, sys.executable, "-c", ASK, url]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True, env=ENVIRONMENT)
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=PATIENCE, check=True, env=ENVIRONMENT
+    )
     return done.stdout.strip()
 
 

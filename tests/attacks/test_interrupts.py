@@ -16,8 +16,8 @@ import interlock
 from interlock._core import keeper
 from interlock._core.drive import drive
 from tests.attacks.strike import strikes
+from tests.patience import PATIENCE
 
-PATIENCE = 10.0  # seconds for a fact that comes at once unless the machine is busy
 PACKAGE = os.path.dirname(interlock.__file__)
 
 
@@ -101,7 +101,7 @@ def in_turn(scene: Scene, *, lends: bool) -> None:
     def hold() -> None:
         with suppress(interlock.NotHeld), scene.client.lock("x"):
             holds.set()
-            go.wait(5)
+            go.wait(PATIENCE)
 
     def take(after: int = 0) -> None:
         lined_up(scene, after)
@@ -117,7 +117,7 @@ def in_turn(scene: Scene, *, lends: bool) -> None:
         for target, args in ((hold, ()), (take, ()), (take, (1,) if lends else ()), (direct, ()))
     )
     holder.start()
-    holds.wait(5)
+    holds.wait(PATIENCE)
     asks.start()
     while not scene.client._core.cohort._heads:
         time.sleep(0.0001)
@@ -129,7 +129,7 @@ def in_turn(scene: Scene, *, lends: bool) -> None:
         with_lock(scene)
     finally:
         for thread in (director, holder, asks, other):
-            thread.join(5)
+            thread.join(PATIENCE)
             assert not thread.is_alive()
 
 

@@ -13,15 +13,18 @@ import pytest
 from interlock import aio
 from interlock.errors import StoreUnavailable
 from interlock.model import NoAnswer, Renewal, RenewAnswer
+from interlock.testing.lag import stretched
 from tests.attacks.stage import Stage, eventually
+from tests.patience import PATIENCE
 
 
 def test_a_client_whose_keeper_is_a_task_can_be_made_before_any_loop_runs() -> None:
     client = aio.connect("memory://", keeper="task")
 
     async def main() -> None:
-        async with client, client.lock("x", ttl=0.3) as lease:
-            await asyncio.sleep(0.5)
+        ttl = stretched(0.3)
+        async with client, client.lock("x", ttl=ttl) as lease:
+            await asyncio.sleep(1.7 * ttl)
             lease.check()
 
     asyncio.run(main())
@@ -31,8 +34,9 @@ def test_a_keeper_that_is_a_task_goes_on_in_the_next_loop() -> None:
     client = aio.connect("memory://", keeper="task")
 
     async def hold() -> None:
-        async with client.lock("x", ttl=0.3) as lease:
-            await asyncio.sleep(0.5)
+        ttl = stretched(0.3)
+        async with client.lock("x", ttl=ttl) as lease:
+            await asyncio.sleep(1.7 * ttl)
             lease.check()
 
     asyncio.run(hold())
@@ -65,11 +69,11 @@ def test_a_doubt_makes_every_hold_doubtful_until_it_is_verified() -> None:
 
     def held_up(*args: object, **options: object) -> None:
         reached.set()
-        assert calm.wait(5)
+        assert calm.wait(PATIENCE)
 
     stage.store.before["renew"] = held_up
     stage.core.keeper.doubt()
-    assert reached.wait(2), "nobody asked the server that took over"
+    assert reached.wait(PATIENCE), "nobody asked the server that took over"
     assert [lease and lease.state.value for lease in ours] == ["doubtful"] * 3
     calm.set()
     eventually(lambda: all(lease and lease.state.value == "held" for lease in ours))
@@ -83,7 +87,7 @@ def test_a_hold_that_the_new_server_does_not_know_is_lost_at_once(renew: bool) -
     assert lease
     asyncio.run(stage.store.inner.release("x", lease._claim.id))
     stage.core.keeper.doubt()
-    eventually(lambda: lease.state.value == "lost", within=2.0)
+    eventually(lambda: lease.state.value == "lost")
     stage.client.close()
 
 
@@ -115,14 +119,15 @@ def test_an_answer_to_a_question_from_before_the_doubt_verifies_nothing() -> Non
         seen.append("asked")
 
     stage.store.after["renew"] = doubted
-    eventually(lambda: len(seen) >= 2, within=3.0)
+    eventually(lambda: len(seen) >= 2)
     assert seen[1] == "doubtful"
     stage.client.close()
 
 
 def test_one_renewal_that_nobody_answered_leaves_the_others_renewed() -> None:
     stage = Stage()
-    first, second = (stage.client.lock(name, ttl=0.6).acquire() for name in ("here", "away"))
+    ttl = stretched(0.6)
+    first, second = (stage.client.lock(name, ttl=ttl).acquire() for name in ("here", "away"))
     assert first
     assert second
 
@@ -154,9 +159,11 @@ def test_a_keeper_that_is_woken_early_renews_nothing_early() -> None:
     stage = Stage()
     lease = stage.client.lock("x", ttl=8.0).acquire()  # due after 2.7 s
     assert lease
+    began = time.monotonic()
     time.sleep(2.0)
     stage.core.keeper._ring()
     time.sleep(0.2)
-    assert "renew" not in stage.store.asked
+    early = "renew" in stage.store.asked
+    assert not early or time.monotonic() - began > 2.5, "a busy machine may be so late that it was due"
     eventually(lambda: "renew" in stage.store.asked)
     stage.client.close()

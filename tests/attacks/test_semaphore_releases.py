@@ -11,6 +11,7 @@ import pytest
 import interlock
 from interlock import aio
 from interlock.errors import StoreUnavailable
+from interlock.testing.lag import stretched
 from tests.attacks.stage import AsyncStage, Stage, raises
 
 
@@ -136,7 +137,7 @@ def test_a_release_that_is_cancelled_gives_back_everything_it_was_asked_to(taken
 
 
 def test_a_part_whose_release_got_no_answer_is_not_counted_twice() -> None:
-    stage = Stage(ttl=0.6)
+    stage = Stage(ttl=stretched(0.6))
     semaphore = stage.client.semaphore("x", 3)
     assert semaphore.acquire(permits=3)
     stage.store.before["renew"] = raises(StoreUnavailable("no answer"))

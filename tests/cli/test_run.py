@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from interlock.testing.lag import stretched
 from tests.cli.program import Program, alive, boot_time, finished, until, written
+from tests.patience import PATIENCE
 
 
 class TestTheExitCode:
@@ -237,9 +239,10 @@ class TestExclusion:
         assert program.call("run", "-n", "job", "--", "true").returncode == 75
 
     def test_the_lease_is_renewed_while_the_command_runs(self, program: Program) -> None:
-        holder = program.hold("job", "--ttl", "1.5")
+        ttl = stretched(1.5)
+        holder = program.hold("job", "--ttl", f"{ttl:g}")
         began = boot_time()
-        until(lambda: boot_time() > began + 2.5)
+        until(lambda: boot_time() > began + 1.7 * ttl)
         assert holder.poll() is None
         assert [standing["pid"] for standing in program.queue("job")["holders"]] == [holder.pid]
 
@@ -289,8 +292,10 @@ def test_standard_error_that_nobody_reads_does_not_break_a_run(program: Program)
     os.close(read)
     process = program.start("run", "--json", "job", "--", "sh", "-c", "exit 4", stderr=write)
     os.close(write)
-    assert process.wait(20) == 4
+    assert process.wait(PATIENCE) == 4
 
 
 def test_the_command_is_what_python_m_interlock_runs(program: Program) -> None:
-    assert subprocess.run(program.argv("version"), env=program.environment(), timeout=20).returncode == 0
+    assert (
+        subprocess.run(program.argv("version"), env=program.environment(), timeout=PATIENCE).returncode == 0
+    )

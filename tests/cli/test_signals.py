@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from interlock.testing.lag import at_most
 from tests.cli.program import Program, alive, finished, parent, stopped, until, written
 
 LOGS_SIGNALS = """
@@ -91,7 +92,8 @@ print(*reports[-1])
         command = int(written(program.folder / "ready")[0])
         process.kill()
         process.wait()
-        until(lambda: not alive(command), 2.0)
+        with at_most(2.0):
+            until(lambda: not alive(command))
 
     def test_what_the_command_started_does_not_outlive_a_killed_run(self, program: Program) -> None:
         """Not even what tried to get away, into a session of its own."""
@@ -102,7 +104,8 @@ print(*reports[-1])
         kin = [int(written(program.folder / name)[0]) for name in ("near", "away")]
         process.kill()
         process.wait()
-        until(lambda: not any(map(alive, kin)), 2.0)
+        with at_most(2.0):
+            until(lambda: not any(map(alive, kin)))
 
     def test_the_command_does_not_outlive_a_killed_warden(self, program: Program) -> None:
         script = "sleep 60 & echo $$ $! > ready; wait"
@@ -156,7 +159,7 @@ class TestInTheQueue:
         waiter.wait()
         holder.terminate()
         finished(holder)
-        assert program.call("run", "-w", "15", "job", "--", "true").returncode == 0
+        assert program.call("run", "-w", "60", "job", "--", "true").returncode == 0
 
     def test_an_eviction_ends_the_wait(self, program: Program) -> None:
         program.hold("job")

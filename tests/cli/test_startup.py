@@ -10,6 +10,7 @@ import pytest
 
 from tests.cli.program import Program
 from tests.house.source import SRC
+from tests.patience import PATIENCE
 
 BUDGET = 0.080
 TRIES = 40
@@ -42,7 +43,7 @@ def test_what_needs_no_store_loads_none(words: list[str]) -> None:
         [sys.executable, "-I", "-S", "-c", f"import sys; sys.path.insert(0, {str(SRC)!r}); {program}"],
         capture_output=True,
         text=True,
-        timeout=20,
+        timeout=PATIENCE,
         check=True,
     )
     loaded = set(told.stderr.split())
@@ -66,7 +67,7 @@ sys.exit(main(["run", "job", "--", "true"]))
         [sys.executable, "-c", program],
         capture_output=True,
         text=True,
-        timeout=20,
+        timeout=PATIENCE,
         env={"PYTHONPATH": str(SRC)},
     )
     assert told.returncode == 64, told.stderr

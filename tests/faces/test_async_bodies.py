@@ -12,9 +12,11 @@ import pytest
 
 from interlock import State, aio, events
 from interlock.errors import LeaseLost
+from interlock.testing.lag import at_most, stretched
+from tests.patience import PATIENCE
 
-TTL = 0.3
-LONG = 20.0
+TTL = stretched(0.3)
+LONG = PATIENCE
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -24,7 +26,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 def run(url: str, main: Callable[[aio.Client], Awaitable[None]], **options: Any) -> None:
     async def connected() -> None:
-        async with aio.connect(url, **options) as client, asyncio.timeout(30):
+        async with aio.connect(url, **options) as client, asyncio.timeout(2 * PATIENCE):
             await main(client)
 
     asyncio.run(connected())
@@ -51,15 +53,9 @@ def test_a_body_is_cancelled_when_its_lease_is_lost_and_the_loss_leaves(url: str
 
 def test_a_body_is_cancelled_before_the_lease_can_end(url: str) -> None:
     async def main(client: aio.Client) -> None:
-        loop, told = asyncio.get_running_loop(), list[float]()
-        began = loop.time()
-        with pytest.raises(LeaseLost) as loss:
+        with at_most(2.0), pytest.raises(LeaseLost) as loss:
             async with client.lock("x", ttl=2.0, renew=False):
-                try:
-                    await asyncio.sleep(LONG)
-                finally:
-                    told.append(loop.time())
-        assert told[0] - began < 2.0
+                await asyncio.sleep(LONG)
         assert loss.value.cause == "lapsed"
 
     run(url, main)
@@ -231,7 +227,7 @@ def test_a_lease_taken_by_hand_cancels_nobody(url: str) -> None:
         lease = await client.lock("x", ttl=TTL).acquire()
         assert lease is not None
         await client.evict("x", reason="a drill")
-        assert await lease.lost.wait(5)
+        assert await lease.lost.wait(PATIENCE)
         await asyncio.sleep(0.05)
         with pytest.raises(LeaseLost):
             lease.check()
@@ -294,7 +290,7 @@ def test_one_client_may_serve_one_loop_after_another(url: str) -> None:
     client = aio.connect(url)
 
     async def use(end: bool) -> None:
-        async with client.lock("x", timeout=5) as lease:
+        async with client.lock("x", timeout=PATIENCE) as lease:
             lease.check()
             assert not await client.lock("x").acquire(timeout=0.01)
         if end:

@@ -11,8 +11,10 @@ from uuid import uuid4
 from interlock._core.states import State
 from interlock.model import Claim
 from interlock.testing.conformance import Suite, got, within
+from interlock.testing.lag import at_most
 from tests.field.kinds import Kind
 from tests.field.process import Process
+from tests.full import FULL
 
 WAITERS = 100
 
@@ -26,14 +28,13 @@ class Crowds(Suite):
         self.needs(fair=True)
         store, holder, place_ttl = self.store(), self.client().lock(self.name), 5 * self.short
         await got(holder.acquire())
-        began = self.runtime.now()
-        for _ in range(WAITERS):  # every one of them died as soon as it stood there
-            await store.claim(Claim(self.name, uuid4().hex, 30.0, place_ttl=place_ttl))
-        alive = self.spawn(lambda: self._once(self.client().lock(self.name)))
-        await self.standing(self.client(), 1, WAITERS + 1)
-        await got(holder.release())
-        await alive.result()
-        assert self.runtime.now() - began < place_ttl + 3.0
+        with at_most(place_ttl + 5.0):
+            for _ in range(WAITERS):  # every one of them died as soon as it stood there
+                await store.claim(Claim(self.name, uuid4().hex, 30.0, place_ttl=place_ttl))
+            alive = self.spawn(lambda: self._once(self.client().lock(self.name)))
+            await self.standing(self.client(), 1, WAITERS + 1)
+            await got(holder.release())
+            await alive.result()
 
     async def test_07_kill_9_of_one_waiter_and_of_50_at_once_delays_nobody_for_longer_than_a_place_ttl(
         self,
@@ -49,10 +50,9 @@ class Crowds(Suite):
                 await self.standing(see, 1, WAITERS)
                 one.kill()
                 many.kill()
-                killed = self.runtime.now()
-                await got(holder.release())
-                assert survivors.tell(PASSED) == 49
-                assert self.runtime.now() - killed < ttl + 3.0
+                with at_most(ttl + 5.0):
+                    await got(holder.release())
+                    assert survivors.tell(PASSED) == 49
 
     async def _once(self, lock: Any) -> None:
         async with within(lock):
@@ -60,10 +60,12 @@ class Crowds(Suite):
 
     # ---- 13 ---------------------------------------------------------------------
 
-    async def test_13_a_hundred_thousand_distinct_names_leave_next_to_nothing_once_idle(self) -> None:
+    async def test_13_many_distinct_names_leave_next_to_nothing_once_idle(self) -> None:
         kind = self.stores
         assert isinstance(kind, Kind)
-        names = {"process": 100_000, "machine": 3_000, "network": 3_000}[self.traits.reach]
+        names = {"process": 100_000 if FULL else 20_000, "machine": 3_000, "network": 3_000}[
+            self.traits.reach
+        ]
         if self.face.asynchronous:
             names //= 5
         client, lapsing = self.client(), list[Any]()
@@ -105,7 +107,7 @@ class Crowds(Suite):
             more_files, more_threads = self._cost(actors)
             return more_files <= files and more_threads <= threads
 
-        await self.until(no_more, 5)
+        await self.until(no_more)
         for lease in held:
             await got(lease.release())
         for actor in actors:
@@ -147,7 +149,7 @@ for _ in range({count}):
 """
 
 PASSED = """
-end = time.monotonic() + 15
+end = time.monotonic() + 60
 while len(passed) < 49 and time.monotonic() < end:
     await (asyncio.sleep(0.01) if tasks else got(time.sleep(0.01)))
 len(passed)

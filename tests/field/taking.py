@@ -11,6 +11,7 @@ from typing import Any
 from interlock.errors import AcquireTimeout, StoreUnavailable, WouldDeadlock
 from interlock.testing.conformance import Suite, got, refused, within
 from tests.field.tap import When, tapped
+from tests.patience import PATIENCE
 
 MAKERS: dict[str, Callable[[Any, str], Any]] = {
     "lock": lambda client, name: client.lock(name, timeout=0.02),
@@ -119,7 +120,7 @@ class Taking(Suite):
         for _ in range(step):
             await asyncio.sleep(0 if step < 12 else 0.002)
         task.cancel()
-        await asyncio.wait([task], timeout=10)
+        await asyncio.wait([task], timeout=PATIENCE)
         return bool(task.cancelled())
 
     def _strike(self, when: When, call: str, args: Any) -> None:
@@ -187,7 +188,7 @@ class Taking(Suite):
         pairs += [("x" * 1023 + "y", "x" * 1023 + "z"), ("1", "01"), ("ß", "ss"), ("{a}b", "{a}c")]
         client = self.client()
         for one, other in pairs:
-            async with within(client.lock(one)), within(client.lock(other, timeout=5)):
+            async with within(client.lock(one)), within(client.lock(other, timeout=PATIENCE)):
                 pass
 
     async def test_18_a_writer_is_not_starved(self) -> None:
@@ -201,7 +202,7 @@ class Taking(Suite):
                     await self.runtime.sleep(0.002)
 
         async def write() -> None:
-            lock = self.client().rwlock(self.name, timeout=10).write()
+            lock = self.client().rwlock(self.name, timeout=PATIENCE).write()
             for _ in range(5):
                 async with within(lock):
                     wrote.append(1)

@@ -11,6 +11,7 @@ import pytest
 
 import interlock
 from tests.field.process import ENVIRONMENT, Process
+from tests.patience import PATIENCE
 
 PROGRAM = Path(__file__).with_name("striking.py")
 needs_timers = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs signal.setitimer")
@@ -23,7 +24,7 @@ def struck(url: str, times: int, seed: int) -> tuple[int, int, int]:
         env=ENVIRONMENT,
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=280,
     )
     assert done.returncode == 0, done.stderr[-3000:]
     strikes, unknown, _, left = map(int, done.stdout.split())
@@ -51,5 +52,5 @@ def test_a_program_ended_by_ctrl_c_leaves_nothing(tmp_path: Path) -> None:
         program.tell("lease = client.lock('held').acquire(); None")
         program.send("client.lock('held2').acquire(); client.lock('held2').acquire()")
         program._process.send_signal(signal.SIGINT)
-        assert program._process.wait(20) != 0
+        assert program._process.wait(PATIENCE) != 0
         assert list(see.scan()) == []

@@ -16,6 +16,7 @@ from interlock.backends.redlock.lanes import FRESH
 from interlock.backends.redlock.store import RedlockStore
 from interlock.errors import InterlockError, StoreUnavailable
 from interlock.model import Busy, Claim, Gone, Granted, NoAnswer, Renewal, Renewed
+from interlock.testing.lag import at_most
 from tests.redis.server import running
 from tests.redlock.colours import COLOURS, opened, run, until
 from tests.redlock.servers import DURABLE, Servers, quorum, say, steady
@@ -134,12 +135,11 @@ def test_who_waits_on_one_of_the_nodes_alone_is_handed_what_the_quorum_releases(
                 return len(alone.inspect("x").standings) == 2
 
             await until(store, queued)
-            began = time.monotonic()
-            assert await store.release("x", held.id)
-            lease = waiting.result()
-            assert lease is not None
-            lease.release()
-            assert time.monotonic() - began < 5.0
+            with at_most(5.0):
+                assert await store.release("x", held.id)
+                lease = waiting.result()
+                assert lease is not None
+                lease.release()
 
     run(colour, servers.url(prefix), main)
 
@@ -266,10 +266,9 @@ def test_a_hung_node_costs_its_timeout_once_and_its_late_replies_are_dropped(col
             with servers[2].frozen():
                 took = sorted([(await pair(store))[0] for _ in range(60)])
                 assert took[30] < 0.045
-                began = time.monotonic()
-                await store.inspect("x")  # wants to hear everybody who is here
-                await store.inspect("x")
-                assert time.monotonic() - began < 1.0
+                with at_most(1.0):
+                    await store.inspect("x")  # wants to hear everybody who is here
+                    await store.inspect("x")
                 took = sorted([(await pair(store, "y"))[0] for _ in range(20)])
                 assert took[10] < 0.045
 
@@ -337,10 +336,9 @@ def test_a_hung_majority_is_told_in_time_and_in_one_sentence(colour: str) -> Non
             for node in (0, 1):
                 servers[node].freeze()
             try:
-                began = time.monotonic()
-                with pytest.raises(StoreUnavailable, match="needs 2 of 3 nodes"):
-                    await store.claim(claim())
-                assert time.monotonic() - began < 2.0
+                with at_most(2.0):
+                    with pytest.raises(StoreUnavailable, match="needs 2 of 3 nodes"):
+                        await store.claim(claim())
             finally:
                 for node in (0, 1):
                     os.kill(servers[node].pid, signal.SIGCONT)

@@ -20,6 +20,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tests.patience import PATIENCE
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -52,7 +54,7 @@ class Contender:
         self.process.stdin.write(json.dumps([order, args, options]) + "\n")
         self.process.stdin.flush()
 
-    def hear(self, within: float = 20.0) -> dict[str, Any]:
+    def hear(self, within: float = PATIENCE) -> dict[str, Any]:
         """The next thing it says."""
         return self._lines.get(timeout=within)
 
@@ -69,7 +71,7 @@ class Contender:
 
     def __exit__(self, *_: object) -> None:
         self.process.kill()
-        self.process.wait(10)
+        self.process.wait(PATIENCE)
         for pipe in (self.process.stdin, self.process.stdout):
             assert pipe is not None
             try:
@@ -95,7 +97,7 @@ class Orders:
         self.client = interlock.connect(f"sqlite:///{path}")
         self.leases: dict[str, Any] = {}
 
-    def acquire(self, name: str, timeout: float = 20.0, **options: Any) -> None:
+    def acquire(self, name: str, timeout: float = PATIENCE, **options: Any) -> None:
         lease = self.client.lock(name, **options).acquire(timeout=timeout)
         self.leases[name] = lease
         say(token=lease.token if lease else None, at=now())
@@ -118,7 +120,7 @@ class Orders:
 
         def turn() -> None:
             lock = self.client.lock(name, **options)
-            lease = lock.acquire(timeout=60.0)
+            lease = lock.acquire(timeout=PATIENCE)
             assert lease
             at = now()
             time.sleep(hold)
@@ -168,7 +170,7 @@ class Orders:
         for _ in range(children):
             pid = os.fork()
             if not pid:
-                with self.client.lock(name, timeout=10):
+                with self.client.lock(name, timeout=PATIENCE):
                     pass
                 os._exit(0)
             pids.append(pid)
@@ -179,7 +181,7 @@ class Orders:
         say(closed=True)
 
     def event_wait(self, name: str) -> None:
-        say(set=self.client.event(name).wait(20.0), at=now())
+        say(set=self.client.event(name).wait(PATIENCE), at=now())
 
     def event_set(self, name: str) -> None:
         at = now()
@@ -190,7 +192,7 @@ class Orders:
         condition = self.client.condition(name)
         with condition:
             say(waiting=True)
-            woken = condition.wait(20.0)
+            woken = condition.wait(PATIENCE)
             at = now()
         say(woken=woken, at=at)
 

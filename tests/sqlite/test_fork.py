@@ -13,6 +13,8 @@ from interlock._core.drive import drive
 from interlock.backends.sqlite import SqliteStore
 from interlock.backends.sqlite.database import Database
 from interlock.model import Granted
+from interlock.testing.lag import stretched
+from tests.patience import PATIENCE
 from tests.sqlite.contender import Contender
 from tests.sqlite.stage import claim, eventually
 
@@ -21,10 +23,11 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing forks h
 
 def test_a_child_cannot_give_back_what_its_parent_holds(path: str) -> None:
     with Contender(path) as parent, Contender(path) as other:
-        parent.ask("acquire", "r", ttl=1.0)
+        ttl = stretched(1.0)
+        parent.ask("acquire", "r", ttl=ttl)
         parent.ask("fork_and_release", "r")
         assert (
-            other.ask("acquire", "r", timeout=1.5)["token"] is None
+            other.ask("acquire", "r", timeout=1.5 * ttl)["token"] is None
         )  # longer than the ttl: it is still renewed
         assert parent.ask("release", "r")["lost"] is None
 
@@ -41,7 +44,7 @@ def test_a_child_that_outlives_its_parent_keeps_its_lease_when_others_come_and_g
     with Contender(path) as child:
         child.ask("acquire", "parents")
         assert child.ask("fork_away")["forked"]
-        child.process.wait(10)
+        child.process.wait(PATIENCE)
         assert child.ask("acquire", "before", ttl=20)["token"]
         with Contender(path) as visitor:
             visitor.ask("acquire", "other")
@@ -63,21 +66,21 @@ def test_a_fork_waits_for_the_transaction_of_another_thread(store: SqliteStore) 
 
     def transaction(_: object) -> None:
         inside.set()
-        leave.wait(5)
+        leave.wait(PATIENCE)
 
-    thread = threading.Thread(target=lambda: database.write(database.clock.now() + 5, transaction))
+    thread = threading.Thread(target=lambda: database.write(database.clock.now() + PATIENCE, transaction))
     thread.start()
-    assert inside.wait(5)
+    assert inside.wait(PATIENCE)
     threading.Timer(0.1, leave.set).start()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # a fork with threads is the point
         child = os.fork()
     if not child:
         store.after_fork()
-        granted = isinstance(drive(store.claim(claim("r", "child"), timeout=2.0)), Granted)
+        granted = isinstance(drive(store.claim(claim("r", "child"), timeout=PATIENCE)), Granted)
         os._exit(0 if granted else 1)
     assert leave.is_set()
-    thread.join(5)
+    thread.join(PATIENCE)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert isinstance(drive(store.claim(claim("other", "parent"))), Granted)
 
@@ -87,7 +90,7 @@ def test_a_parent_goes_on_waiting_across_a_fork(path: str) -> None:
     with Contender(path) as holder:
         holder.ask("acquire", "r")
         got: list[object] = []
-        waiter = threading.Thread(target=lambda: got.append(client.lock("r").acquire(timeout=10)))
+        waiter = threading.Thread(target=lambda: got.append(client.lock("r").acquire(timeout=PATIENCE)))
         waiter.start()
         eventually(lambda: len(client.inspect("r").waiters) == 1)
         with warnings.catch_warnings():
@@ -97,7 +100,7 @@ def test_a_parent_goes_on_waiting_across_a_fork(path: str) -> None:
             os._exit(0)
         os.waitpid(child, 0)
         holder.ask("release", "r")
-        waiter.join(10)
+        waiter.join(PATIENCE)
         assert got[0]
     client.close()
 
