@@ -61,12 +61,13 @@ _logger: Logger | None = None
 def wanted(level: int) -> bool:
     """Whether the log takes lines of this level; of a program that has not imported `logging`, warnings only."""
     global _logger
-    if _logger is None:
+    logger = _logger
+    if logger is None:
         logging: Any = modules.get("logging")
         if not hasattr(logging, "getLogger"):  # not imported; or another thread is in the middle of it
             return level >= WARNING
-        _logger = logging.getLogger(NAME)
-    return bool(_logger.isEnabledFor(level))
+        logger = _logger = logging.getLogger(NAME)
+    return bool(logger.isEnabledFor(level))
 
 
 def write(event: Event) -> None:

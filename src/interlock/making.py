@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar
 
 from interlock._core.client import Client
 
+__all__ = ["MadeByClients", "Origin", "_Staying", "made", "made_again"]
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
