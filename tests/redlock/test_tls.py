@@ -17,8 +17,10 @@ import pytest
 import interlock
 from interlock import aio
 from interlock.backends.redis import trust
+from interlock.backends.redlock.lanes import FRESH
 from interlock.backends.redlock.store import RedlockStore
 from interlock.errors import StoreUnavailable, StoreUnfit
+from interlock.model import Claim, Granted
 from tests.cli.program import Program
 from tests.redis.tls import SecureServer, certificate
 from tests.redlock.colours import COLOURS, holders, holders_async, run, until
@@ -126,8 +128,6 @@ def test_a_node_whose_certificate_is_strange_is_given_nothing(secured: Secured, 
     name = uuid4().hex
 
     async def main(store: RedlockStore) -> None:
-        from interlock.model import Claim
-
         await store.claim(Claim(name, "a", 20.0), 5.0)
 
         async def entered() -> bool:
@@ -319,3 +319,32 @@ def test_a_server_that_wants_a_certificate_of_ours_is_shown_it(colour: str, tmp_
         assert "ssl_certfile" in str(error)
     finally:
         server.close()
+
+
+@COLOURS
+def test_connections_that_were_idle_are_used_again(secured: Secured, colour: str) -> None:
+    """Beyond the time after which they are looked at: a handshake for each lock would cost more than the lock."""
+    name = uuid4().hex
+
+    def made() -> list[int]:
+        counts = [say(server, "INFO", "stats") for server in secured.all]
+        return [
+            int(count.partition(b"total_connections_received:")[2].partition(b"\r")[0]) for count in counts
+        ]
+
+    async def main(store: RedlockStore) -> None:
+        for _ in range(2):
+            claim = Claim(name, uuid4().hex, 30.0)
+            assert isinstance(await store.claim(claim), Granted)
+            await store.release(name, claim.id)
+        before = made()
+        for _ in range(3):
+            await store._beside.wait(store._beside.signal(), FRESH + 0.05)
+            claim = Claim(name, uuid4().hex, 30.0)
+            assert isinstance(await store.claim(claim), Granted)
+            await store.release(name, claim.id)
+        assert [after - earlier for after, earlier in zip(made(), before, strict=True)] == [
+            1
+        ] * 5  # our own looks
+
+    run(colour, secured.url("all"), main)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from interlock.backends.redis.packing import LASTS
 from interlock.backends.redlock.quorum import QUARANTINED, Quorum
 from interlock.backends.redlock.requests import NO_VOTE, Evict, Inspect, Limits, Reply, Scan
 from interlock.errors import ForeignKey, InterlockError
@@ -104,24 +105,48 @@ async def view(quorum: Quorum, resource: str, timeout: float) -> list[NodeView]:
 
 
 async def evict(quorum: Quorum, request: Evict, timeout: float) -> list[Standing]:
-    """Whom it met on a majority; leftovers on fewer nodes go, too."""
-    members = quorum.members
+    """Whom it met on a majority; leftovers on fewer nodes go, too.
+
+    Each node leaves another program's key alone that it may not remove. If so many have one that there is no majority to
+    evict from, `ForeignKey` is raised; they are looked at first, so that nothing is removed anywhere then.
+    """
+    members, until = quorum.members, quorum.now() + timeout
+    if request.id is None:
+        await _spare_foreign(quorum, request, timeout)
     met: list[tuple[Standing, ...]] = []
+    foreign: list[ForeignKey] = []
     said: dict[int, str | InterlockError] = {}
 
     def hear(node: int, reply: Reply, sent: float, received: float) -> bool:
         if isinstance(reply, InterlockError):
             said[node] = reply
+            if isinstance(reply, ForeignKey):
+                foreign.append(reply)
         else:
             said[node] = "done"
             met.append(reply[2])
         return False
 
-    await quorum.ask(request, hear, quorum.within(timeout))
+    await quorum.ask(request, hear, quorum.once_connected(max(0.001, until - quorum.now())))
     if len(met) < members.majority:
-        foreign = [error for error in said.values() if isinstance(error, ForeignKey)]
-        raise foreign[0] if foreign else quorum.too_few(f"{request.resource}: an eviction", said)
+        if len(met) + len(foreign) >= members.majority:
+            raise foreign[0]
+        raise quorum.too_few(f"{request.resource}: an eviction", said)
     return merged(met, members.majority)
+
+
+async def _spare_foreign(quorum: Quorum, request: Evict, timeout: float) -> None:
+    members = quorum.members
+    seen, _ = await _seen(quorum, request.resource, timeout)
+    spared = [
+        standing
+        for _, standings in seen.values()
+        for standing in standings
+        if standing.foreign and not (request.foreign and (request.no_expiry or standing.lapses_in < LASTS))
+    ]
+    if len(spared) > members.size - members.majority:
+        expires = all(standing.lapses_in < LASTS for standing in spared)
+        raise ForeignKey(request.resource, "string", expires)
 
 
 class Names:
