@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import time
 from collections.abc import Iterator
 from uuid import uuid4
 
@@ -11,6 +10,7 @@ import pytest
 
 import interlock
 from interlock.errors import StoreUnavailable
+from interlock.testing.lag import at_most
 from tests.redlock.servers import quorum, steady
 
 OFTEN = 0.005  # seconds: many times within every wait there is
@@ -30,9 +30,8 @@ def interruptions() -> Iterator[list[None]]:
 def test_a_waiter_is_back_in_time(interruptions: list[None]) -> None:
     url = steady().url(f"{uuid4().hex}:")
     with interlock.connect(url) as holder, interlock.connect(url) as client, holder.lock("x"):
-        began = time.monotonic()
-        assert client.lock("x").acquire(timeout=0.5) is None
-        assert 0.45 < time.monotonic() - began < 3.0
+        with at_most(0.5 + 0.25):
+            assert client.lock("x").acquire(timeout=0.5) is None
     assert len(interruptions) > 10
 
 
@@ -41,16 +40,12 @@ def test_servers_that_hang_are_waited_for_no_longer(interruptions: list[None]) -
         with client.lock("x"):
             pass
         with servers[0].frozen(), servers[1].frozen():
-            began = time.monotonic()
-            with pytest.raises(StoreUnavailable, match="needs 2 of 3 nodes"):
+            with at_most(3.0), pytest.raises(StoreUnavailable, match="needs 2 of 3 nodes"):
                 client.lock("x").acquire(timeout=1.0)
-            assert time.monotonic() - began < 5.0
 
 
 def test_connecting_to_servers_that_hang_takes_its_time_once(interruptions: list[None]) -> None:
     with quorum(3) as servers, interlock.connect(servers.url(connect_timeout=1)) as client:
         with servers[0].frozen(), servers[1].frozen():
-            began = time.monotonic()
-            with pytest.raises(StoreUnavailable, match="needs 2 of 3 nodes"):
+            with at_most(3.0), pytest.raises(StoreUnavailable, match="needs 2 of 3 nodes"):
                 client.lock("x").acquire(timeout=0.2)
-            assert time.monotonic() - began < 5.0

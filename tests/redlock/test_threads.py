@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import _thread
 import threading
-import time
 from typing import Any
 from uuid import uuid4
 
@@ -45,10 +44,8 @@ def test_an_exception_between_taking_a_connection_and_using_it_costs_no_connecti
             with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
                 patch.setattr(panel, "_lane", struck)
                 client.inspect("x")
-        began = time.monotonic()
         with client.lock("x", timeout=5.0):
-            assert time.monotonic() - began < 5.0
-        assert len(panel._lanes) <= 2
+            assert len(panel._lanes) <= 2
 
 
 def test_a_thread_that_never_runs_keeps_nobody_from_connecting(monkeypatch: pytest.MonkeyPatch) -> None:
