@@ -13,6 +13,8 @@ from contextlib import contextmanager
 class Proxy:
     """Passes bytes on. `holed`: nothing arrives any more, either way; `cuts`: so many replies end their connection.
 
+    `delays`: so many requests are kept until `deliver`, also if their sender has hung up meanwhile.
+
     With a `trip`, seconds, the server is that far away: to connect takes one round trip, and so does every answer.
     """
 
@@ -23,6 +25,8 @@ class Proxy:
         self.trip = trip
         self.holed = False
         self.cuts = 0
+        self.delays = 0
+        self.late: list[tuple[socket.socket, bytes]] = []
         self.accepted = 0
         self._open: list[socket.socket] = [self._listening]
         threading.Thread(target=self._accept, daemon=True).start()
@@ -89,11 +93,21 @@ class Proxy:
             while data := source.recv(65536):
                 if replies and self._cut():
                     break
-                if not self.holed:
+                if not replies and self.delays > 0:
+                    self.delays -= 1
+                    self.late.append((target, data))
+                elif not self.holed:
                     target.sendall(data)
         except OSError:
             pass
-        self._end(source, target)
+        late = {target for target, _ in self.late}
+        self._end(*({source, target} - late))
+
+    def deliver(self) -> None:
+        """What was kept arrives, and is answered."""
+        late, self.late = self.late, []
+        for target, data in late:
+            target.sendall(data)
 
     def _cut(self) -> bool:
         if self.cuts > 0:

@@ -83,6 +83,9 @@ class Server:
         """From now on it reads nothing."""
         os.kill(self.pid, signal.SIGSTOP)
 
+    def thaw(self) -> None:
+        os.kill(self.pid, signal.SIGCONT)
+
     @contextmanager
     def frozen(self) -> Iterator[None]:
         """A server that accepts connections and answers nothing."""
@@ -90,7 +93,7 @@ class Server:
         try:
             yield
         finally:
-            os.kill(self.pid, signal.SIGCONT)
+            self.thaw()
 
     def close(self) -> None:
         self.kill()

@@ -113,6 +113,7 @@ def test_a_waiter_behind_a_foreign_key_is_evicted_without_touching_the_key(
             waiter = asyncio.create_task(client.lock(name).acquire(timeout=30))
             while not (waiting := (await client.inspect(name)).waiters):
                 await asyncio.sleep(0.001)
+            assert name in [found async for found in client.scan(name)]
             (met,) = await client.evict(name, reason="a drill", id=waiting[0].id)
             assert met.id == waiting[0].id
             with pytest.raises(interlock.Evicted):

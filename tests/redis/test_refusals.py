@@ -160,7 +160,8 @@ def test_who_may_not_subscribe_waits_by_looking(guarded: Server) -> None:
 
 def test_the_permissions_that_the_page_names_are_enough() -> None:
     with running() as server, redis.Redis(port=server.port) as admin:
-        rules = ("on", ">pw", "~locks:*", "~{locks:*", "&interlock:*", "&locks:*")
+        keys, channels = ("~locks:*", "~{locks:*", "~{????}?=locks:*"), ("&interlock:*", "&locks:*")
+        rules = ("on", ">pw", *keys, *channels)
         admin.execute_command("ACL", "SETUSER", "locker", *rules, *(f"+{word}" for word in COMMANDS.split()))
         client = interlock.connect(f"redis://locker:pw@127.0.0.1:{server.port}/0?prefix=locks:")
         done = threading.Event()
@@ -179,6 +180,10 @@ def test_the_permissions_that_the_page_names_are_enough() -> None:
             assert list(client.scan()) == ["x"]
         waiter.join(10)
         assert done.is_set()
+        for name in ("a}b", "c{}d", "e}{f", "{g}h", "i{j"):
+            with client.lock(name), client.semaphore(f"s{name}", 2), client.rwlock(f"rw{name}").write():
+                assert name in client.scan()
+                assert not client.lock(name).acquire(timeout=0.02)
         client.evict("x", reason="nobody is there")
         client.close()
 

@@ -3,17 +3,20 @@
 -- KEYS  1 holder  2 records  3 waiters  4 lapses  5 last token
 -- ARGV  1 id  2 ttl ms  3 permits  4 capacity  5 queued (0, 1)  6 place ttl ms
 --       7 the record's end: channel \n bytes of note \n note who  8 how many tokens after its own are its own, too
+--       9 the token of the place it was told it has, if it was told
 --
 -- Returns  token                         granted
 --          {1, token, id, token, ...}    granted, and who else of the caller's channel was let in meanwhile
---          {0, ahead, ms, token, id, token...}  busy: so many are ahead, look again after so many ms; its own
---                                        place has this token (0: it was not queued)
+--          {0, ahead, ms, token, holder, us, id, token...}  busy: so many are ahead, look again after so many ms; its
+--                                        own place has this token (0: it was not queued); the oldest holder's id and
+--                                        record ('': another program), and the time on the server's clock
 --          {-1, reason}                  evicted by an operator
 --          {-2, capacity}                live claims stand under another capacity
+--          {-3, ''}                      it was released before it came
 
 local id, ttl = ARGV[1], ARGV[2]
 local plain = ARGV[3] == '1' and ARGV[4] == '1'
-local there = plain and redis.call('EXISTS', KEYS[1], KEYS[2])
+local there = plain and redis.call('EXISTS', KEYS[1], KEYS[2], KEYS[3])
 
 if there == 0 then -- the quick way: nobody is there
   local t = redis.call('TIME')
@@ -29,63 +32,52 @@ if there == 0 then -- the quick way: nobody is there
   return token
 end
 
-if plain then -- or we are, or another is and we line up behind those who wait
-  local held = redis.call('GET', KEYS[1])
-  if held and string.sub(held, 1, #id + 1) == id .. '\n' then
-    local left = redis.call('PTTL', KEYS[1])
-    if left >= 0 and left < tonumber(ttl) then redis.call('PEXPIRE', KEYS[1], ttl) end
-    return tonumber(string.match(held, '\n(%d+)', #id + 1))
-  end
-  local t = redis.call('TIME')
-  local now = t[1] * 1000 + math.floor(t[2] / 1000)
-  local f, first, waiting, usual = {}, nil, 0, there == 1 -- a holder and no records: nobody waits
-  if there == 2 then
-    f = redis.call('HMGET', KEYS[2], id, '!' .. id, '#c', '#n', '#u')
-    first = redis.call('ZRANGE', KEYS[4], 0, 0, 'WITHSCORES')[2]
-    usual = not f[1] and not f[2] and f[3] == '1' and first and tonumber(first) > now
-    waiting = redis.call('ZCARD', KEYS[3])
-  end
-  if held and usual then
-    local again = (tonumber(first) or 0) - now -- before the one just ahead lapses: an early look does no harm
-    if waiting == 0 then
-      again = redis.call('PTTL', KEYS[1])
-      if not string.match(held, '^[^\n]*\n%d+\n%d+\n%d+\n1\n') and (again < 0 or again > 50) then again = 50 end
-    end
-    local digits = '0'
-    if ARGV[5] == '1' then
-      local us = string.format('%d%06d', t[1], t[2])
-      digits = us
-      local last = tonumber(redis.call('SET', KEYS[5], string.format('%.0f', us + ARGV[8]), 'GET') or 0) or 0
-      if tonumber(us) <= last then
-        digits = string.format('%.0f', last + 1)
-        redis.call('SET', KEYS[5], string.format('%.0f', last + 1 + ARGV[8]))
-      end
-      local lapses, expires = now + ARGV[6], tonumber(f[5] or 0)
-      local record = digits .. '\n' .. us .. '\n' .. ttl .. '\n1\n' .. ARGV[7]
-      local stale = waiting == 0 or lapses > expires
-      if stale then expires = math.max(expires, lapses + 30000) end
-      redis.call('HSET', KEYS[2], id, record, '#c', 1, '#u', expires)
-      redis.call('ZADD', KEYS[3], digits, id)
-      redis.call('ZADD', KEYS[4], lapses, id)
-      if stale then
-        for key = 2, 4 do redis.call('PEXPIREAT', KEYS[key], expires) end
-      end
-    end
-    return {0, 1 + tonumber(f[4] or 0) + waiting, math.max(1, again), digits}
-  end
+local function number(us) -- the next token, in digits: above every one so far, and not below the clock
+  local last = tonumber(redis.call('SET', KEYS[5], string.format('%.0f', us + ARGV[8]), 'GET') or 0) or 0
+  if tonumber(us) > last then return us end
+  redis.call('SET', KEYS[5], string.format('%.0f', last + 1 + ARGV[8]))
+  return string.format('%.0f', last + 1)
 end
 
-local function number(us) -- the next token: above every one so far, and not below the clock
-  local token, last = tonumber(us), tonumber(redis.call('GET', KEYS[5]) or 0) or 0
-  if token <= last then us = string.format('%.0f', last + 1) end
-  redis.call('SET', KEYS[5], string.format('%.0f', us + ARGV[8]))
-  return us
+local held = plain and redis.call('GET', KEYS[1])
+if held and string.sub(held, 1, #id + 1) == id .. '\n' then -- or we are
+  local left = redis.call('PTTL', KEYS[1])
+  if left >= 0 and left <= tonumber(ttl) then redis.call('PEXPIRE', KEYS[1], ttl) end
+  return tonumber(string.match(held, '\n(%d+)', #id + 1))
+end
+
+if held and not ARGV[9] and there < 3 and tonumber(ARGV[6]) <= 60000 then -- or another is: we line up
+  local t = redis.call('TIME')
+  local now = 8e15 + t[1] * 1000 + math.floor(t[2] / 1000) -- as lapses are kept: see queue.lua
+  local waiting = there == 2 and redis.call('ZCOUNT', KEYS[3], now + 1, '+inf') or 0
+  if (waiting > 0) == (there == 2) then -- of the holder's companions there are waiters, or none
+    local again, lasts = tonumber(ARGV[6]), string.match(held, '^[^\n]*\n%d+\n%d+\n(%d+)\n1\n')
+    if waiting == 0 then
+      again = redis.call('PTTL', KEYS[1])
+      if not lasts and (again < 0 or again > 50) then again = 50 end
+    end
+    local us, digits, entered = string.format('%d%06d', t[1], t[2]), '0', 2
+    if lasts and again > 4 * lasts + 60000 then
+      entered = 0 -- the server's clock was set back: see `plausible`
+    elseif ARGV[5] == '1' then
+      digits = number(us)
+      local member = id .. '\n' .. digits .. '\n' .. us .. '\n' .. ttl .. '\n1\n' .. ARGV[7]
+      entered = redis.call('ZADD', KEYS[3], 'NX', now + ARGV[6], id, digits, member)
+      if entered < 2 then
+        redis.pcall('ZREM', KEYS[3], member) -- its id is there: it waits already, or has lapsed
+      elseif waiting == 0 or (t[2] % 8 == 0 and redis.call('PTTL', KEYS[3]) < 300000) then
+        redis.pcall('PEXPIRE', KEYS[3], 600000)
+      end
+    end
+    if entered == 2 then return {0, 1 + waiting, math.max(1, again), digits, lasts and held or '', us} end
+  end
 end
 
 -- include queue.lua
 
 local permits, capacity = tonumber(ARGV[3]), tonumber(ARGV[4])
 local q = open(KEYS[1], KEYS[2], KEYS[3], KEYS[4], string.match(ARGV[7], '^[^\n]*'))
+q.hint = ARGV[9]
 
 local function answer(...)
   save(q)
@@ -94,8 +86,14 @@ local function answer(...)
   return reply
 end
 
-local reason = redis.call('HGET', q.h, '!' .. id)
-if reason then return answer(-1, reason) end
+local function busy(rank, token)
+  local inside = q.n + ((q.held and capacity == 1) and 1 or 0)
+  return answer(0, inside + rank, retry(q, rank, token), token or '0', oldest(q), q.us)
+end
+
+local known = redis.call('HMGET', q.h, id, '!' .. id)
+if known[2] == '-' then return answer(-3, '') end
+if known[2] then return answer(-1, string.sub(known[2], 2)) end
 
 local under = standing(q)
 if under and under ~= capacity then return answer(-2, under) end
@@ -106,35 +104,35 @@ if is(q, id) then -- let in just now, in passing
   return answer(1, r.token)
 end
 
-local r = parse(redis.call('HGET', q.h, id))
+local r = parse(known[1])
 if r then
-  local rank = redis.call('ZRANK', q.w, id)
-  if rank then
-    lapse(q, id, q.now + ARGV[6])
-    local inside = q.n + ((q.held and capacity == 1) and 1 or 0)
-    return answer(0, inside + rank, retry(q, rank), r.token)
-  end
-  lapse(q, id, q.now + ttl)
+  ready(q)
+  stretch(q, id, q.now + ttl)
   return answer(1, r.token)
+end
+
+local at = tonumber(redis.call('ZSCORE', q.w, id) or 0)
+local member = at > 0 and find(q, id)
+if member and at > q.now then
+  ready(q)
+  if q.now + ARGV[6] > at then redis.call('ZADD', q.w, q.now + ARGV[6], id) end
+  local _, r = split(member)
+  return busy(math.min(redis.call('ZCOUNT', q.w, '-inf', '(' .. r.token), q.waiting - 1), r.token)
+elseif at > 0 then
+  leave(q, id, member, at > q.now)
 end
 
 q.c = capacity
 local fits = q.waiting == 0 and taken(q) + permits <= capacity
-local inside = q.n + ((q.held and capacity == 1) and 1 or 0)
-if not fits and ARGV[5] ~= '1' then return answer(0, inside + q.waiting, retry(q, q.waiting), '0') end
+if not fits and ARGV[5] ~= '1' then return busy(q.waiting) end
 
 local digits = number(q.us)
 r = parse(table.concat({digits, q.us, ttl, permits, ARGV[7]}, '\n'))
-if fits and capacity == 1 and permits == 1 then
-  hold(q, id, r, ttl)
-  return answer(1, digits)
-elseif fits then
+if fits then
   admit(q, id, r, q.now + ttl)
   return answer(1, digits)
 end
-redis.call('HSET', q.h, id, pack(r), '#c', capacity)
-redis.call('ZADD', q.w, digits, id)
-if q.waiting == 0 then q.fresh = true end
+redis.call('ZADD', q.w, q.now + ARGV[6], id, digits, id .. '\n' .. pack(r))
+keep(q.w, tonumber(ARGV[6]))
 q.waiting = q.waiting + 1
-lapse(q, id, q.now + ARGV[6])
-return answer(0, inside + q.waiting - 1, retry(q, q.waiting - 1), digits)
+return busy(q.waiting - 1, digits)

@@ -67,10 +67,8 @@ class ClusterStore(RedisStore):
                 errors.append(error)
                 answers.update({number: NoAnswer(str(error)) for number in group})
             else:
-                *replies, told = reply
-                self._listener.tell(told)
-                for number, said in zip(group, replies, strict=True):
-                    answers[number] = packing.renew_answer(renewals[number], said)
+                batch = [renewals[number] for number in group]
+                answers.update(zip(group, self._renewed(batch, reply), strict=True))
         if errors and len(errors) == len(groups):
             raise errors[0]
         return [answers[number] for number in range(len(renewals))]

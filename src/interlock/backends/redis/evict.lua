@@ -3,9 +3,11 @@
 -- KEYS  1 holder  2 records  3 waiters  4 lapses
 -- ARGV  1 id ('' every holder)  2 reason  3 the caller's channel  4 ms to remember it at least
 --       5 1: also a string that another program wrote  6 1: and also if it has no expiry
+--       and, of the holders one after the other: 7 at most so many  8 none above this token ('' the first time)
 --
--- Returns  {now us, {id, token, ...}, id, record, admitted, lapses in ms, ...}: who of the caller's channel was
---          let in or removed, then four for each claim it met. Another program's string has neither id nor record
+-- Returns  {now us, {id, token, ...}, more, id, record, admitted, lapses in ms, ...}: who of the caller's channel was
+--          let in or removed; '' or, if holders are left, the token up to which they are; then four for each claim it met.
+--          Another program's string has neither id nor record
 --          {now us, type, 0 or 1}  refused, nothing is changed: such a key of another program stands there, with an
 --          expiry or without
 
@@ -30,37 +32,59 @@ if value and wanted == '' and not select(2, split(value)) then -- perhaps a lock
 end
 
 local q = open(KEYS[1], KEYS[2], KEYS[3], KEYS[4], mine)
-local found = {q.us, q.told}
+local found = {q.us, q.told, ''}
 
 local function meet(id, r, admitted, left)
   for _, part in ipairs({id, r and pack(r) or '', admitted, left}) do found[#found + 1] = part end
-end
-
-local function mark(id, r) -- a foreigner never asks us again: no mark for it
-  if not r then return end
-  redis.call('HSET', q.h, '!' .. id, reason)
-  lapse(q, '!' .. id, q.now + math.max(remembered, tonumber(r.ttl)))
-  tell(q, r.channel, id, '0')
-end
-
-if q.held then
-  local id, r = split(q.held)
-  if wanted == '' or (r and wanted == id) then
-    meet(r and id or '', r, 1, redis.call('PTTL', q.k))
-    redis.call('DEL', q.k)
-    q.held = false
-    mark(id, r)
+  if r then -- another program never asks us again
+    mark(q, id, '=' .. reason, q.now + math.max(remembered, tonumber(r.ttl)))
+    tell(q, r.channel, id, '0')
   end
 end
-local ids = {wanted}
-if wanted == '' then ids = q.n > 0 and redis.call('ZRANGE', q.e, 0, -1) or {} end
-for _, id in ipairs(ids) do
-  local r = parse(redis.call('HGET', q.h, id))
-  local waits = redis.call('ZSCORE', q.w, id)
-  if r and string.sub(id, 1, 1) ~= '!' and (wanted ~= '' or not waits) then
-    meet(id, r, waits and 0 or 1, tonumber(redis.call('ZSCORE', q.e, id) or 0) - q.now)
-    drop(q, id)
-    mark(id, r)
+
+local function evict_holder()
+  local id, r = split(q.held)
+  if wanted ~= '' and not (r and wanted == id) then return end
+  local left = redis.call('PTTL', q.k)
+  ready(q)
+  redis.call('DEL', q.k)
+  q.held = false
+  meet(r and id or '', r, 1, left)
+end
+
+local function evict_sharers(ids)
+  local records = redis.call('HMGET', q.h, unpack(ids))
+  local lapses = redis.call('ZMSCORE', q.e, unpack(ids))
+  unshare(q, ids)
+  for i, id in ipairs(ids) do
+    local r = parse(records[i])
+    if r then meet(id, r, 1, tonumber(lapses[i] or 0) - q.now) end
+  end
+end
+
+local function evict_all_sharers()
+  local upto = ARGV[8] ~= '' and ARGV[8] -- or those who come in by this would be evicted, too
+    or redis.call('ZREVRANGEBYSCORE', q.e, TOKENS, '-inf', 'WITHSCORES', 'LIMIT', 0, 1)[2] or '0'
+  local most, ids = tonumber(ARGV[7] or PAGE), nil
+  repeat
+    ids = redis.call('ZRANGEBYSCORE', q.e, '-inf', upto, 'LIMIT', 0, most)
+    for i, id in ipairs(ids) do ids[i] = string.sub(id, 2) end
+    if #ids > 0 then evict_sharers(ids) end
+  until #ids < most or ARGV[7]
+  if #ids == most then found[3] = upto end
+end
+
+if q.held then evict_holder() end
+if wanted == '' then
+  if q.n > 0 then evict_all_sharers() end
+elseif parse(redis.call('HGET', q.h, wanted)) then
+  evict_sharers({wanted})
+else
+  local at, member = tonumber(redis.call('ZSCORE', q.w, wanted) or 0), nil
+  if at > q.now then member = find(q, wanted) end
+  if member then
+    leave(q, wanted, member, true)
+    meet(wanted, select(2, split(member)), 0, at - q.now)
   end
 end
 settle(q)

@@ -65,8 +65,8 @@ class Keys:
         return bulk(self.register(name)) + self._last
 
     def resource(self, key: bytes) -> str | None:
-        """The name whose holder's key, or hash of records, this is; None for anybody else's key."""
-        if key.endswith(b"\x1fh"):
+        """The name whose holder's key, records or waiters this is; None for anybody else's key."""
+        if key.endswith((b"\x1fh", b"\x1fw")):
             key = key[:-2]
             if key.endswith(b"}\x1f"):
                 key = key[1:-2]

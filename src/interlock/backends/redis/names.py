@@ -47,12 +47,12 @@ class Names:
     async def _all(self, ask: Ask, prefix: str) -> dict[str, bool]:
         found: dict[str, bool] = {}
         wanted = _literally(self._keys.holder(prefix))
-        async for keys in _walk(ask, b"*" + wanted + b"*\x1fh", b"hash"):
+        async for keys in _walk(ask, b"*" + wanted + b"*\x1f[hw]"):
             for key in keys:
                 name = self._keys.resource(key)
                 if name is not None and name.startswith(prefix):
                     found[name] = False
-        async for keys in _walk(ask, wanted + b"*", b"string"):
+        async for keys in _walk(ask, wanted + b"*", b"TYPE", b"string"):
             names = [(key, self._keys.resource(key)) for key in keys]
             named = [(key, name) for key, name in names if name is not None]
             if not named:
@@ -66,11 +66,11 @@ class Names:
         return found
 
 
-async def _walk(ask: Ask, pattern: bytes, kind: bytes) -> AsyncIterator[list[bytes]]:
+async def _walk(ask: Ask, pattern: bytes, *only: bytes) -> AsyncIterator[list[bytes]]:
     """The keys that match, step by step; a key may come twice."""
     cursor = b"0"
     while True:
-        cursor, keys = await ask(command(b"SCAN", cursor, b"MATCH", pattern, b"COUNT", STEP, b"TYPE", kind))
+        cursor, keys = await ask(command(b"SCAN", cursor, b"MATCH", pattern, b"COUNT", STEP, *only))
         if keys:
             yield keys
         if cursor == b"0":

@@ -6,7 +6,8 @@ import re
 from typing import Any
 
 from interlock.backends.redis.keys import Keys
-from interlock.backends.redis.resp import bulk
+from interlock.backends.redis.refusal import refusal
+from interlock.backends.redis.resp import Failure, bulk
 from interlock.errors import ForeignKey, SettingsMismatch
 from interlock.model import (
     Busy,
@@ -14,6 +15,7 @@ from interlock.model import (
     ClaimAnswer,
     Gone,
     Granted,
+    NoAnswer,
     Queue,
     Renewal,
     RenewAnswer,
@@ -31,6 +33,7 @@ LASTS = (
 )  # what is shown as the lapse of a foreign lock that has none: a number, for JSON and sums
 
 KEPT = 1000  # tails of claims kept ready
+WAITS = 3  # what a renewal answers for a claim that waits
 
 _tails: dict[tuple[Any, ...], bytes] = {}
 
@@ -40,7 +43,7 @@ def millis(seconds: float) -> bytes:
 
 
 def claim_request(keys: Keys, claim: Claim, channel: bytes) -> bytes:
-    """The keys and arguments of one claim. What the claims of one line of a program share is encoded once."""
+    """The keys and arguments of one claim. Arguments that the claims of one call site share are encoded once."""
     shared = (
         *(claim.ttl, claim.permits, claim.capacity, claim.queued),
         *(claim.place_ttl, claim.block, claim.note, claim.who, channel),
@@ -75,10 +78,19 @@ def claim_answer(claim: Claim, reply: Any) -> tuple[ClaimAnswer, int, list[Any]]
     if first == 1:
         return Granted(int(second), claim.ttl), 0, rest
     if first == 0:
-        return Busy(second, rest[0] / 1000), int(rest[1]), rest[2:]
+        return Busy(second, rest[0] / 1000, _holder(rest[2], int(rest[3]))), int(rest[1]), rest[4:]
     if first == -1:
         return Gone(True, second.decode()), 0, rest
+    if first == -3:
+        return Gone(), 0, rest
     raise SettingsMismatch(claim.resource, claim.capacity, second)
+
+
+def _holder(value: bytes, now: int) -> Standing | None:
+    """Whom a waiter waits for. How long it will live was not asked: its ttl, at most, as if it was renewed just now."""
+    id, _, record = value.partition(b"\n")
+    match = RECORD.fullmatch(record)
+    return _standing(now, id, record, 1, int(match[3]) if match else -1)
 
 
 def renew_request(keys: Keys, renewals: list[Renewal], channel: bytes) -> bytes:
@@ -91,10 +103,12 @@ def renew_request(keys: Keys, renewals: list[Renewal], channel: bytes) -> bytes:
     return b"".join(parts)
 
 
-def renew_answer(renewal: Renewal, reply: Any) -> RenewAnswer:
-    if reply == 1:
-        return Renewed(renewal.ttl)
-    return Gone() if reply == 0 else Gone(True, reply.decode())
+def renew_answer(place: str, renewal: Renewal, reply: Any) -> RenewAnswer:
+    if isinstance(reply, bytes):
+        return Gone(True, reply.decode())
+    if isinstance(reply, Failure):
+        return NoAnswer(str(refusal(place, reply)))
+    return Gone() if reply == 0 else Renewed(renewal.ttl)
 
 
 def standings(now: int, parts: list[Any]) -> list[Standing]:
@@ -119,18 +133,20 @@ def foreign_flags(foreign: bool, no_expiry: bool) -> bytes:
     return bulk(b"1" if foreign else b"0") + bulk(b"1" if no_expiry else b"0")
 
 
-def evicted(resource: str, reply: Any) -> tuple[list[Standing], list[Any]]:
-    """Whom an eviction met, and what it told beside that; `ForeignKey` if a key of another program is in its way."""
-    now, told, *parts = reply
+def evicted(resource: str, reply: Any) -> tuple[list[Standing], list[Any], bytes]:
+    """Whom an eviction met, what it told beside that, and up to which token others are left ('' none).
+
+    Raises `ForeignKey` if a key of another program is in its way.
+    """
+    now, told, more, *parts = reply
     if isinstance(told, bytes):
-        raise ForeignKey(resource, told.decode(errors="replace"), parts[0] == 1)
-    return standings(int(now), parts), told
+        raise ForeignKey(resource, told.decode(errors="replace"), more == 1)
+    return standings(int(now), parts), told, more
 
 
-def queue(resource: str, reply: Any, limit: int | None = None) -> Queue:
+def queue(resource: str, reply: Any) -> Queue:
     now, capacity, _, *parts = reply
-    found = standings(int(now), parts)
-    return Queue(resource, capacity, tuple(found[:limit]))
+    return Queue(resource, capacity, tuple(standings(int(now), parts)))
 
 
 def versioned(value: bytes | None) -> Versioned:

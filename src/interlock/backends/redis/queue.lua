@@ -1,17 +1,33 @@
 -- What the scripts share: one resource's queue. Included after each script's quick way out.
 --
--- holder   string   an exclusive holder, ours or a foreigner's: id \n record; lapses with the key
--- records  hash     id -> record; !id -> an operator's reason; #c capacity, #n and #a how many are admitted
---                   here and with how many permits, #u when the companions expire
--- waiters  zset     ids by token: whoever is not admitted yet
--- lapses   zset     every field of records that can lapse, by the server's clock in ms
+-- holder   string  an exclusive holder, ours or another program's: id \n record; lapses with the key
+-- waiters  zset    two members for each claim that waits: id \n record, by its token, and its id, by its lapse
+-- records  hash    the sharers, holders that do not stand in the holder's key: id -> record; #c capacity, #n how many
+--                  there are, #a with how many permits, #u when this key and lapses expire;
+--                  !id -> a mark: = and an operator's reason, or - (released, perhaps before it came)
+-- lapses   zset    two members for each sharer: @id, by its token, and its id, by its lapse; for each mark !id, by when
+--                  it is forgotten
 --
--- A record is token \n since (us) \n ttl (ms) \n permits \n channel \n bytes of note \n note who.
--- A claim of 1 permit out of 1 is admitted into the holder's key; all others into the companions.
+-- A lapse is a time on the server's clock in ms, and LAPSES: so all tokens come before all lapses, and the first of the
+-- waiters is the next to be let in.
+--
+-- A record is token \n since (us) \n ttl (ms) \n permits \n channel \n bytes of note \n note who. A claim of 1 permit out
+-- of 1 is admitted into the holder's key, all others among the sharers. Waiters that have lapsed do not count; their
+-- members go when they come to the head of the queue, or are many.
+--
+-- No script may end half way. Redis refuses a script's first write for the server's state (memory, disk, replica), and
+-- any write for the user's rights. So every change is decided by one write: those before it change nothing that counts,
+-- those after it only tidy up. A full server lets a script go on whose first write needs no memory: see `ready`.
 
 local RECORD = '^(%d+)\n(%d+)\n(%d+)\n(%d+)\n([^\n]*)\n(%d+)\n(.*)$'
-local SLACK = 30000 -- ms the companions outlive the last lapse: renewals need not move their expiry each time
-local FOREIGN = 50 -- ms after which the head looks again at a foreigner's key: its release wakes nobody
+local LAPSES = 8e15 -- above all tokens until the year 2223, and every ms above it is a number of its own
+local TOKENS = '(8000000000000000' -- where they end
+local SLACK = 30000 -- ms that sharers' keys outlive the last lapse: renewals need not move their expiry each time
+local KEPT = 600000 -- ms that the waiters' key lives unless somebody comes or is renewed
+local FOREIGN = 50 -- ms after which the head looks again at another program's key: its release wakes nobody
+local SLICE = 200 -- waiters let in by one script at most: more would hold the server up
+local PAGE = 1000 -- members read at a time
+local REMEMBERED = 61000 -- ms for which a claim cannot enter that was released: no request is under way for longer
 
 local function parse(record)
   local token, since, ttl, permits, channel, length, tail = string.match(record or '', RECORD)
@@ -24,7 +40,7 @@ local function pack(r)
   return table.concat({r.token, r.since, r.ttl, r.permits, r.channel, r.length, r.tail}, '\n')
 end
 
-local function split(value) -- the holder's key: id and record; a foreigner's value is its id
+local function split(value) -- a holder's key, or a waiter: id and record; another program's value has no record
   local id, rest = string.match(value, '^([^\n]*)\n(.*)$')
   local record = parse(rest)
   if record then return id, record end
@@ -42,26 +58,147 @@ local function tell(q, channel, id, token)
   end
 end
 
-local function drop(q, id) -- out of the companions: a waiter, an admitted claim or a mark
-  redis.call('ZREM', q.e, id)
-  local r = parse(redis.call('HGET', q.h, id))
-  redis.call('HDEL', q.h, id)
-  if redis.call('ZREM', q.w, id) == 1 then
-    q.waiting = q.waiting - 1
-  elseif r then
-    q.n = q.n - 1
-    q.a = q.a - r.permits
-    q.counted = true
+local allowed = false
+
+local function ready(q) -- a first write that needs no memory and changes nothing: who may do this, may tidy up
+  if not allowed then redis.call('ZREM', q.w, '') end
+  allowed = true
+end
+
+local function is(q, id) -- whether this claim stands in the holder's key
+  return q.held and string.sub(q.held, 1, #id + 1) == id .. '\n'
+end
+
+local function plausible(q, at, ttl) -- a lapse that is too far away was made before the server's clock was set back
+  if at - q.now > 4 * ttl + 60000 then return q.now + ttl end
+  return at
+end
+
+-- ---- sharers -----------------------------------------------------------------------------------------------------
+
+local function outlive(q, at) -- have the sharers' keys live until then; after they have been written
+  if at > q.expires then
+    q.expires = at + SLACK
+    redis.call('HSET', q.h, '#u', q.expires)
+    for _, key in ipairs({q.h, q.e}) do redis.pcall('PEXPIREAT', key, q.expires - LAPSES) end
   end
 end
 
-local function lapse(q, id, at) -- never nearer
-  local old = tonumber(redis.call('ZSCORE', q.e, id) or 0)
-  if at > old then
-    redis.call('ZADD', q.e, at, id)
-    if old == 0 and redis.call('ZCARD', q.e) == 1 then q.fresh = true end -- a new key has no expiry yet
-    if at > q.latest then q.latest = at end
+local function decide(q, fields) -- records and numbers change together, or not at all
+  redis.call('HSET', q.h, '#c', q.c, '#n', q.n, '#a', q.a, unpack(fields))
+end
+
+local function share(q, claims) -- these become sharers, with the lapse that each has
+  local lapses, fields, latest = {}, {}, 0
+  for _, claim in ipairs(claims) do
+    for _, part in ipairs({claim.at, claim.id, claim.r.token, '@' .. claim.id}) do
+      lapses[#lapses + 1] = part
+    end
+    fields[#fields + 1] = claim.id
+    fields[#fields + 1] = pack(claim.r)
+    q.n, q.a, latest = q.n + 1, q.a + claim.r.permits, math.max(latest, claim.at)
   end
+  redis.call('ZADD', q.e, unpack(lapses))
+  decide(q, fields)
+  outlive(q, latest)
+end
+
+local function unshare(q, ids) -- these are sharers no more; also marks that are forgotten
+  ready(q)
+  local fields, members = {}, {}
+  for i, record in ipairs(redis.call('HMGET', q.h, unpack(ids))) do
+    local r = parse(record)
+    if r then
+      q.n, q.a = q.n - 1, q.a - r.permits
+      fields[#fields + 1] = ids[i]
+      fields[#fields + 1] = ''
+    end
+    members[#members + 1] = ids[i]
+    members[#members + 1] = '@' .. ids[i]
+  end
+  if #fields > 0 then decide(q, fields) end
+  redis.pcall('HDEL', q.h, unpack(ids))
+  redis.pcall('ZREM', q.e, unpack(members))
+end
+
+local function stretch(q, id, at) -- a sharer's lapse; never nearer
+  if at > tonumber(redis.call('ZSCORE', q.e, id) or 0) then
+    redis.call('ZADD', q.e, at, id)
+    outlive(q, at)
+  end
+end
+
+local function mark(q, id, what, at) -- refused by a full server: nothing depends on it
+  if type(redis.pcall('ZADD', q.e, at, '!' .. id)) == 'table' then return end
+  if type(redis.pcall('HSET', q.h, '!' .. id, what)) == 'table' then return end
+  q.kept = true
+  outlive(q, at)
+end
+
+-- ---- waiters -----------------------------------------------------------------------------------------------------
+
+local function find(q, id) -- a waiter's second member: by its token if the caller knows it, or by looking at all
+  local start = id .. '\n'
+  if q.hint then
+    local member = redis.call('ZRANGEBYSCORE', q.w, q.hint, q.hint)[1]
+    if member and string.sub(member, 1, #start) == start then return member end
+  end
+  local from, seen = '-inf', nil
+  repeat
+    seen = redis.call('ZRANGEBYSCORE', q.w, from, TOKENS, 'WITHSCORES', 'LIMIT', 0, PAGE)
+    for i = 1, #seen, 2 do
+      if string.sub(seen[i], 1, #start) == start then return seen[i] end
+    end
+    from = '(' .. (seen[#seen] or '')
+  until #seen < 2 * PAGE
+end
+
+local function leave(q, id, member, live) -- waits no more
+  redis.call('ZREM', q.w, id, member or id)
+  allowed = true
+  if live then q.waiting = q.waiting - 1 end
+end
+
+local function bury(q, lapsed, all) -- remove waiters that have lapsed, if there are few waiters or many of them have
+  if q.waiting == 0 then
+    ready(q)
+    redis.call('DEL', q.w)
+  elseif lapsed <= PAGE and all <= 10 * PAGE and (all <= PAGE / 4 or 16 * lapsed >= all) then
+    local gone, members = {}, {}
+    for _, id in ipairs(redis.call('ZRANGEBYSCORE', q.w, LAPSES, q.now)) do gone[id] = true end
+    for _, member in ipairs(redis.call('ZRANGEBYSCORE', q.w, '-inf', TOKENS)) do
+      local id = string.match(member, '^[^\n]*')
+      if gone[id] then
+        members[#members + 1] = id
+        members[#members + 1] = member
+      end
+    end
+    if #members > 0 then
+      redis.call('ZREM', q.w, unpack(members))
+      allowed = true
+    end
+  end
+end
+
+local function keep(w, ms) -- have the waiters' key live for longer than a place of so many ms
+  local least = math.max(KEPT / 2, ms + SLACK)
+  if redis.call('PTTL', w) < least then redis.pcall('PEXPIRE', w, 2 * least) end
+end
+
+local function head_of(q, offset) -- a waiter near the front, by its place there
+  local member = redis.call('ZRANGE', q.w, offset, offset)[1]
+  if member then return split(member) end
+end
+
+local function look(q, id, r) -- have a waiter look again
+  if r then tell(q, r.channel, id, '0') end
+end
+
+-- ---- the rule ----------------------------------------------------------------------------------------------------
+
+local function taken(q) -- permits in use
+  if q.held and q.c == 1 then return q.a + 1 end
+  return q.a
 end
 
 local function hold(q, id, r, left) -- into the holder's key
@@ -69,69 +206,101 @@ local function hold(q, id, r, left) -- into the holder's key
   redis.call('SET', q.k, q.held, 'PX', left)
 end
 
-local function admit(q, id, r, at) -- into the companions
-  redis.call('HSET', q.h, id, pack(r))
-  lapse(q, id, at)
-  q.n = q.n + 1
-  q.a = q.a + r.permits
-  q.counted = true
-end
-
-local function taken(q) -- permits in use
-  if q.held and q.c == 1 then return q.a + 1 end
-  return q.a
-end
-
-local function settle(q) -- admit from the head while it fits: a dead head is skipped, nobody overtakes
-  while q.waiting > 0 do
-    local id = redis.call('ZRANGE', q.w, 0, 0)[1]
-    local at = tonumber(redis.call('ZSCORE', q.e, id) or 0)
-    local r = parse(redis.call('HGET', q.h, id))
-    if not r or at <= q.now then
-      drop(q, id)
-    else
-      if taken(q) + r.permits > q.c then return end
-      redis.call('ZREM', q.w, id)
-      q.waiting = q.waiting - 1
-      r.since = q.us
-      if q.c == 1 and r.permits == 1 then
-        redis.call('HDEL', q.h, id)
-        redis.call('ZREM', q.e, id)
-        hold(q, id, r, at - q.now) -- what is left of its place, never a whole ttl: it may be dead
-      else
-        admit(q, id, r, at)
-      end
-      tell(q, r.channel, id, r.token)
-    end
+local function admit(q, id, r, at) -- a claim that fits: a new one, or one that waited
+  if q.c == 1 and r.permits == 1 then
+    hold(q, id, r, at - q.now)
+  else
+    share(q, {{id = id, r = r, at = at}})
   end
 end
 
+local function next_ones(q, many) -- of the first waiters those that fit, and the members of those that have lapsed
+  local members = redis.call('ZRANGEBYSCORE', q.w, '-inf', TOKENS, 'LIMIT', 0, many)
+  local ids, records, coming, gone = {}, {}, {}, {}
+  for i, member in ipairs(members) do ids[i], records[i] = split(member) end
+  local lapses, use = #ids > 0 and redis.call('ZMSCORE', q.w, unpack(ids)) or {}, taken(q)
+  for i, id in ipairs(ids) do
+    local r, at = records[i], tonumber(lapses[i] or 0)
+    if not r or at <= q.now or r.permits > q.c then -- one that never fits waited among sharers the server evicted
+      gone[#gone + 1] = id
+      gone[#gone + 1] = members[i]
+      if at > q.now then q.waiting = q.waiting - 1 end
+    elseif use + r.permits > q.c then
+      return coming, gone, true
+    else
+      use = use + r.permits
+      coming[#coming + 1] = {id = id, r = r, at = plausible(q, at, tonumber(r.ttl)), member = members[i]}
+    end
+  end
+  return coming, gone, #ids == 0
+end
+
+local function enter(q, coming) -- let in those who waited: what is left of their place is theirs, never a whole ttl
+  local members = {}
+  for _, claim in ipairs(coming) do
+    claim.r.since = q.us
+    members[#members + 1] = claim.id
+    members[#members + 1] = claim.member
+  end
+  if q.c == 1 and coming[1].r.permits == 1 then
+    admit(q, coming[1].id, coming[1].r, coming[1].at)
+  else
+    share(q, coming)
+  end
+  redis.pcall('ZREM', q.w, unpack(members))
+  q.waiting, q.left = q.waiting - #coming, q.left - #coming
+  for _, claim in ipairs(coming) do tell(q, claim.r.channel, claim.id, claim.r.token) end
+end
+
+local function settle(q) -- admit from the head while it fits: the dead are skipped, nobody overtakes
+  local many, over = 1, false
+  while q.waiting > 0 and not over do
+    local coming, gone
+    coming, gone, over = next_ones(q, many)
+    if #coming + #gone > 0 then ready(q) end
+    if #gone > 0 then redis.call('ZREM', q.w, unpack(gone)) end
+    if #coming > 0 and q.left <= 0 then -- whoever looks next lets the next slice in; two, as one may be dead
+      look(q, coming[1].id, coming[1].r)
+      look(q, head_of(q, 1))
+      return
+    end
+    if #coming > 0 then enter(q, coming) end
+    many = q.c == 1 and 1 or math.max(1, math.min(50, q.left))
+  end
+end
+
+-- ---- the whole ---------------------------------------------------------------------------------------------------
+
 local function open(k, h, w, e, mine)
   local t = redis.call('TIME')
-  local q = {k = k, h = h, w = w, e = e, mine = mine, told = {}, latest = 0, counted = false, fresh = false}
+  local q = {k = k, h = h, w = w, e = e, mine = mine, told = {}, left = SLICE}
   q.us = t[1] .. string.format('%06d', t[2])
-  q.now = t[1] * 1000 + math.floor(t[2] / 1000)
+  q.now = LAPSES + t[1] * 1000 + math.floor(t[2] / 1000)
   q.held = redis.call('GET', k)
-  if redis.call('EXISTS', e) == 0 then redis.call('DEL', h, w) end -- the server evicted a part: nothing stands
   local f = redis.call('HMGET', h, '#c', '#n', '#a', '#u')
-  q.c, q.n, q.a, q.expires = tonumber(f[1] or 0), tonumber(f[2] or 0), tonumber(f[3] or 0), tonumber(f[4] or 0)
-  q.waiting = redis.call('ZCARD', w)
-  for _, id in ipairs(redis.call('ZRANGEBYSCORE', e, '-inf', q.now, 'LIMIT', 0, 1000)) do drop(q, id) end
+  q.c, q.n, q.a, q.expires = tonumber(f[1] or 1), tonumber(f[2] or 0), tonumber(f[3] or 0), tonumber(f[4] or 0)
+  q.kept = f[1] or f[4]
+  local first = redis.call('ZRANGEBYSCORE', e, LAPSES, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
+  local all = redis.call('ZCARD', w)
+  q.waiting = all > 0 and redis.call('ZCOUNT', w, q.now + 1, '+inf') or 0
+  if q.n > 0 and not first then -- the server evicted a part: nobody shares
+    ready(q)
+    redis.call('DEL', h)
+    q.n, q.a, q.expires = 0, 0, 0
+  end
+  local lapsed = {}
+  if tonumber(first or q.now + 1) <= q.now then
+    lapsed = redis.call('ZRANGEBYSCORE', e, LAPSES, q.now, 'LIMIT', 0, PAGE)
+  end
+  for i = 1, #lapsed, 100 do unshare(q, {unpack(lapsed, i, math.min(i + 99, #lapsed))}) end
+  if all > 2 * q.waiting then bury(q, all / 2 - q.waiting, all) end
   settle(q)
   return q
 end
 
 local function save(q) -- at the end of every script that opened a queue
-  if redis.call('EXISTS', q.e) == 0 then
-    redis.call('DEL', q.h, q.w)
-    return
-  end
-  if q.counted then redis.call('HSET', q.h, '#c', q.c, '#n', q.n, '#a', q.a) end
-  if q.latest > q.expires or q.fresh then
-    q.expires = math.max(q.expires, q.latest + SLACK)
-    redis.call('HSET', q.h, '#u', q.expires)
-    for _, key in ipairs({q.h, q.w, q.e}) do redis.call('PEXPIREAT', key, q.expires) end
-  end
+  if q.n == 0 and q.kept and redis.call('ZCARD', q.e) == 0 then redis.pcall('DEL', q.h) end
+  if muted then tell(q, q.mine, '', '0') end
 end
 
 local function standing(q) -- the capacity live claims stand under, or nil
@@ -139,21 +308,34 @@ local function standing(q) -- the capacity live claims stand under, or nil
   if q.held then return 1 end
 end
 
-local function retry(q, rank) -- ms until what a waiter at this rank watches lapses by itself
-  if rank > 0 then
-    local ahead = redis.call('ZRANGE', q.w, rank - 1, rank - 1)[1]
-    return math.max(1, tonumber(redis.call('ZSCORE', q.e, ahead) or 0) - q.now)
-  end
+local function first_lapse(q) -- ms until the first holder lapses by itself
   if q.c == 1 then
     local left = redis.call('PTTL', q.k)
     local _, r = split(q.held or '')
-    if not r and (left < 0 or left > FOREIGN) then return FOREIGN end
-    return math.max(1, left)
+    if not r then return (left < 0 or left > FOREIGN) and FOREIGN or left end
+    local most = plausible(q, q.now + left, tonumber(r.ttl)) - q.now
+    if most < left then redis.call('PEXPIRE', q.k, most) end
+    return most
   end
-  local first = redis.call('ZRANGE', q.e, 0, 0, 'WITHSCORES')[2]
-  return math.max(1, tonumber(first or 0) - q.now)
+  for _, id in ipairs(redis.call('ZREVRANGEBYSCORE', q.e, '+inf', LAPSES, 'LIMIT', 0, 4)) do -- the last ones to lapse
+    local r, at = parse(redis.call('HGET', q.h, id)), tonumber(redis.call('ZSCORE', q.e, id))
+    local most = r and plausible(q, at, tonumber(r.ttl)) or at
+    if most < at then redis.call('ZADD', q.e, most, id) end
+  end
+  local first = redis.call('ZRANGEBYSCORE', q.e, LAPSES, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
+  return tonumber(first or 0) - q.now
 end
 
-local function is(q, id) -- whether this claim stands in the holder's key
-  return q.held and string.sub(q.held, 1, #id + 1) == id .. '\n'
+local function retry(q, rank, token) -- ms until what a waiter watches lapses by itself; it has no token before it is in
+  local first = first_lapse(q) -- also for those behind: who is ahead of them may be dead, and look at nothing
+  if rank == 0 then return math.max(1, first) end
+  local ahead = redis.call('ZREVRANGEBYSCORE', q.w, token and '(' .. token or TOKENS, '-inf', 'LIMIT', 0, 1)[1]
+  local at = ahead and redis.call('ZSCORE', q.w, string.match(ahead, '^[^\n]*'))
+  return math.max(1, tonumber(at or 0) - q.now)
+end
+
+local function oldest(q) -- the oldest holder as it stands in the holder's key; nothing of another program's
+  if q.n == 0 then return q.held and select(2, split(q.held)) and q.held or '' end
+  local id = string.sub(redis.call('ZRANGE', q.e, 0, 0)[1] or '', 2)
+  return id .. '\n' .. (redis.call('HGET', q.h, id) or '')
 end

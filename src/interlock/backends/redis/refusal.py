@@ -8,8 +8,8 @@ from interlock.backends.redis.resp import Failure
 from interlock.errors import InterlockError, StoreUnavailable, StoreUnfit, Unreached
 
 COMMANDS = (
-    "eval evalsha exists get set del pttl pexpire pexpireat hget hmget hset hdel zadd zrem zrange "
-    "zrangebyscore zrank zscore zcard time publish subscribe unsubscribe ping scan getrange"
+    "eval evalsha exists get set del pttl pexpire pexpireat hget hmget hset hdel zadd zrem zrange zrangebyscore "
+    "zrevrangebyscore zcard zcount zscore zmscore time publish subscribe unsubscribe ping scan getrange"
 )
 """What interlock runs; `ACL SETUSER name ~prefix* &* +...` must allow these."""
 
@@ -19,6 +19,10 @@ NEEDS_PASSWORD = "wants a password; name it in the URL: redis://:password@host o
 MOVING = (
     "is moving these keys to another node; try again in a moment, or end the move: redis-cli --cluster fix"
 )
+NO_RIGHT = (
+    "does not let this user do what locks need; allow it to touch the names and channels, and to run: "
+    + COMMANDS
+)
 IN_CLUSTER = "belongs to a Redis Cluster; use redis+cluster:// instead of redis://"
 
 # A word of the reply -> whether waiting may help, and what to say. The first that is found counts: Redis 6
@@ -27,12 +31,8 @@ SENTENCES: tuple[tuple[str, bool, str], ...] = (
     ("NOAUTH", False, NEEDS_PASSWORD),
     ("unauthenticated", False, NEEDS_PASSWORD),  # it takes few arguments from a stranger
     ("WRONGPASS", False, "refuses this user name and password; check the URL, and ACL LIST on the server"),
-    (
-        "NOPERM",
-        False,
-        "does not let this user do what locks need; allow it to touch the names and channels, and to run: "
-        + COMMANDS,
-    ),
+    ("NOPERM", False, NO_RIGHT),
+    ("The user executing the script", False, NO_RIGHT),  # what Redis 7 says of commands within one
     (
         "WRONGTYPE",
         False,

@@ -2,98 +2,113 @@
 --
 -- KEYS  1 holder  2 records  3 waiters  4 lapses
 -- ARGV  1 id  2 linger ms (0: leave at once)  3 the caller's channel
+--       and, if the caller knows more: 4 the token of the place it was told it has ('0' none)
+--       5 1: a request for this claim may still be under way, and must not enter when it comes
 --
 -- Returns  0 or 1                    whether it stood
---          {0 or 1, id, token, ...}  and who of the caller's channel was let in (token 0: should look again)
+--          {0 or 1, id, token, ...}  and who of the caller's channel was let in (token 0: should look again); an empty id:
+--                                    others could not be told, the server refuses to publish
 
-local id, linger, mine = ARGV[1], tonumber(ARGV[2]), ARGV[3]
+local id, mine = ARGV[1], ARGV[3]
 local held = redis.call('GET', KEYS[1])
 local ours = held and string.sub(held, 1, #id + 1) == id .. '\n'
-if not ours and redis.call('EXISTS', KEYS[2]) == 0 then return 0 end
-
-local head = ours and linger == 0 and redis.call('ZRANGE', KEYS[3], 0, 0)[1]
-if ours and linger == 0 and not head and string.find(held, mine, 1, true) then -- the quick way: nobody waits
+local quick = ours and ARGV[2] == '0' and not ARGV[5]
+local head = quick and redis.call('ZRANGE', KEYS[3], 0, 0)[1]
+if quick and not head and string.find(held, mine, 1, true) then -- the quick way: nobody waits
   redis.call('DEL', KEYS[1])
   return 1
 end
 
 -- include publish.lua
 
-local function told() -- another's claim was removed: whoever waits on it must learn
+local function removed() -- another's claim was removed: whoever waits on it must learn
   if not string.find(held, mine, 1, true) then
     publish(string.match(held, '^[^\n]*\n%d+\n%d+\n%d+\n%d+\n([^\n]*)'), id .. ' 0')
   end
-  return 1
 end
 
-if ours and linger == 0 then
-  if not head then
-    redis.call('DEL', KEYS[1])
-    return told()
-  end
-  -- The usual way: the first who waits is alive, and takes over.
-  local f = redis.call('HMGET', KEYS[2], head, '#c')
-  local token, ttl, tail, channel = string.match(f[1] or '', '^(%d+)\n%d+\n(%d+)\n1\n(([^\n]*)\n.*)$')
-  local next = redis.call('ZRANGE', KEYS[4], 0, 1, 'WITHSCORES') -- who lapses first, and whether anybody else stands
-  local lapse = next[1] == head and next[2] or redis.call('ZSCORE', KEYS[4], head)
+if quick and not head then
+  redis.call('DEL', KEYS[1])
+  removed()
+  return muted and {1, '', '0'} or 1
+end
+
+if quick then -- the usual way: the first who waits is alive, and takes over
+  local next, token, ttl, tail, channel = string.match(head, '^([^\n]*)\n(%d+)\n%d+\n(%d+)\n1\n(([^\n]*)\n.*)$')
+  local lapse = next and redis.call('ZSCORE', KEYS[3], next)
   local t = redis.call('TIME')
-  local left = tonumber(lapse or 0) - t[1] * 1000 - math.floor(t[2] / 1000)
-  if token and left > 0 and f[2] == '1' then
-    local value = head .. '\n' .. token .. '\n' .. string.format('%d%06d', t[1], t[2]) .. '\n' .. ttl .. '\n1\n' .. tail
-    redis.call('SET', KEYS[1], value, 'PX', left) -- what is left of its place, never a whole ttl: it may be dead
-    if #next == 2 then
-      redis.call('DEL', KEYS[2], KEYS[3], KEYS[4])
-    else
-      redis.call('ZREM', KEYS[3], head)
-      redis.call('ZREM', KEYS[4], head)
-      redis.call('HDEL', KEYS[2], head)
+  local left = tonumber(lapse or 0) - 8e15 - t[1] * 1000 - math.floor(t[2] / 1000) -- as lapses are kept: see queue.lua
+  if left > 0 and left <= 60000 then
+    local value = next .. '\n' .. token .. '\n' .. string.format('%d%06d', t[1], t[2]) .. '\n' .. ttl .. '\n1\n' .. tail
+    redis.call('ZREM', KEYS[3], head, next) -- first: it needs no memory, which a full server would not give
+    local set = redis.pcall('SET', KEYS[1], value, 'PX', left) -- what is left of its place, never a whole ttl: it may be dead
+    if set.err then
+      redis.pcall('ZADD', KEYS[3], lapse, next, token, head)
+      return set
     end
-    told()
-    if channel == mine then return {1, head, token} end
-    publish(channel, head .. ' ' .. token)
-    return 1
+    removed()
+    if channel == mine then return muted and {1, next, token, '', '0'} or {1, next, token} end
+    publish(channel, next .. ' ' .. token)
+    return muted and {1, '', '0'} or 1
   end
 end
 
 -- include queue.lua
 
 local q = open(KEYS[1], KEYS[2], KEYS[3], KEYS[4], mine)
-local stood = 0
+q.hint = ARGV[4]
+local stood, linger = 0, tonumber(ARGV[2])
 
 local function gone(r)
   stood = 1
   if r.channel ~= mine then tell(q, r.channel, id, '0') end
 end
 
-local function nearer() -- the head was told a lapse that is nearer now
-  local head = redis.call('ZRANGE', q.w, 0, 0)[1]
-  local r = head and parse(redis.call('HGET', q.h, head))
-  if r then tell(q, r.channel, head, '0') end
+local function left_holder(r)
+  ready(q)
+  if linger > 0 then
+    hold(q, 'lingering-' .. r.token, r, linger)
+    look(q, head_of(q, 0)) -- it was told a lapse that is nearer now
+  else
+    redis.call('DEL', q.k)
+    q.held = false
+  end
+end
+
+local function left_sharer(r)
+  unshare(q, {id})
+  if linger > 0 then
+    share(q, {{id = 'lingering-' .. r.token, r = r, at = q.now + linger}})
+    look(q, head_of(q, 0))
+  end
+end
+
+local function left_queue(at)
+  local first = head_of(q, 0)
+  local member = find(q, id)
+  leave(q, id, member, at > q.now)
+  if member and at > q.now then gone(select(2, split(member))) end
+  -- Only the first looks at another program's key every now and then: the next one is the first now.
+  if first == id and q.held and not select(2, split(q.held)) then look(q, head_of(q, 0)) end
 end
 
 if is(q, id) then
   local _, r = split(q.held)
   gone(r)
-  if linger > 0 then
-    hold(q, 'lingering-' .. r.token, r, linger)
-    nearer()
-  else
-    redis.call('DEL', q.k)
-    q.held = false
-  end
+  left_holder(r)
 else
-  local r = parse(redis.call('HGET', q.h, id))
+  local r, at = parse(redis.call('HGET', q.h, id)), tonumber(redis.call('ZSCORE', q.w, id) or 0)
   if r then
     gone(r)
-    local waits = redis.call('ZSCORE', q.w, id)
-    drop(q, id)
-    if linger > 0 and not waits then
-      admit(q, 'lingering-' .. r.token, r, q.now + linger)
-      nearer()
-    end
+    left_sharer(r)
+  elseif at > 0 then
+    left_queue(at)
   end
 end
 settle(q)
+if ARGV[5] then mark(q, id, '-', q.now + REMEMBERED) end
 save(q)
 if #q.told == 0 then return stood end
-return {stood, unpack(q.told)}
+local reply = {stood}
+for _, part in ipairs(q.told) do reply[#reply + 1] = part end
+return reply

@@ -4,8 +4,9 @@
 -- ARGV  1 the caller's channel, then four for each claim: id, ttl ms, permits ('' as it is),
 --       note ('' as it is, otherwise = and the note)
 --
--- Returns  {answer, ..., {id, token, ...}}: 1 renewed, 0 gone, a reason: evicted; last, who of the caller's
---          channel was let in by a claim that shrank
+-- Returns  {answer, ..., {id, token, ...}}: 1 renewed, it holds; 3 renewed, it waits; 0 gone; a reason: evicted; an
+--          error: refused, and the others were renewed all the same; last, who of the caller's channel was let in by a
+--          claim that shrank
 
 local told = {}
 
@@ -17,78 +18,123 @@ local function noted(r, note)
   r.tail = note .. who
 end
 
-local function shrunk(q, id, r, permits)
-  if is(q, id) then -- a claim of no permits does not keep others out: it moves to the companions
-    local left = redis.call('PTTL', q.k)
-    redis.call('DEL', q.k)
-    q.held = false
-    q.c = 1
-    r.permits = permits
-    admit(q, id, r, q.now + left)
-  else
-    if not redis.call('ZSCORE', q.w, id) then
-      q.a = q.a - r.permits + permits
-      q.counted = true
-    end
-    r.permits = permits
-    redis.call('HSET', q.h, id, pack(r))
+local function rewrite_waiter(q, id, member, r) -- in its place: with the token it has
+  ready(q)
+  redis.call('ZADD', q.w, r.token, id .. '\n' .. pack(r))
+  redis.call('ZREM', q.w, member)
+end
+
+local function changed_holder(q, id, permits, note)
+  local _, r = split(q.held)
+  if note then
+    noted(r, note)
+    ready(q)
+    q.held = id .. '\n' .. pack(r)
+    redis.call('SET', q.k, q.held, 'KEEPTTL')
   end
-  settle(q)
+  if permits and permits < r.permits then -- a claim of no permits does not keep others out: it becomes a sharer
+    local left = redis.call('PTTL', q.k)
+    ready(q)
+    redis.call('DEL', q.k)
+    q.held, q.c, r.permits = false, 1, permits
+    share(q, {{id = id, r = r, at = q.now + left}})
+  end
+end
+
+local function changed_sharer(q, id, r, permits, note)
+  if note then noted(r, note) end
+  if permits and permits < r.permits then
+    q.a = q.a - r.permits + permits
+    r.permits = permits
+  end
+  ready(q)
+  decide(q, {id, pack(r)})
+end
+
+local function changed_waiter(q, id, permits, note)
+  local member = find(q, id)
+  local _, r = split(member or '')
+  if not r then return end
+  if note then noted(r, note) end
+  if permits and permits < r.permits then r.permits = permits end
+  rewrite_waiter(q, id, member, r)
 end
 
 local function changed(at, id, permits, note)
   local q = open(KEYS[at], KEYS[at + 1], KEYS[at + 2], KEYS[at + 3], ARGV[1])
-  local r
-  if is(q, id) then r = select(2, split(q.held)) else r = parse(redis.call('HGET', q.h, id)) end
-  if r and note ~= '' then
-    noted(r, string.sub(note, 2))
-    if is(q, id) then
-      q.held = id .. '\n' .. pack(r)
-      redis.call('SET', q.k, q.held, 'KEEPTTL')
-    else
-      redis.call('HSET', q.h, id, pack(r))
-    end
+  permits, note = tonumber(permits), note ~= '' and string.sub(note, 2)
+  local r = parse(redis.call('HGET', q.h, id))
+  if is(q, id) then
+    changed_holder(q, id, permits, note)
+  elseif r then
+    changed_sharer(q, id, r, permits, note)
+  else
+    changed_waiter(q, id, permits, note)
   end
-  if r and permits ~= '' and tonumber(permits) < r.permits then shrunk(q, id, r, tonumber(permits)) end
+  settle(q)
   save(q)
   for _, part in ipairs(q.told) do told[#told + 1] = part end
 end
 
 local t = redis.call('TIME')
-local now = t[1] * 1000 + math.floor(t[2] / 1000)
+local now = LAPSES + t[1] * 1000 + math.floor(t[2] / 1000)
 
-local function renewed(at, id, ttl)
-  local held = redis.call('GET', KEYS[at])
-  if held and string.sub(held, 1, #id + 1) == id .. '\n' then
-    local left = redis.call('PTTL', KEYS[at])
-    if left >= 0 and left < ttl then redis.call('PEXPIRE', KEYS[at], string.format('%.0f', ttl)) end
-    return 1
-  end
-  local h, e = KEYS[at + 1], KEYS[at + 3]
-  local found = redis.call('HMGET', h, id, '!' .. id)
-  local field = (found[1] and id) or (found[2] and '!' .. id)
-  local lapses = field and tonumber(redis.call('ZSCORE', e, field) or 0) or 0
-  if lapses <= now then return 0 end
-  if not found[1] then return found[2] end
-  if now + ttl > lapses then
-    redis.call('ZADD', e, now + ttl, id)
-    local expires = tonumber(redis.call('HGET', h, '#u') or 0)
-    if now + ttl > expires then
-      expires = now + ttl + SLACK
-      redis.call('HSET', h, '#u', expires)
-      for key = at + 1, at + 3 do redis.call('PEXPIREAT', KEYS[key], expires) end
-    end
-  end
-  return 1
+local function value_of(key) -- what cannot be a holder's is nobody's of ours; and no others' renewal may fail for it
+  local value = redis.pcall('GET', key)
+  if type(value) ~= 'table' then return value end
+  if not string.find(value.err, 'WRONGTYPE', 1, true) then error(value.err, 0) end
 end
 
-local answers = {}
-for i = 0, #KEYS / 4 - 1 do
+local function renewed(at, id, ttl)
+  local k, h, w, e = KEYS[at], KEYS[at + 1], KEYS[at + 2], KEYS[at + 3]
+  local held = value_of(k)
+  if held and string.sub(held, 1, #id + 1) == id .. '\n' then
+    local left = redis.call('PTTL', k)
+    if left >= 0 and left < ttl then redis.call('PEXPIRE', k, string.format('%.0f', ttl)) end
+    return 1
+  end
+  local waits, shares = tonumber(redis.call('ZSCORE', w, id) or 0), 0
+  if waits > now then
+    if now + ttl > waits then
+      ready({w = w})
+      redis.call('ZADD', w, now + ttl, id)
+      keep(w, ttl)
+    end
+    return 3
+  end
+  shares = tonumber(redis.call('ZSCORE', e, id) or 0)
+  if shares > now then
+    if now + ttl > shares then
+      local q = {h = h, e = e, w = w, expires = tonumber(redis.call('HGET', h, '#u') or 0)}
+      ready(q)
+      redis.call('ZADD', e, now + ttl, id)
+      outlive(q, now + ttl)
+    end
+    return 1
+  end
+  local mark = redis.call('HGET', h, '!' .. id)
+  return mark and string.sub(mark, 1, 1) == '=' and string.sub(mark, 2) or 0
+end
+
+local function asked(i)
   local a = 2 + 4 * i
   local id, permits, note = ARGV[a], ARGV[a + 2], ARGV[a + 3]
   local answer = renewed(1 + 4 * i, id, tonumber(ARGV[a + 1]))
-  if answer == 1 and (permits ~= '' or note ~= '') then changed(1 + 4 * i, id, permits, note) end
+  if answer ~= 0 and (permits ~= '' or note ~= '') and type(answer) == 'number' then
+    changed(1 + 4 * i, id, permits, note)
+  end
+  return answer
+end
+
+local answers, refused = {}, 0
+for i = 0, #KEYS / 4 - 1 do
+  local done, answer = pcall(asked, i)
+  if not done then
+    answer = {err = type(answer) == 'table' and answer.err or tostring(answer)}
+    refused = refused + 1
+  end
   answers[i + 1] = answer
 end
+if refused > 0 and refused == #answers then return answers[1] end
 answers[#answers + 1] = told
 return answers

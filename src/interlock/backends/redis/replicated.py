@@ -1,6 +1,7 @@
 """A store whose grants are on so many replicas before they count (`replicas=`): WAIT, on the connection of the claim.
 
-A grant that too few replicas confirm in time is taken back, and the caller is told. What is promised by it: a
+A grant that too few replicas confirm in time does not count, and the caller is told. It asks again, under the same id, and
+waits for the replicas again; or it gives up, and takes its claim back. What is promised by it: a
 failover to any replica that confirmed keeps the grant. What is not: that Redis promotes one that did.
 """
 
@@ -14,9 +15,9 @@ from interlock.backends.redis.address import Route
 from interlock.backends.redis.leaf import Leaf
 from interlock.backends.redis.refusal import refusal
 from interlock.backends.redis.resp import Failure, command
-from interlock.backends.redis.scripts import CLAIM
+from interlock.backends.redis.scripts import Call
 from interlock.backends.redis.store import RedisStore
-from interlock.errors import InvalidURL, StoreUnavailable, Unreached
+from interlock.errors import InvalidURL, StoreUnavailable
 from interlock.model import Busy, Claim, ClaimAnswer, Granted
 from interlock.ports import IO_TIMEOUT
 
@@ -64,19 +65,16 @@ class ReplicatedStore(RedisStore):
         self._lane = lane
 
     async def claim(self, claim: Claim, timeout: float = IO_TIMEOUT) -> ClaimAnswer:
-        until = self._pausing.now() + timeout
         try:
             return await super().claim(claim, timeout)
         except TooFew as short:
             if not isinstance(short.reply, int):
-                self._listener.tell(packing.claim_answer(claim, short.reply)[-1])
-            try:
-                await self.release(claim.resource, claim.id, 0.0, max(0.01, until - self._pausing.now()))
-            except Unreached as error:
-                raise StoreUnavailable(str(error)) from None  # the claim was sent, and stands
+                self._tell(packing.claim_answer(claim, short.reply)[-1])
+            # It stands, and is not released here: that could arrive after the caller has asked again, and end what
+            # it was granted then. Whoever asks again waits for the replicas again; whoever gives up takes it back.
             raise StoreUnavailable(
                 f"{claim.resource}: {short.confirmed} of the {short.wanted} replicas wanted confirmed the grant in "
-                f"time, so it was taken back; see INFO replication on {self._place}"
+                f"time, so it does not count and is taken back; see INFO replication on {self._place}"
             ) from None
 
     async def wait(self, claim: Claim, busy: Busy | None, timeout: float) -> Granted | None:
@@ -84,16 +82,16 @@ class ReplicatedStore(RedisStore):
         await super().wait(claim, busy, timeout)
         return None
 
-    async def _ask_claim(self, body: bytes, timeout: float) -> Any:
+    async def _ask_claim(self, call: Call, body: bytes, timeout: float) -> Any:
         began = self._pausing.now()
-        wanted = await self._wanted(CLAIM.quick + body, timeout)
+        wanted = await self._wanted(call.quick + body, timeout)
         timeout = max(0.001, timeout - (self._pausing.now() - began))
         # Half of the time, so that it can be taken back; and Redis looks at the time ten times a second only.
         patience = min(LONGEST, max(0.01, (timeout - TICK) / 2))
         wait = command(b"WAIT", b"%d" % wanted, packing.millis(patience))
-        reply, confirmed = await self._lane.ask(CLAIM.quick + body + wait, timeout, 2)
+        reply, confirmed = await self._lane.ask(call.quick + body + wait, timeout, 2)
         if isinstance(reply, Failure) and reply.code == "NOSCRIPT":
-            reply, confirmed = await self._lane.ask(CLAIM.whole + body + wait, timeout, 2)
+            reply, confirmed = await self._lane.ask(call.whole + body + wait, timeout, 2)
         if failures := [answer for answer in (reply, confirmed) if isinstance(answer, Failure)]:
             raise refusal(self._place, failures[0])
         if _granted(reply) and confirmed < wanted:

@@ -52,10 +52,11 @@ def _source(name: str) -> str:
     return "\n".join(lines)
 
 
-CLAIM = Script("claim").call(5, 8)
-RELEASE = Script("release").call(4, 3)
-INSPECT = Script("inspect").call(4, 1)
-EVICT = Script("evict").call(4, 6)
+_CLAIM, _RELEASE = Script("claim"), Script("release")
+CLAIM, CLAIM_PLACE = _CLAIM.call(5, 8), _CLAIM.call(5, 9)
+RELEASE, RELEASE_PLACE, RELEASE_UNANSWERED = (_RELEASE.call(4, args) for args in (3, 4, 5))
+INSPECT = Script("inspect").call(4, 2)
+EVICT = Script("evict").call(4, 8)
 STANDS = Script("stands").call(4, 1)
 WRITE = Script("write").call(2, 4)
 STRETCH = Script("stretch").call(1, 2)

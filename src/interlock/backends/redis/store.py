@@ -13,10 +13,23 @@ from interlock.backends.redis.listener import Listener
 from interlock.backends.redis.names import Ask, Names
 from interlock.backends.redis.refusal import refusal
 from interlock.backends.redis.resp import Failure, bulk, command
-from interlock.backends.redis.scripts import CLAIM, EVICT, INSPECT, RELEASE, RENEW, STANDS, WRITE, Call
+from interlock.backends.redis.scripts import (
+    CLAIM,
+    CLAIM_PLACE,
+    EVICT,
+    INSPECT,
+    RELEASE,
+    RELEASE_PLACE,
+    RELEASE_UNANSWERED,
+    RENEW,
+    STANDS,
+    WRITE,
+    Call,
+)
 from interlock.backends.redis.sharded import ShardedListener
+from interlock.backends.redis.voice import Voice
 from interlock.backends.redis.watching import until_changed
-from interlock.errors import StoreUnavailable
+from interlock.errors import StoreUnavailable, Unreached
 from interlock.model import (
     Busy,
     Claim,
@@ -51,6 +64,8 @@ TRAITS = Traits(
 
 BATCH = 100  # renewals in one script: more would block the server for everyone else
 REMEMBERED = 61.0  # seconds an eviction or a deleted register is remembered at least
+EVICTED = b"200"  # holders evicted by one script: more would block the server, too
+UNANSWERED = 4096  # claims of which some request was not answered: whose ids are kept
 
 
 class RedisStore:
@@ -79,7 +94,12 @@ class RedisStore:
         self._doubters: list[Callable[[], None]] = []
         self._places: dict[
             str, tuple[int, int]
-        ] = {}  # who waits: under which subscription it asked, its token
+        ] = {}  # waiters: under which subscription they asked, their token
+        # Ids of claims that were asked for without an answer: the request may be under way for long.
+        self._unanswered: dict[str, None] = {}
+        self._voice = Voice(place)
+        if twin is not None:
+            twin._know_as(self)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._place}>"
@@ -116,21 +136,42 @@ class RedisStore:
 
     async def claim(self, claim: Claim, timeout: float = IO_TIMEOUT) -> ClaimAnswer:
         channel, generation = self._listener.line(claim.resource)  # before the question: see `wait`
-        body = packing.claim_request(self._keys, claim, channel)
-        reply = await self._ask_claim(body, timeout)
+        call, body = CLAIM, packing.claim_request(self._keys, claim, channel)
+        if self._places and (known := self._places.get(claim.id)) is not None:
+            call, body = CLAIM_PLACE, body + bulk(b"%d" % known[1])
+        try:
+            reply = await self._ask_claim(call, body, timeout)
+        except BaseException as error:
+            self._leave_unanswered(claim.id, error)
+            raise
         if type(reply) is Failure:
-            reply = await self._whole(CLAIM, body, timeout, reply)
+            reply = await self._whole(call, body, timeout, reply)
         if type(reply) is int:
             return Granted(reply, claim.ttl)
         answer, place, told = packing.claim_answer(claim, reply)
         if told:
-            self._listener.tell(told)
+            self._tell(told)
         if place:
             self._places[claim.id] = (generation, place)
         return answer
 
-    def _ask_claim(self, body: bytes, timeout: float) -> Awaitable[Any]:
-        return self._leaf.ask(CLAIM.quick + body, timeout)
+    def _ask_claim(self, call: Call, body: bytes, timeout: float) -> Awaitable[Any]:
+        return self._leaf.ask(call.quick + body, timeout)
+
+    def _leave_unanswered(self, id: str, error: BaseException) -> None:
+        """Nobody knows when this request for a claim arrives: once it is released, it must not enter any more."""
+        if not isinstance(error, Unreached):
+            if len(self._unanswered) >= UNANSWERED:
+                self._unanswered.clear()
+            self._unanswered[id] = None
+
+    def _tell(self, told: Sequence[Any]) -> None:
+        """Pass on what a script told its caller; an empty id says that it could not tell others."""
+        if b"" in told:
+            self._voice.lost()
+            pairs = zip(told[::2], told[1::2], strict=True)
+            told = [part for pair in pairs if pair[0] for part in pair]
+        self._listener.tell(told)
 
     async def wait(self, claim: Claim, busy: Busy | None, timeout: float) -> Granted | None:
         id, signal, listener = claim.id.encode(), self._pausing.signal(), self._listener
@@ -148,7 +189,8 @@ class RedisStore:
             elif generation != listener.line(claim.resource)[1]:
                 return None  # asked before this subscription: look again
             if not listener.known(id):
-                await self._pausing.wait(signal, until - self._pausing.now())
+                await self._voice.test(self._leaf, listener.line(claim.resource)[0], timeout)
+                await self._pausing.wait(signal, self._voice.patience(until - self._pausing.now()))
         finally:
             listener.forget(id, signal)
             listener.forget(queue(claim.resource), signal)
@@ -173,10 +215,20 @@ class RedisStore:
             batch = list(renewals[start : start + BATCH])
             body = packing.renew_request(self._keys, batch, self._listener.line(batch[0].resource)[0])
             call = RENEW.call(4 * len(batch), 1 + 4 * len(batch))
-            *replies, told = await self._run(call, body, max(0.001, until - self._pausing.now()))
-            self._listener.tell(told)
-            answers += [packing.renew_answer(r, reply) for r, reply in zip(batch, replies, strict=True)]
+            answers += self._renewed(
+                batch, await self._run(call, body, max(0.001, until - self._pausing.now()))
+            )
         return answers
+
+    def _renewed(self, batch: Sequence[Renewal], reply: Any) -> list[RenewAnswer]:
+        """The answers to one script. A waiter that was let in, or is gone, and that nobody told, looks again."""
+        *replies, told = reply
+        self._tell(told)
+        if self._places:
+            for renewal, said in zip(batch, replies, strict=True):
+                if said != packing.WAITS and renewal.id in self._places:
+                    self._listener.look(renewal.id.encode())
+        return [packing.renew_answer(self._place, r, said) for r, said in zip(batch, replies, strict=True)]
 
     async def release(self, resource: str, id: str, linger: float = 0.0, timeout: float = IO_TIMEOUT) -> bool:
         name, (channel, _) = id.encode(), self._listener.line(resource)
@@ -185,20 +237,33 @@ class RedisStore:
             *(self._keys.four(resource), len(name), name),
             *(len(stay), stay, len(channel), channel),
         )
-        reply = await self._tell_all(resource, RELEASE, body, timeout)
-        if self._places:
+        call = RELEASE
+        if self._places or self._unanswered:
+            call, body = self._release_known(id, body)
+        reply = await self._tell_all(resource, call, body, timeout)
+        if call is not RELEASE:
             self._places.pop(id, None)
+            self._unanswered.pop(id, None)
         self._listener.over(name)
         if type(reply) is int:
             return reply == 1
-        self._listener.tell(reply[1:])
+        self._tell(reply[1:])
         return bool(reply[0] == 1)
+
+    def _release_known(self, id: str, body: bytes) -> tuple[Call, bytes]:
+        """The request with what we know of the claim: where it waits, and whether more requests for it may come."""
+        known = self._places.get(id)
+        place = bulk(b"%d" % (known[1] if known else 0))
+        if id in self._unanswered:
+            return RELEASE_UNANSWERED, body + place + b"$1\r\n1\r\n"
+        return (RELEASE_PLACE, body + place) if known else (RELEASE, body)
 
     async def inspect(self, resource: str, timeout: float = IO_TIMEOUT, *, limit: int | None = None) -> Queue:
         body = self._keys.four(resource) + bulk(self._listener.line(resource)[0])
+        body += bulk(b"" if limit is None else b"%d" % limit)
         reply = await self._run(INSPECT, body, timeout)
-        self._listener.tell(reply[2])
-        return packing.queue(resource, reply, limit)
+        self._tell(reply[2])
+        return packing.queue(resource, reply)
 
     async def scan(self, prefix: str, after: str, limit: int) -> list[str]:
         names = await self._names.beyond(self._servers, prefix, after)
@@ -206,7 +271,7 @@ class RedisStore:
         for name, sure in names:
             if len(found) >= limit:
                 break
-            if sure or (await self.inspect(name)).standings:
+            if sure or (await self.inspect(name, limit=1)).standings:
                 found.append(name)
         return found
 
@@ -225,10 +290,16 @@ class RedisStore:
     ) -> list[Standing]:
         body = self._keys.four(resource) + bulk((id or "").encode()) + bulk(reason.encode())
         body += bulk(self._listener.line(resource)[0]) + bulk(packing.millis(REMEMBERED))
-        body += packing.foreign_flags(foreign, no_expiry)
-        met, told = packing.evicted(resource, await self._tell_all(resource, EVICT, body, IO_TIMEOUT))
-        self._listener.tell(told)
-        return met
+        body += packing.foreign_flags(foreign, no_expiry) + bulk(EVICTED)
+        met: list[Standing] = []
+        upto = b""
+        while True:
+            reply = await self._tell_all(resource, EVICT, body + bulk(upto), IO_TIMEOUT)
+            some, told, upto = packing.evicted(resource, reply)
+            self._tell(told)
+            met += some
+            if not upto:
+                return met
 
     async def watch(self, resource: str, seen: Queue, timeout: float) -> None:
         await until_changed(self._pausing, self.inspect, seen, timeout)
@@ -252,6 +323,9 @@ class RedisStore:
         )
         body = self._keys.written(name) + b"".join([bulk(part) for part in parts])
         written = await self._run(WRITE, body, timeout)
+        if type(written) is list:
+            self._voice.lost()
+            (written,) = written
         return Versioned(value, written) if written else None
 
     async def watch_register(self, name: str, version: int, timeout: float) -> None:
@@ -264,7 +338,9 @@ class RedisStore:
                 return  # what was written before we listened, nobody heard: look again
             left = until - self._pausing.now()
             if (await self.read(name, max(0.001, min(left, IO_TIMEOUT)))).version == version:
-                await self._pausing.wait(signal, max(0.0, until - self._pausing.now()))
+                await self._voice.test(self._leaf, key, max(0.001, until - self._pausing.now()))
+                left = self._voice.patience(until - self._pausing.now())
+                await self._pausing.wait(signal, max(0.0, left))
         except StoreUnavailable:
             if self._pausing.now() < until:
                 raise  # otherwise the time is up, which is an answer too
@@ -295,12 +371,17 @@ class RedisStore:
         if self._keeper is not None:
             make, self._keeper = self._keeper, None
             if (kept := make()) is not self:
-                kept._places = self._places  # what the keeper takes back stands there no more
+                kept._know_as(self)  # what the keeper takes back stands there no more
                 self._kept = kept
         return self if self._kept is None else self._kept
 
+    def _know_as(self, other: RedisStore) -> None:
+        """Share with another side of the same client what is known of its claims."""
+        self._places, self._unanswered, self._voice = other._places, other._unanswered, other._voice
+
     def after_fork(self) -> None:
         self._places.clear()
+        self._unanswered.clear()
         self._leaf.after_fork()
         self._listener.after_fork()  # also by the twin, twice: each time nobody of ours waits yet
         if self._kept is not None:

@@ -5,6 +5,9 @@
 -- ARGV  1 version  2 writer's id  3 = and the value, or '' to delete  4 ms a deleted register stays readable
 --
 -- Returns  the version it has now by this writer; 0: another version stands there
+--          {version}  the same, but who watches could not be told: the server refuses to publish
+
+-- include publish.lua
 
 local now = redis.call('GET', KEYS[1])
 local version, writer = '0', ''
@@ -25,5 +28,5 @@ if ARGV[3] == '' then
 else
   redis.call('SET', KEYS[1], value)
 end
-redis.call('PUBLISH', KEYS[1], us)
-return new
+publish(KEYS[1], us, 'PUBLISH')
+return muted and {new} or new

@@ -10,7 +10,7 @@
 
 local t = redis.call('TIME')
 local clock = tonumber(string.format('%d%06d', t[1], t[2]))
-local now = t[1] * 1000 + math.floor(t[2] / 1000)
+local now = 8e15 + t[1] * 1000 + math.floor(t[2] / 1000) -- as lapses are kept: see queue.lua
 local f = redis.call('HMGET', KEYS[1], 'vote', 'run', 'longest')
 if f[1] ~= ARGV[1] then return {clock, -9, (f[2] and f[2] ~= ARGV[1]) and 0 or 1} end
 
@@ -45,6 +45,7 @@ for i = 0, (#KEYS - 1) / 4 - 1 do
   longest = math.max(longest, tonumber(ARGV[a + 1]))
 end
 local inner = renew(keys, args)
+if inner.err then return inner end
 for n, place in ipairs(places) do answers[place] = inner[n] end
 if longest > tonumber(f[3] or 0) then redis.call('HSET', KEYS[1], 'longest', string.format('%.0f', longest)) end
 return answers

@@ -77,8 +77,8 @@ local function answer(reply)
   return reply
 end
 
-local reason = redis.call('HGET', q.h, '!' .. id)
-if reason then return answer({clock, -1, reason}) end
+local mark = redis.call('HGET', q.h, '!' .. id)
+if mark then return answer({clock, -1, string.sub(mark, 2)}) end
 
 local under = standing(q)
 if under and under ~= capacity then return answer({clock, -2, under}) end
@@ -95,8 +95,9 @@ end
 local r = parse(redis.call('HGET', q.h, id))
 if r then
   r.token = renumbered(r.token)
-  redis.call('HSET', q.h, id, pack(r))
-  lapse(q, id, q.now + ttl)
+  redis.call('ZADD', q.e, r.token, '@' .. id)
+  decide(q, {id, pack(r)})
+  stretch(q, id, q.now + ttl)
   return answer(standing_here())
 end
 
@@ -106,5 +107,5 @@ if q.waiting > 0 or taken(q) + permits > capacity then
   return answer({clock, 0, inside + q.waiting, retry(q, q.waiting)})
 end
 r = parse(table.concat({own and ballot or '0', q.us, ttl, permits, ARGV[4]}, '\n'))
-if capacity == 1 and permits == 1 then hold(q, id, r, ttl) else admit(q, id, r, q.now + ttl) end
+admit(q, id, r, q.now + ttl)
 return answer(standing_here())

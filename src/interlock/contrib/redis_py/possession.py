@@ -157,8 +157,8 @@ async def move(lock: RedisLock, seconds: float, mode: str, doing: str) -> None:
         raise not_owned(doing, tokens.resource(lock))
     asked = lease._runtime.now() if lease is not None else 0.0  # before the question: see Lease
     holder = tokens.encoded(lock.redis, lock.name)
-    keys = [holder, companion(holder, b"h"), companion(holder, b"w")]
-    left = await tokens.answer(lock.redis.eval(EXTEND, 3, *keys, id, int(seconds * 1000), mode))
+    keys = [holder, companion(holder, b"w")]
+    left = await tokens.answer(lock.redis.eval(EXTEND, 2, *keys, id, int(seconds * 1000), mode))
     if lease is not None:
         _moved(lease, asked, left)
     if left is None:

@@ -1,0 +1,53 @@
+"""Whether this client can wake others: its user may lack the right to publish, or the server the command.
+
+The scripts do their work all the same. But waiters of the same user, and those on a server that publishes nothing, are
+woken by nobody: then they look again, a few times a second.
+"""
+
+from __future__ import annotations
+
+from interlock.backends.redis.leaf import Leaf
+from interlock.backends.redis.resp import Failure, command
+from interlock.errors import StoreUnavailable
+
+LOOK = 0.2  # seconds between the looks of a waiter that nobody wakes
+TEST = command(b"PUBLISH", b"interlock:test", b"")  # nobody listens there
+
+
+class Voice:
+    """One client's, for both of its colours."""
+
+    def __init__(self, place: str) -> None:
+        self._place = place
+        self._works: bool | None = None  # None: not known yet
+
+    async def test(self, leaf: Leaf, channel: bytes, timeout: float) -> None:
+        """Find out, once, before somebody waits for the first time on this channel."""
+        if self._works is not None or channel.startswith(b"Sinterlock:"):
+            return  # of channels within a shard the node was asked when the channel was chosen
+        try:
+            reply = await leaf.ask(TEST, timeout)
+        except StoreUnavailable:
+            return  # the next who waits asks again
+        if isinstance(reply, Failure) and ("NOPERM" in reply.text or "unknown command" in reply.text):
+            self.lost()
+        elif not isinstance(reply, Failure):
+            self._works = True
+
+    def lost(self) -> None:
+        """The server has refused to publish. Says so in the log, once."""
+        if self._works is False:
+            return
+        self._works = False
+        import logging  # here, not above: `import interlock` stays light
+
+        logging.getLogger("interlock").warning(
+            "%s does not let this user publish, so waiters are not woken and look %.0f times a second; allow the "
+            "channels: ACL SETUSER name &interlock:* &prefix* +publish",
+            self._place,
+            1 / LOOK,
+        )
+
+    def patience(self, seconds: float) -> float:
+        """How long a waiter may sleep that wants to sleep for so long."""
+        return min(seconds, LOOK) if self._works is False else seconds

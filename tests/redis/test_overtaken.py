@@ -1,0 +1,163 @@
+"""A request may arrive long after its sender gave it up: then it must not do what nobody wants any more."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+from urllib.parse import urlsplit
+from uuid import uuid4
+
+import pytest
+import redis
+
+import interlock
+from interlock._core.drive import drive
+from interlock._runtime.threads import Threads
+from interlock.backends.redis import open_url
+from interlock.backends.redis.scripts import RELEASE
+from interlock.errors import StoreUnavailable
+from interlock.model import Claim, Gone, Granted
+from tests.redis.proxy import Proxy, proxied
+from tests.redis.server import Server, running
+
+
+@pytest.fixture
+def proxy(server: Server) -> Iterator[Proxy]:
+    with proxied(server.port) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def prefix() -> str:
+    return f"{uuid4().hex}:"
+
+
+def until(fact: Callable[[], object], patience: float = 20.0) -> None:
+    end = time.monotonic() + patience
+    while not fact():
+        assert time.monotonic() < end
+        time.sleep(0.002)
+
+
+def arrived(server: Server, proxy: Proxy) -> None:
+    """The late request is delivered, and the server has run it."""
+
+    def calls() -> int:
+        with redis.Redis(port=server.port) as admin:
+            stats: Any = admin.info("commandstats")
+            return sum(stats.get(f"cmdstat_{word}", {}).get("calls", 0) for word in ("evalsha", "eval"))
+
+    before = calls()
+    assert proxy.late
+    proxy.deliver()
+    until(lambda: calls() > before)
+
+
+@pytest.mark.parametrize("kind", ["lock", "semaphore", "read"])
+def test_a_claim_that_its_own_release_has_overtaken_does_not_enter(
+    server: Server, proxy: Proxy, prefix: str, kind: str
+) -> None:
+    with interlock.connect(proxy.url(prefix)) as client, interlock.connect(server.url(prefix)) as other:
+        lock: Any = {
+            "lock": lambda: client.lock("x"),
+            "semaphore": lambda: client.semaphore("x", 1),
+            "read": lambda: client.rwlock("x").read(),
+        }[kind]()
+        store: Any = client._core.store
+        with client.lock("warm-up"):
+            pass  # a connection is kept
+        proxy.delays = 1
+        with pytest.raises(StoreUnavailable):
+            lock.acquire(timeout=0.2)
+        until(
+            lambda: not store._unanswered
+        )  # it was released; perhaps by the keeper, if this machine is busy
+        arrived(server, proxy)
+        assert other.inspect("x").standings == (), "nobody holds it, and nobody can have it for a ttl"
+        with other.lock("x", timeout=1):
+            pass
+
+
+def test_a_late_copy_of_a_claim_that_was_released_does_not_enter(
+    server: Server, proxy: Proxy, prefix: str
+) -> None:
+    """The first request was late, the second was answered: it was held, and released."""
+    store = open_url(urlsplit(proxy.url(prefix)), Threads(), asynchronous=False)
+    claim = Claim("x", uuid4().hex, 30.0)
+    drive(store.claim(Claim("warm-up", uuid4().hex, 0.1)))
+    proxy.delays = 1
+    with pytest.raises(StoreUnavailable):
+        drive(store.claim(claim, 0.2))
+    assert isinstance(drive(store.claim(claim)), Granted)
+    assert drive(store.release("x", claim.id))
+    arrived(server, proxy)
+    assert drive(store.inspect("x")).standings == ()
+    assert drive(store.claim(claim)) == Gone()
+    drive(store.close())
+
+
+def test_a_release_of_a_claim_that_was_answered_leaves_nothing_behind(server: Server, prefix: str) -> None:
+    with interlock.connect(server.url(prefix)) as client, redis.Redis(port=server.port) as admin:
+        with client.lock("x"):
+            assert not client.lock("x").acquire(blocking=False)
+            assert not client.lock("x").acquire(timeout=0.05)
+        client.lock("x", ttl=0.1, renew=False).acquire()
+        time.sleep(0.15)
+        assert [key for key in admin.keys(f"*{prefix}*") if not key.endswith(b"token")] == []
+
+
+class Late:
+    """A leaf whose releases arrive only when they are told to; their sender hears nothing."""
+
+    def __init__(self, leaf: Any) -> None:
+        self._leaf = leaf
+        self.late: list[bytes] = []
+
+    async def ask(self, request: bytes, timeout: float, replies: int = 1, again: bool = True) -> Any:
+        if request.startswith(RELEASE.quick[:60]):
+            self.late.append(request)
+            raise StoreUnavailable("nobody answers")
+        return await self._leaf.ask(request, timeout, replies, again)
+
+    def after_fork(self) -> None:
+        self._leaf.after_fork()
+
+    async def close(self) -> None:
+        await self._leaf.close()
+
+
+def test_a_grant_that_replicas_confirm_late_is_not_ended_by_a_release_of_before() -> None:
+    with (
+        running("--repl-diskless-sync-delay", "0") as master,
+        running("--replicaof", f"127.0.0.1 {master.port}") as replica,
+    ):
+        with redis.Redis(port=master.port) as admin:
+            until(lambda: admin.set("seen", 1) and admin.wait(1, 100) == 1)
+        ours, theirs = interlock.connect(master.url(replicas="1")), interlock.connect(master.url())
+        with ours.lock("warm-up"):
+            pass
+        store: Any = ours._core.store
+        store._leaf = late = Late(store._leaf)
+        replica.freeze()
+        got: list[Any] = []
+        taker = threading.Thread(target=lambda: got.append(ours.lock("x").acquire(timeout=20)))
+        taker.start()
+        until(lambda: theirs.inspect("x").holders)
+        time.sleep(1.3)  # the first attempt has waited its second for the replica
+        replica.thaw()
+        taker.join(20)
+        assert got[0]
+        for request in late.late:  # what was sent before the grant arrives now
+            drive(_asked(late._leaf, request))
+        assert not theirs.lock("x").acquire(blocking=False), "two hold at once"
+        got[0].check()
+        store._leaf = late._leaf
+        got[0].release()
+        ours.close()
+        theirs.close()
+
+
+async def _asked(leaf: Any, request: bytes) -> Any:
+    return await leaf.ask(request, 5.0)
