@@ -16,11 +16,11 @@ from __future__ import annotations
 import asyncio
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
 from functools import wraps
-from inspect import isawaitable, iscoroutinefunction
+from inspect import isawaitable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, cast, overload
 
 from interlock import blocking, events, urls
 from interlock._core import lease as lease_core
@@ -40,11 +40,12 @@ from interlock._core.semaphore import SemaphoreHolding
 from interlock._core.settings import Settings
 from interlock._runtime import lifetimes
 from interlock._runtime.foreign import ForeignLock
+from interlock._runtime.generators import Iteration, kind_of, name_of, refuse_context_manager, rewrapped
 from interlock._runtime.statements import ExitMethod, OtherExit, Statement, entered
 from interlock._runtime.tasks import LoopOwner, Tasks, TaskSignal
 from interlock._runtime.threads import Threads
 from interlock.blocking import Value
-from interlock.errors import Skipped
+from interlock.errors import LeaseLost, Skipped
 from interlock.log import Log, callback_reporter
 from interlock.making import MadeByClients, Origin, _Staying, made, made_again
 from interlock.model import EVERYTHING, Queue, Standing, Traits
@@ -81,6 +82,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 F = TypeVar("F", bound=type)
 M = TypeVar("M", bound=Callable[..., Any])
+A = TypeVar("A", bound=AsyncIterator[Any])
 
 OnLost = Callable[["Lease"], object | Awaitable[object]]
 
@@ -220,6 +222,30 @@ def _end(leases: Sequence[Lease], error: BaseException | None) -> BaseException 
     return None if ours else error
 
 
+class _Steps(Iteration):
+    """As in sync code; and a loss cancels the step that runs, but not whoever iterates, between two steps.
+
+    The `async with` around it has begun a body, and ends one: the last step ends there.
+    """
+
+    def __init__(self, leases: Sequence[Lease], function: object, *, moves: bool = True) -> None:
+        super().__init__(leases, function, moves=moves)
+        self._running = leases
+
+    def resume(self) -> LeaseLost | None:
+        loss = super().resume()
+        if loss is None:
+            _begin(self._running)
+        else:
+            for lease in self._running:
+                lease._bodies += 1  # it is told of the loss in another way than by a cancellation
+        return loss
+
+    def suspend(self) -> None:
+        super().suspend()
+        _end(self._running, None)
+
+
 @_as(blocking._Named)
 class _Named(_Staying, metaclass=MadeByClients):
     _name: str
@@ -239,15 +265,59 @@ class _Decorator(ABC):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
 
-    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, Coroutine[Any, Any, R]]:
+    @overload
+    def __call__(
+        self, function: Callable[P, Coroutine[Any, Any, R]]
+    ) -> Callable[P, Coroutine[Any, Any, R]]: ...
+    @overload
+    def __call__(self, function: Callable[P, A]) -> Callable[P, A]: ...
+    def __call__(self, function: Callable[P, Any]) -> Callable[P, Any]:
+        if (method := rewrapped(self, function)) is not None:
+            return cast("Callable[P, Any]", method)
+        refuse_context_manager(function, asynchronous=True)
+        if kind_of(function) == "async generator function":
+            return self._over_generator(function)
         _demand_coroutine(function)
 
         @wraps(function)
-        async def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
+        async def guarded(*args: P.args, **kwargs: P.kwargs) -> Any:
             async with self:
                 return await function(*args, **kwargs)
 
         return guarded
+
+    def _over_generator(
+        self, function: Callable[P, AsyncGenerator[Any, Any]]
+    ) -> Callable[P, AsyncGenerator[Any, Any]]:
+        @wraps(function)
+        async def guarded(*args: P.args, **kwargs: P.kwargs) -> AsyncGenerator[Any, Any]:
+            async with self as held:
+                body, generator = self._iterate(held, function), function(*args, **kwargs)
+                step = generator.asend(None)
+                while True:
+                    try:
+                        item = await step
+                    except StopAsyncIteration:
+                        return
+                    body.suspend()
+                    try:
+                        sent = yield item
+                    except GeneratorExit:
+                        body.resume()
+                        await generator.aclose()
+                        raise
+                    except BaseException as error:
+                        body.resume()
+                        step = generator.athrow(error)
+                    else:
+                        loss = body.resume()
+                        step = generator.asend(sent) if loss is None else generator.athrow(loss)
+
+        return guarded
+
+    def _iterate(self, held: Any, function: object) -> _Steps:
+        """What a generator holds while it is iterated: a lease that belongs to the generator."""
+        return _Steps([held], function)
 
 
 @_as(blocking._Held)
@@ -320,6 +390,9 @@ class RLock(_LockFace):
 
     async def _acquire(self, owner: Owner, blocking: bool, timeout: float) -> Lease | None:
         return _owned_by(owner, await self._core.attempt(blocking, timeout, owner).run())
+
+    def _iterate(self, held: Lease, function: object) -> _Steps:
+        return _Steps([held], function, moves=False)
 
 
 @_as(blocking.ReadLock)
@@ -440,6 +513,9 @@ class MultiLock(_Decorator, _Staying, metaclass=MadeByClients):
     else:
         __aexit__ = ExitMethod(_leave_soon)
 
+    def _iterate(self, held: MultiLease, function: object) -> _Steps:
+        return _Steps(held.leases, function)
+
     def __repr__(self) -> str:
         state = "locked" if self._core.held() else "unlocked"
         return f"<{state} interlock.aio.{type(self).__name__} object {self.names} at {id(self):#x}>"
@@ -455,6 +531,9 @@ class Once(_Held):
     def __call__(
         self, function: Callable[P, Coroutine[Any, Any, R]]
     ) -> Callable[P, Coroutine[Any, Any, R | Skipped]]:
+        if (method := rewrapped(self, function)) is not None:
+            return cast("Callable[P, Coroutine[Any, Any, R | Skipped]]", method)
+        refuse_context_manager(function, asynchronous=True)
         blocking._refuse_generator(function)
         _demand_coroutine(function)
         holding = self._once.over(function)
@@ -968,9 +1047,14 @@ def _own(lease: lease_core.Lease) -> Lease:
 
 
 def _demand_coroutine(function: Callable[..., object]) -> None:
-    if not iscoroutinefunction(function):
-        name = getattr(function, "__qualname__", repr(function))
-        raise TypeError(f"{name} is not a coroutine function: use a lock of interlock, not of interlock.aio")
+    kind = kind_of(function)
+    if kind != "coroutine function":
+        not_so = (
+            "a generator function, but not an async one"
+            if kind == "generator function"
+            else "not a coroutine function"
+        )
+        raise TypeError(f"{name_of(function)} is {not_so}: use a lock of interlock, not of interlock.aio")
 
 
 def _mutex(lock: Any) -> Mutex:

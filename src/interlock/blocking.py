@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from functools import wraps
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar, cast
 
 from interlock import events, urls
 from interlock._core import lease as lease_core
@@ -40,6 +40,7 @@ from interlock.model import EVERYTHING, Queue, Standing, Traits
 if TYPE_CHECKING:
     from interlock._core.once import Once as OnceCore
     from interlock._core.once import OnceHolding
+    from interlock._runtime.generators import Iteration
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -153,8 +154,18 @@ class _Decorator(ABC):
     ) -> None: ...
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
-        """As a decorator: run the function under it, each call under a lease of its own."""
+        """As a decorator: run the function under it, each call under a lease of its own.
+
+        A generator holds its lease from its first step until it has ended, is closed, or nobody has it any more.
+        """
+        from interlock._runtime import generators  # here, not above: `import interlock` stays light
+
+        if (method := generators.rewrapped(self, function)) is not None:
+            return cast("Callable[P, R]", method)
         _refuse_coroutine(function)
+        generators.refuse_context_manager(function, asynchronous=False)
+        if generators.kind_of(function) == "generator function":
+            return cast("Callable[P, R]", self._over_generator(cast(Any, function)))
 
         @wraps(function)
         def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -162,6 +173,26 @@ class _Decorator(ABC):
                 return function(*args, **kwargs)
 
         return guarded
+
+    def _over_generator(
+        self, function: Callable[P, Generator[Any, Any, R]]
+    ) -> Callable[P, Generator[Any, Any, R]]:
+        from interlock._runtime.generators import Steps
+
+        @wraps(function)
+        def guarded(*args: P.args, **kwargs: P.kwargs) -> Generator[Any, Any, R]:
+            with self as held:
+                iteration = self._iterate(held, function)
+                steps: Any = Steps(iteration, function(*args, **kwargs))
+                return cast(R, (yield from steps))
+
+        return guarded
+
+    def _iterate(self, held: Any, function: object) -> Iteration:
+        """What a generator holds while it is iterated: a lease that belongs to the generator."""
+        from interlock._runtime.generators import Iteration
+
+        return Iteration([held], function)
 
 
 class _Held(_Named):
@@ -250,6 +281,11 @@ class RLock(_LockFace):
     def __init__(self, reentrant: Reentrant) -> None:
         self._core: Reentrant = reentrant
         self._name = reentrant.resource
+
+    def _iterate(self, held: Lease, function: object) -> Iteration:
+        from interlock._runtime.generators import Iteration
+
+        return Iteration([held], function, moves=False)
 
     # What threading.Condition looks for in a lock that can be taken more than once.
 
@@ -400,6 +436,11 @@ class MultiLock(_Decorator, _Staying, metaclass=MadeByClients):
             drive(self._core.leave(statement.entered or self._core.exit(), error))
             statement.end()
 
+    def _iterate(self, held: MultiLease, function: object) -> Iteration:
+        from interlock._runtime.generators import Iteration
+
+        return Iteration(held.leases, function)
+
     def __repr__(self) -> str:
         state = "locked" if self._core.held() else "unlocked"
         return f"<{state} interlock.{type(self).__name__} object {self.names} at {id(self):#x}>"
@@ -419,8 +460,13 @@ class Once(_Held):
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R | Skipped]:
         """As a decorator: run the function under a lease of its own, or skip."""
-        _refuse_coroutine(function)
+        from interlock._runtime import generators
+
+        if (method := generators.rewrapped(self, function)) is not None:
+            return cast("Callable[P, R | Skipped]", method)
+        generators.refuse_context_manager(function, asynchronous=False)
         _refuse_generator(function)
+        _refuse_coroutine(function)
         holding = self._once.over(function)
 
         @wraps(function)
@@ -1015,19 +1061,21 @@ def _own(lease: lease_core.Lease) -> Lease:
 
 
 def _refuse_coroutine(function: Callable[..., object]) -> None:
-    from inspect import iscoroutinefunction
+    from interlock._runtime.generators import kind_of, name_of
 
-    if iscoroutinefunction(function):
-        raise TypeError(f"{function.__qualname__} is a coroutine function: use a lock of interlock.aio")
+    kind = kind_of(function)
+    if kind in ("coroutine function", "async generator function"):
+        article = "an" if kind.startswith("a") else "a"
+        raise TypeError(f"{name_of(function)} is {article} {kind}: use a lock of interlock.aio")
 
 
 def _refuse_generator(function: Callable[..., object]) -> None:
-    from inspect import isasyncgenfunction, isgeneratorfunction
+    from interlock._runtime.generators import kind_of, name_of
 
-    if isgeneratorfunction(function) or isasyncgenfunction(function):
-        name = getattr(function, "__qualname__", repr(function))
+    if kind_of(function) in ("generator function", "async generator function"):
         raise TypeError(
-            f"{name} is a generator function, which a decorator cannot skip: iterate inside `with client.once(...)`"
+            f"{name_of(function)} is a generator function, which a decorator cannot skip: iterate inside "
+            "`with client.once(...)`"
         )
 
 

@@ -234,6 +234,21 @@ class TestKindsOfFunctions:
         assert client.once("x")(partial(int, "7"))() == 7
         assert client.once("x")("abc".upper)() == "ABC"
 
+    def test_static_and_class_methods_run_once(self, client: interlock.Client) -> None:
+        class Jobs:
+            @client.once("x")
+            @staticmethod
+            def plain(number: int) -> int:
+                return number
+
+            @client.once("x")
+            @classmethod
+            def of_class(cls) -> str:
+                return cls.__name__
+
+        assert Jobs().plain(7) == Jobs.plain(7) == 7
+        assert Jobs().of_class() == Jobs.of_class() == "Jobs"
+
     def test_a_generator_cannot_be_skipped(self, client: interlock.Client) -> None:
         def steps() -> Iterator[int]:
             yield 1

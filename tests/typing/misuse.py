@@ -6,6 +6,7 @@ Left out of the ordinary run of the type checkers; `test_misuse.py` compares wha
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Iterator
 
 import interlock
 from interlock import aio
@@ -43,6 +44,16 @@ async def awaited(client: aio.Client) -> None:
     @client.lock("x")  # error: arg-type
     def job() -> int:
         return 1
+
+    @client.lock("x")  # error: arg-type
+    def rows() -> Iterator[int]:
+        yield 1
+
+    @client.lock("x")
+    async def each(count: int) -> AsyncIterator[int]:
+        yield count
+
+    each("3")  # error: arg-type
 
 
 asyncio.run(awaited(interlock.connect()))  # error: arg-type

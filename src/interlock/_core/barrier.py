@@ -122,7 +122,7 @@ class BarrierCell:
     async def n_waiting(self) -> int:
         value, _ = await self.cell.read()
         state = self.state(value)
-        arrived = state["arrived"] if state["state"] == "filling" else []
+        arrived: list[str | None] = state["arrived"] if state["state"] == "filling" else []
         living = await self.room.standings() if arrived else {}
         self.known = sum(id in living for id in arrived)
         return self.known

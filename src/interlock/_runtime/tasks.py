@@ -98,7 +98,7 @@ def _waits_for(task: asyncio.Task[Any]) -> asyncio.Task[Any] | None:
     for callback, _ in getattr(task, "_callbacks", None) or ():
         if release is not None and getattr(callback, "func", None) is release:
             for wakeup, _ in callback.args[0]._callbacks or ():
-                awaiting = getattr(wakeup, "__self__", None)
+                awaiting: asyncio.Task[Any] | None = getattr(wakeup, "__self__", None)
                 if isinstance(awaiting, asyncio.Task):
                     return awaiting
     return None

@@ -1,0 +1,157 @@
+"""Decorated functions: which kinds there are, and how a generator holds a lease while it is iterated.
+
+The body of a generator runs in steps, on whatever thread or in whatever task calls `next`: frameworks run the halves of
+one in different threads, which come and go. So the generator itself owns the lease while it is suspended, as long as it
+exists; while a step runs, its thread or task does. A generator that nobody has any more is closed by Python, which ends
+the `with` statement in it.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, Literal
+
+from interlock._core.lease import Lease
+from interlock._core.states import State
+from interlock.errors import LeaseLost
+from interlock.ports import Owner
+
+Kind = Literal["function", "coroutine function", "generator function", "async generator function"]
+
+
+def kind_of(function: object) -> Kind:
+    """What a call of it begins; also for partials, and for objects that can be called."""
+    import inspect  # here, not above: `import interlock` stays light
+
+    candidates = [function]
+    if not inspect.isroutine(function) and not isinstance(function, type):
+        candidates.append(getattr(function, "__call__", None))  # noqa: B004 - the method, not whether there is one
+    for candidate in candidates:
+        if inspect.isasyncgenfunction(candidate):
+            return "async generator function"
+        if inspect.iscoroutinefunction(candidate):
+            return "coroutine function"
+        if inspect.isgeneratorfunction(candidate):
+            return "generator function"
+    return "function"
+
+
+def name_of(function: object) -> str:
+    return str(getattr(function, "__qualname__", None) or repr(function))
+
+
+def refuse_context_manager(function: object, *, asynchronous: bool) -> None:
+    """Raise for what `contextlib` made of a generator: its body would run when the lock has long been given back."""
+    code = getattr(function, "__code__", None)
+    if code is None or getattr(function, "__wrapped__", None) is None:
+        return
+    import contextlib
+
+    if code.co_filename != contextlib.__file__:
+        return
+    theirs = kind_of(function.__wrapped__) == "async generator function"  # type: ignore[attr-defined]
+    decorator = "@asynccontextmanager" if theirs else "@contextmanager"
+    of = "interlock.aio" if theirs else "interlock"
+    advice = "put the lock below" if theirs == asynchronous else f"use a lock of {of}, below"
+    raise TypeError(
+        f"{name_of(function)} is a context manager, whose body would run without the lock: {advice} {decorator}"
+    )
+
+
+class GeneratorOwner:
+    """A generator; alive as long as what only its frame refers to."""
+
+    __slots__ = ("__weakref__", "_iteration", "name", "quoted")
+
+    def __init__(self, iteration: Iteration, name: str) -> None:
+        self._iteration = weakref.ref(iteration)
+        self.name = name
+        self.quoted = '""'
+
+    def alive(self) -> bool:
+        return self._iteration() is not None
+
+    def __str__(self) -> str:
+        return f"generator {self.name}"
+
+
+class Iteration:
+    """The leases of a generator from its first step to its last. Nothing but the generator's frame refers to it."""
+
+    def __init__(self, leases: Sequence[Lease], function: object, *, moves: bool = True) -> None:
+        self._leases = leases
+        self._runtime = leases[0]._runtime
+        self._moves = moves  # not for rlocks, which count for the thread or task that entered
+        self._owner = GeneratorOwner(self, name_of(function))
+
+    def _own(self, owner: Owner) -> None:
+        if self._moves:
+            for lease in self._leases:
+                lease._owner = owner
+
+    def resume(self) -> LeaseLost | None:
+        """A step begins; the loss that its body must meet first, if there was one."""
+        self._own(self._runtime.owner())
+        return next((lease.loss() for lease in self._leases if lease.state is State.LOST), None)
+
+    def suspend(self) -> None:
+        """A step has ended."""
+        self._own(self._owner)
+
+
+class Steps:
+    """What a decorated generator delegates to, by `yield from`: the steps of the generator below it."""
+
+    def __init__(self, iteration: Iteration, generator: Generator[Any, Any, Any]) -> None:
+        self._iteration = iteration
+        self._generator = generator
+
+    def __iter__(self) -> Steps:
+        return self
+
+    def __next__(self) -> Any:
+        return self.send(None)
+
+    def send(self, value: Any) -> Any:
+        loss = self._iteration.resume()
+        try:
+            return self._generator.send(value) if loss is None else self._generator.throw(loss)
+        finally:
+            self._iteration.suspend()
+
+    def throw(self, kind: Any, value: Any = None, trace: Any = None) -> Any:
+        self._iteration.resume()
+        try:
+            return self._generator.throw(_exception(kind, value, trace))
+        finally:
+            self._iteration.suspend()
+
+    def close(self) -> None:
+        self._iteration.resume()
+        try:
+            self._generator.close()
+        finally:
+            self._iteration.suspend()
+
+
+def _exception(kind: Any, value: Any, trace: Any) -> BaseException:
+    """The exception that `throw` was called with, also in the old way: its type, its argument and its traceback."""
+    error: BaseException
+    if isinstance(kind, BaseException):
+        error = kind
+    elif isinstance(value, BaseException):
+        error = value
+    else:
+        error = kind() if value is None else kind(value)
+    return error if trace is None else error.with_traceback(trace)
+
+
+def rewrapped(decorate: Callable[[Any], Any], function: Any) -> Any:
+    """A static or class method with its function decorated; None for anything else.
+
+    Decorated as it is, it would get the instance as an argument too many, or could not be called at all.
+    """
+    if type(function) in (staticmethod, classmethod):
+        return type(function)(decorate(function.__func__))
+    return None
