@@ -19,8 +19,7 @@ from interlock.errors import ClientClosed, StoreUnavailable
 from interlock.model import Renewal
 from interlock.testing.lag import at_most
 from tests.attacks.stage import AsyncStage, Stage, eventually
-
-PATIENCE = 20.0  # seconds for a fact that comes at once unless the machine is busy
+from tests.patience import PATIENCE
 
 
 def hangs(name: str = "dead", hung: list[str] | None = None) -> Callable[..., object]:

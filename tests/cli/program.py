@@ -136,7 +136,7 @@ class Reader:
 
     def interrupt(self) -> int:
         self.process.send_signal(signal.SIGINT)
-        return self.process.wait(20)
+        return self.process.wait(PATIENCE)
 
 
 def finished(process: subprocess.Popen[str]) -> tuple[int, str, str]:

@@ -11,6 +11,7 @@ import pytest
 
 import interlock
 from tests.cli.program import Program
+from tests.patience import PATIENCE
 
 STANDING = {
     *("id", "state", "token", "permits", "age", "lapses_in", "note"),
@@ -80,7 +81,7 @@ class TestLs:
         with client.lock("job"):
             process = program.start("ls", stdout=write)
             os.close(write)
-            assert process.wait(20) == 141
+            assert process.wait(PATIENCE) == 141
         assert process.stderr is not None
         assert process.stderr.read() == ""
 

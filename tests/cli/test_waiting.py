@@ -13,6 +13,7 @@ from interlock.events import Waiting
 from interlock.model import EVERYTHING, Standing
 from interlock.who import Who
 from tests.cli.program import Program, Reader, finished
+from tests.patience import PATIENCE
 
 
 def errors(process: subprocess.Popen[str]) -> Reader:
@@ -31,7 +32,7 @@ class TestInTheQueue:
         second = errors(program.start("run", "job", "--", "true"))
         assert second.find().endswith("; place 2 in the queue\n")
         holder.terminate()
-        assert (first.process.wait(60), second.process.wait(60)) == (0, 0)
+        assert (first.process.wait(PATIENCE), second.process.wait(PATIENCE)) == (0, 0)
         assert len(first.lines) == 1  # once, however long it waits
 
     def test_a_program_gets_an_event(self, program: Program) -> None:

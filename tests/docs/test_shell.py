@@ -21,6 +21,7 @@ import pytest
 
 from tests.docs.pages import Block, blocks, name, pages
 from tests.house.source import ROOT, SRC
+from tests.patience import PATIENCE
 
 README = ROOT / "README.md"
 NOT_RUN = {
@@ -31,7 +32,6 @@ NOT_RUN = {
 QUICKER = {"python3 dev.py demo": "python3 dev.py demo --fast"}
 ELSEWHERE = {ROOT / "CONTRIBUTING.md": "it is about this repository, and all of it is what runs this test"}
 
-PATIENCE = 30.0  # seconds
 LOOKING = ("interlock ls", "interlock inspect")
 
 PAGES = [page for page in pages() if page not in ELSEWHERE and any(blocks(page, "sh", "console"))]

@@ -10,6 +10,7 @@ import pytest
 
 import interlock
 from interlock import aio
+from tests.patience import PATIENCE
 
 NAMES = ["bad\udc80name", "nul\x00inside", "ünïcödé 🔒", 'quo"te\\', "", "n" * 100_000]
 
@@ -25,7 +26,7 @@ def test_a_thread_of_any_name_can_hold_a_lock(tmp_path: Path, name: str) -> None
     with interlock.connect(f"sqlite:///{tmp_path}/locks.db") as client:
         thread = threading.Thread(target=hold, name=name)
         thread.start()
-        thread.join(10)
+        thread.join(PATIENCE)
     assert "pid" in seen[0]
     seen[0].encode()
 

@@ -18,6 +18,7 @@ import pytest
 
 import interlock
 from interlock import Skipped, aio, events
+from tests.patience import PATIENCE
 
 
 @pytest.fixture
@@ -84,12 +85,12 @@ def test_one_object_serves_threads_and_repeated_runs(client: interlock.Client) -
     def report(number: int) -> int:
         ran.append(number)
         inside.set()
-        assert go.wait(30)
+        assert go.wait(PATIENCE)
         return number
 
     with ThreadPoolExecutor() as pool:
         first = pool.submit(report, 1)
-        assert inside.wait(30)
+        assert inside.wait(PATIENCE)
         assert not report(2)
         with pytest.raises(Skipped), once:
             pass

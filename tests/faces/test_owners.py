@@ -13,6 +13,7 @@ import pytest
 import interlock
 from interlock import aio, events
 from tests.attacks.stage import eventually
+from tests.patience import PATIENCE
 
 TTL = 0.4
 
@@ -34,7 +35,7 @@ async def in_a_task(coroutine: Coroutine[Any, Any, Any]) -> Any:
 
 
 WRAPPERS: dict[str, Wrapper] = {
-    "wait_for": lambda coroutine: asyncio.wait_for(coroutine, 10),
+    "wait_for": lambda coroutine: asyncio.wait_for(coroutine, PATIENCE),
     "gather": gathered,
     "create_task": in_a_task,
     "shield": lambda coroutine: asyncio.shield(coroutine),
@@ -166,13 +167,13 @@ def test_a_service_that_is_started_under_wait_for_holds_what_it_took() -> None:
         async with aio.connect("memory://", ttl=TTL) as client:
             lock = client.rlock("x")
             service = Service(lock)
-            await asyncio.wait_for(service.start(), 10)
+            await asyncio.wait_for(service.start(), PATIENCE)
             await asyncio.sleep(2 * TTL)
             assert service.lease is not None
             service.lease.check()
-            assert await asyncio.wait_for(lock.acquire(), 10)  # again: the same owner
+            assert await asyncio.wait_for(lock.acquire(), PATIENCE)  # again: the same owner
             await lock.release()
-            await asyncio.wait_for(asyncio.wait_for(lock.release(), 10), 10)
+            await asyncio.wait_for(asyncio.wait_for(lock.release(), 10), PATIENCE)
             assert not (await client.inspect("x")).standings
 
     asyncio.run(main())
@@ -228,7 +229,7 @@ def test_a_body_under_wait_for_meets_the_loss_itself() -> None:
                     await asyncio.sleep(60)
 
             with pytest.raises(interlock.LeaseLost, match="drill"):
-                await asyncio.wait_for(body(), 30)
+                await asyncio.wait_for(body(), PATIENCE)
             task = asyncio.current_task()
             assert task is not None
             assert not task.cancelling()
@@ -272,7 +273,7 @@ def test_a_lease_whose_thread_has_ended_says_so(caplog: pytest.LogCaptureFixture
             thread.start()
             thread.join()
             (lease,) = taken
-            assert lease.lost.wait(10)
+            assert lease.lost.wait(PATIENCE)
         with pytest.raises(interlock.LeaseLost) as told:
             lease.check()
         assert told.value.cause == "owner_ended"
@@ -301,7 +302,7 @@ def test_a_lease_whose_task_has_ended_says_so() -> None:
 
             lease = await asyncio.create_task(start(), name="starter")
             assert lease is not None
-            assert await lease.lost.wait(10)
+            assert await lease.lost.wait(PATIENCE)
             loss = lease.loss()
             assert (loss.cause, loss.reason) == ("owner_ended", "task starter")
             assert [event.owner for event in seen if isinstance(event, events.OwnerEnded)] == ["task starter"]
@@ -342,5 +343,5 @@ def test_a_lease_that_nobody_was_to_renew_has_lapsed_whatever_became_of_its_owne
         thread = threading.Thread(target=take)
         thread.start()
         thread.join()
-        assert taken[0].lost.wait(10)
+        assert taken[0].lost.wait(PATIENCE)
         assert taken[0].loss().cause == "lapsed"

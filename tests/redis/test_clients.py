@@ -17,6 +17,7 @@ import redis.asyncio
 import interlock
 from interlock import aio
 from interlock.errors import InvalidURL, StoreUnavailable, Unsupported
+from tests.patience import PATIENCE
 from tests.redis.server import Server, running, started
 from tests.redis.tls import SecureServer, certificate
 
@@ -24,7 +25,7 @@ PASSWORD = "p@ss/w:rd#é"
 
 
 def enter(client: interlock.Client, name: str) -> None:
-    with client.lock(name, timeout=20):
+    with client.lock(name, timeout=PATIENCE):
         pass
 
 
@@ -36,7 +37,7 @@ def held_and_shown(client: interlock.Client) -> None:
         waiter.start()
         while not client.inspect(name).waiters:
             pass
-    waiter.join(10)
+    waiter.join(PATIENCE)
     assert not waiter.is_alive()
     assert client.inspect(name).standings == ()
     client.close()
@@ -46,14 +47,14 @@ async def held_and_shown_async(client: aio.Client) -> None:
     name = uuid4().hex
 
     async def wait() -> None:
-        async with client.lock(name, timeout=10):
+        async with client.lock(name, timeout=PATIENCE):
             pass
 
     async with client.lock(name):
         waiter = asyncio.create_task(wait())
         while not (await client.inspect(name)).waiters:
             await asyncio.sleep(0.001)
-    await asyncio.wait_for(waiter, 10)
+    await asyncio.wait_for(waiter, PATIENCE)
     assert (await client.inspect(name)).standings == ()
     await client.close()
 
@@ -107,7 +108,7 @@ def test_a_client_of_a_cluster_or_of_something_else_is_refused() -> None:
 
 def test_a_prefix_keeps_two_programs_apart(server: Server) -> None:
     one, other = (interlock.connect(server.url(f"{n}-{uuid4().hex}:")) for n in range(2))
-    with one.lock("x"), other.lock("x", timeout=1):
+    with one.lock("x"), other.lock("x", timeout=PATIENCE):
         assert one.inspect("x").holders != other.inspect("x").holders
         assert list(one.scan()) == ["x"]
     one.close()
@@ -191,12 +192,12 @@ def test_a_forked_child_gets_connections_of_its_own(server: Server) -> None:
         code = 1
         try:
             ours: Any = client.lock(name).acquire(blocking=False)
-            with client.lock(name + "-child", timeout=5):
+            with client.lock(name + "-child", timeout=PATIENCE):
                 code = 0 if not ours and not client.lock(name).owned() else 2
         finally:
             os._exit(code)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     lease.release()
-    waiting.join(10)
+    waiting.join(PATIENCE)
     assert not waiting.is_alive()
     client.close()

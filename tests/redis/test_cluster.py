@@ -25,7 +25,8 @@ from interlock.backends.redis.shards import Shards
 from interlock.contrib.redis_py import AsyncLock, Lock
 from interlock.errors import InvalidURL, StoreUnavailable, StoreUnfit
 from interlock.model import Claim, Granted, Renewal, Renewed
-from interlock.testing.lag import at_most
+from interlock.testing.lag import at_most, stretched
+from tests.patience import PATIENCE
 from tests.redis import clusters
 from tests.redis.clusters import SHARDS, RedisCluster, fragile
 from tests.redis.sentinels import until
@@ -93,7 +94,7 @@ class TestClients:
             assert lease
             with at_most(1, "nobody told it: it looked for itself"):
                 lease.release()
-                waiter.join(10)
+                waiter.join(PATIENCE)
                 assert waiter.lease
                 assert waiter.lease.token > lease.token
             waiter.lease.release()
@@ -109,7 +110,7 @@ class TestClients:
                 code = 1
                 try:
                     ours: Any = client.lock(name).acquire(blocking=False)
-                    with client.lock("child", timeout=5), client.lock("another", timeout=5):
+                    with client.lock("child", timeout=PATIENCE), client.lock("another", timeout=PATIENCE):
                         code = 0 if not ours and not client.lock(name).owned() else 2
                 finally:
                     os._exit(code)
@@ -341,16 +342,17 @@ class TestMovingASlot:
         self, movable: RedisCluster, move: Move
     ) -> None:
         lost: list[Any] = []
-        client = interlock.connect(movable.url(), ttl=1)
+        ttl = stretched(1.0)
+        client = interlock.connect(movable.url(), ttl=ttl)
         lease = client.lock(move.name, on_lost=lost.append).acquire()
         assert lease
         with movable.moving(move.number, move.source, move.target):
-            end = time.monotonic() + 1.3
+            end = time.monotonic() + 1.3 * ttl
             while time.monotonic() < end:  # longer than its ttl
                 lease.renew()
                 lease.check()
             movable.move_keys(move.number, move.source, move.target)
-            end = time.monotonic() + 1.3
+            end = time.monotonic() + 1.3 * ttl
             while time.monotonic() < end:
                 lease.renew()
                 lease.check()
@@ -370,16 +372,16 @@ class TestMovingASlot:
         until(lambda: holder.inspect(move.name).waiters)
         with movable.moving(move.number, move.source, move.target):
             came: list[Any] = []
-            lock = holder.lock(f"{{{move.name}}}newcomer", timeout=15)
+            lock = holder.lock(f"{{{move.name}}}newcomer", timeout=PATIENCE)
             newcomer = threading.Thread(target=lambda: came.append(lock.acquire()))
             newcomer.start()
             with at_most(2, "a release waited for the slot"):
                 with pytest.raises(StoreUnavailable, match="asked again in the background"):
                     lease.release()  # a slot on the move answers for none of its keys while some are nowhere
             assert not came, "a slot on the move grants nothing: half of a queue may be elsewhere"
-        newcomer.join(15)
+        newcomer.join(PATIENCE)
         assert came[0]
-        waiter.join(15)
+        waiter.join(PATIENCE)
         assert waiter.lease
         assert waiter.lease.token > lease.token
         assert [s.token for s in client.inspect(move.name).holders] == [waiter.lease.token]
@@ -405,7 +407,7 @@ class TestMovingASlot:
                     movable.move_keys(move.number, move.source, move.target)
                     assert (await register.read()).value == "old"
                 assert (await write).version > future > version
-                async with client.lock(move.name, timeout=5) as after:
+                async with client.lock(move.name, timeout=PATIENCE) as after:
                     assert after.token > future > before.token
                 for key in movable.ask(move.target, "KEYS", "*token{*"):
                     movable.ask(move.target, "DEL", key)
@@ -466,7 +468,7 @@ def test_many_threads_and_tasks_share_one_question_for_the_map(steady: RedisClus
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(10)
+        thread.join(PATIENCE)
     client.close()
 
     async def main() -> None:

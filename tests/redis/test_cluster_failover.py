@@ -19,13 +19,12 @@ from interlock._core.drive import drive
 from interlock.errors import LeaseLost, StoreUnavailable
 from interlock.model import Claim, Granted, NoAnswer, Renewal, Renewed
 from interlock.testing.lag import at_most
+from tests.patience import PATIENCE
 from tests.redis.clusters import SHARDS, RedisCluster, fragile
 from tests.redis.sentinels import until
 from tests.redis.test_chaos import Waiter
 
 pytestmark = pytest.mark.chaos
-
-FAILOVER = 20.0  # seconds a failover may take here
 
 
 @pytest.fixture
@@ -67,19 +66,19 @@ class TestAMasterIsKilled:
         before.start()
         with cluster.replicas[0].frozen():  # it takes over once this is over
             cluster.masters[0].kill()
-            until(lambda: leases[0].state is State.DOUBTFUL, FAILOVER)
+            until(lambda: leases[0].state is State.DOUBTFUL)
             for name in (f"{{{names[1]}}}", f"{{{names[2]}}}"):
-                began = time.monotonic()
-                with client.lock(name, timeout=5):
-                    assert time.monotonic() - began < 1, "a shard that is alive waited for one that is not"
+                with at_most(1, "a shard that is alive waited for one that is not"):
+                    with client.lock(name, timeout=PATIENCE):
+                        pass
             assert before.end() == [{State.HELD, State.DOUBTFUL}, {State.HELD}, {State.HELD}]
         after.start()
         cluster.await_promoted(cluster.replicas[0])
-        until(lambda: all(lease.state is State.HELD for lease in leases), FAILOVER)
+        until(lambda: all(lease.state is State.HELD for lease in leases))
         assert all(State.LOST not in states for states in after.end())
         with at_most(2, "nobody told it: it looked for itself"):
             leases[0].release()
-            waiter.join(FAILOVER)
+            waiter.join(PATIENCE)
             assert waiter.lease
             assert waiter.lease.token > leases[0].token
         for lease in leases[1:]:
@@ -112,11 +111,12 @@ class TestAMasterIsKilled:
                     cluster.masters[0].kill()
                 await asyncio.to_thread(cluster.await_promoted, cluster.replicas[0])
                 with pytest.raises(LeaseLost):
-                    await asyncio.wait_for(task, FAILOVER)
+                    await asyncio.wait_for(task, PATIENCE)
             stranger = interlock.connect(cluster.url(), ttl=9)
-            after = until(lambda: _acquired(stranger, name), FAILOVER)
+            after = until(lambda: _acquired(stranger, name))
             assert after.token > lease.token > first.token
-            assert lost.wait(9), "the old holder was not told within its own ttl"
+            with at_most(9):  # its own ttl
+                assert lost.wait(PATIENCE)
             with pytest.raises(LeaseLost):
                 lease.check()
             assert after.state is State.HELD
@@ -147,11 +147,11 @@ class TestAMasterIsKilled:
         for shard in alive:
             with at_most(2, "nobody told it: it looked for itself"):
                 leases[shard].release()
-                waiters[shard].join(FAILOVER)
+                waiters[shard].join(PATIENCE)
                 assert waiters[shard].lease
         cluster.await_promoted(cluster.replicas[there])
         leases[there].release()
-        waiters[there].join(FAILOVER)
+        waiters[there].join(PATIENCE)
         assert waiters[there].lease
         holder.close()
         client.close()
@@ -165,7 +165,7 @@ class TestAMasterIsKilled:
         assert client.inspect(cluster.name_on(0)).standings == ()  # and so it has met the new master
         with pytest.raises(StoreUnavailable, match="0 of the 1 replicas wanted"):
             client.lock(cluster.name_on(0)).acquire(timeout=2)
-        with client.lock(cluster.name_on(1), timeout=5):
+        with client.lock(cluster.name_on(1), timeout=PATIENCE):
             pass
         client.close()
 
@@ -194,7 +194,7 @@ class TestAMasterIsFrozen:
             cluster.await_followed(old)
         os.kill(old.pid, signal.SIGSTOP)
         cluster.await_promoted(cluster.replicas[0])
-        with client.lock(name, timeout=FAILOVER) as lease:
+        with client.lock(name, timeout=PATIENCE) as lease:
             assert lease.token > before.token
             os.kill(old.pid, signal.SIGCONT)
             other = interlock.connect(f"redis+cluster://127.0.0.1:{old.port}")
@@ -202,7 +202,7 @@ class TestAMasterIsFrozen:
             assert [s.token for s in client.inspect(name).holders] == [lease.token]
             lease.renew()
         for _ in range(20):
-            with other.lock(name, timeout=5), client.lock(cluster.name_on(1), timeout=5):
+            with other.lock(name, timeout=PATIENCE), client.lock(cluster.name_on(1), timeout=PATIENCE):
                 pass
         client.close()
         other.close()
@@ -219,7 +219,7 @@ class TestAMasterIsFrozen:
                     lease.release()
         cluster.await_promoted(cluster.replicas[0])
         other = interlock.connect(cluster.url())
-        until(lambda: _acquired(other, name), FAILOVER)
+        until(lambda: _acquired(other, name))
         client.close()
         other.close()
 
@@ -238,7 +238,7 @@ class TestTheClusterIsDown:
         lease.check()
         for node in (cluster.masters[0], cluster.masters[2]):
             node.start()
-        with client.lock(f"{{{name}}}2", timeout=FAILOVER):
+        with client.lock(f"{{{name}}}2", timeout=PATIENCE):
             lease.renew()
         lease.release()
         client.close()
@@ -258,7 +258,7 @@ class TestTheClusterIsDown:
             node.start()
             until(cluster.whole)
             other = interlock.connect(cluster.url())
-            after = until(lambda: _acquired(other, name), FAILOVER)
+            after = until(lambda: _acquired(other, name))
             assert after.token > lease.token > before.token
             client.inspect(name)  # meets it again
             assert doubts

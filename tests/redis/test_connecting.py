@@ -19,6 +19,7 @@ import pytest
 import interlock
 from interlock import aio
 from interlock.errors import StoreUnavailable
+from tests.patience import PATIENCE
 from tests.redis.proxy import proxied
 from tests.redis.server import Server, running, started
 from tests.redis.tls import SecureServer, certificate
@@ -237,7 +238,7 @@ def test_forty_threads_that_lock_back_to_back_take_no_lease_from_their_own_clien
         time.sleep(4.5)  # three times their ttl
         stop.set()
         for thread in threads:
-            thread.join(60)
+            thread.join(PATIENCE)
         assert lost == []
         for lease in leases:
             assert lease
@@ -271,7 +272,7 @@ def test_a_lease_is_renewed_though_every_connection_of_its_client_is_busy(server
         for thread in busy:
             thread.start()
         for thread in busy:
-            thread.join(30)
+            thread.join(PATIENCE)
         assert lost == []
         lease.release()
 

@@ -13,6 +13,7 @@ from interlock._runtime.threads import Threads
 from interlock.backends.redis.following import Following
 from interlock.errors import ClientClosed
 from interlock.testing.lag import at_most
+from tests.patience import PATIENCE
 
 
 class Route:
@@ -52,7 +53,7 @@ def asked(following: Following, again: bool = True) -> list[BaseException]:
 
     thread = threading.Thread(target=ask, daemon=True)
     thread.start()
-    thread.join(10)
+    thread.join(PATIENCE)
     assert not thread.is_alive(), "it asks for ever"
     return raised
 
@@ -99,5 +100,5 @@ def test_no_connections_are_made_anew_once_it_is_closed() -> None:
     route.changes += 1
     asked(following)
     for closer in closing:
-        closer.join(10)
+        closer.join(PATIENCE)
     assert all(leaf.closed for leaf in made)

@@ -13,6 +13,7 @@ import redis
 import interlock
 from interlock import aio
 from interlock.errors import ForeignKey
+from tests.patience import PATIENCE
 from tests.redis import clusters, sentinels
 from tests.redis.server import Server
 
@@ -86,7 +87,7 @@ def test_a_foreign_key_without_expiry_is_evicted_only_by_who_says_both(
         assert theirs.exists(name)
     (met,) = ours.evict(name, reason="its program is gone", foreign=True, no_expiry=True)
     assert (met.foreign, met.token) == (True, 0)
-    with ours.lock(name, timeout=1):
+    with ours.lock(name, timeout=PATIENCE):
         pass
 
 

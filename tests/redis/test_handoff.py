@@ -16,9 +16,11 @@ from interlock._core.drive import drive
 from interlock._runtime.threads import Threads
 from interlock.backends.redis import RedisStore, open_url
 from interlock.model import Busy, Claim, Granted
+from interlock.testing.lag import stretched
+from tests.patience import PATIENCE, until
 from tests.redis.server import Server
 
-PLACE = 0.3
+PLACE = stretched(0.3)
 
 
 @pytest.fixture
@@ -49,7 +51,7 @@ def test_a_waiter_is_told_its_token_with_the_wake_up(stores: tuple[RedisStore, R
     drive(theirs.claim(holder))
     busy = listening(ours, waiter)
     drive(theirs.release("x", holder.id))
-    granted = drive(ours.wait(waiter, busy, 10.0))
+    granted = drive(ours.wait(waiter, busy, PATIENCE))
     assert isinstance(granted, Granted)
     assert drive(ours.claim(waiter)) == Granted(granted.token, 30.0)
     drive(ours.release("x", waiter.id))
@@ -64,10 +66,7 @@ def test_a_grant_of_a_place_that_lapsed_is_not_taken_for_one_of_the_next(
     drive(theirs.claim(holder))
     busy = listening(ours, waiter)
     drive(theirs.release("x", holder.id))  # hands over to a waiter that does not look
-    end = time.monotonic() + 10
-    while not isinstance(drive(theirs.claim(next_holder)), Granted):
-        assert time.monotonic() < end
-        time.sleep(0.01)
+    until(lambda: isinstance(drive(theirs.claim(next_holder)), Granted))
     busy = listening(ours, waiter)  # it goes on, and lines up again
     assert drive(ours.wait(waiter, busy, 0.2)) is None
     drive(ours.release("x", waiter.id))
@@ -112,7 +111,7 @@ def test_threads_of_one_client_hand_over_without_the_subscription(url: str) -> N
     order: list[int] = []
 
     def enter(number: int) -> None:
-        with client.lock("x", timeout=20):
+        with client.lock("x", timeout=PATIENCE):
             order.append(number)
 
     threads = [threading.Thread(target=enter, args=(number,)) for number in range(5)]
@@ -122,6 +121,6 @@ def test_threads_of_one_client_hand_over_without_the_subscription(url: str) -> N
             while len(client.inspect("x").waiters) != number + 1:
                 time.sleep(0.001)
     for thread in threads:
-        thread.join(20)
+        thread.join(PATIENCE)
     assert order == [0, 1, 2, 3, 4]
     client.close()

@@ -19,6 +19,7 @@ from interlock.backends.redis import pool
 from interlock.errors import StoreUnavailable
 from interlock.testing.lag import at_most
 from tests.attacks.strike import strikes
+from tests.patience import PATIENCE
 from tests.redis.server import Server, running
 from tests.redis.test_connecting import environment
 
@@ -94,7 +95,7 @@ def test_exceptions_thrown_into_threads_leave_the_connections_to_the_others(url:
 
 
 def wait(client: interlock.Client, got: list[float]) -> None:
-    with client.lock("x", timeout=30):
+    with client.lock("x", timeout=PATIENCE):
         got.append(time.monotonic())
 
 
@@ -122,7 +123,7 @@ def test_a_thread_that_could_not_be_started_is_started_for_the_next(
             time.sleep(0.2)
             released = time.monotonic()
             lease.release()
-            thread.join(30)
+            thread.join(PATIENCE)
             assert got, f"the waiter was left alone, round {number}"
             assert got[0] - released < 3
     assert failed == [1]

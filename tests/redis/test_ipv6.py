@@ -19,6 +19,7 @@ import interlock
 from interlock import aio
 from interlock.backends.redis.keys import slot
 from interlock.errors import InvalidURL, StoreUnavailable
+from tests.patience import PATIENCE
 from tests.redis.sentinels import SERVICE, alone, until
 from tests.redis.server import Server, free_port, running
 from tests.redis.test_clients import held_and_shown, held_and_shown_async
@@ -188,5 +189,5 @@ def test_the_nodes_of_a_cluster_announce_each_other_by_ipv6() -> None:
                     admin.execute_command("MIGRATE", HOST, nodes[1].port, key, 0, 5000)
                 for node in reversed(nodes):
                     node.ask("CLUSTER", "SETSLOT", number, "NODE", ids[1])
-            with client.lock(names[0], timeout=10):  # redirected: MOVED slot ::1:port
+            with client.lock(names[0], timeout=PATIENCE):  # redirected: MOVED slot ::1:port
                 assert nodes[1].ask("EXISTS", f"{prefix}{names[0]}") == 1

@@ -24,6 +24,7 @@ from interlock.backends.redis.reading import Knock, Reading
 from interlock.testing.lag import at_most
 from tests.attacks.stage import ENVIRONMENT, eventually
 from tests.attacks.strike import strikes
+from tests.patience import PATIENCE
 from tests.redis.server import Server
 from tests.redis.test_reading import (
     SOON,
@@ -199,9 +200,9 @@ class TestAThreadThatReadsForItself:
             before = signal.signal(signal.SIGUSR1, handle)
             try:
                 director = in_thread(direct)
-                with client.lock("first", timeout=30):
+                with client.lock("first", timeout=PATIENCE):
                     pass
-                director.join(10)
+                director.join(PATIENCE)
             finally:
                 signal.signal(signal.SIGUSR1, before)
         assert told[0] < SOON
@@ -216,7 +217,7 @@ class TestAThreadThatReadsForItself:
             assert process.stdout.readline() == b"reads\n"
             with at_most(SOON):
                 process.send_signal(signal.SIGTERM)
-                assert process.wait(10) == -signal.SIGTERM
+                assert process.wait(PATIENCE) == -signal.SIGTERM
                 process.stdout.close()
             assert not other.inspect("taken").waiters
 
@@ -244,7 +245,7 @@ def test_a_request_to_a_server_that_takes_nothing_keeps_nobody_for_long(
         ears, waiter = cast(Any, client._core.store)._listener, threading.Event()
         with server.frozen():
             sender = in_thread(lambda: ears.subscribed(b"more than fits" * 4_000_000, waiter))
-            sender.join(5)
+            sender.join(PATIENCE)
             assert not sender.is_alive()
             ears.forget(b"", waiter)
 

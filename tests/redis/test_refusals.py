@@ -19,6 +19,7 @@ from interlock import aio
 from interlock.backends.redis.refusal import COMMANDS
 from interlock.errors import InterlockError, StoreUnavailable, StoreUnfit, Unreached
 from interlock.testing.lag import at_most
+from tests.patience import PATIENCE
 from tests.redis.server import Server, free_port, running, started
 from tests.redis.tls import SecureServer, certificate, expired
 
@@ -153,7 +154,7 @@ def test_who_may_not_subscribe_waits_by_looking(guarded: Server) -> None:
         waiter.start()
         while not client.inspect("deaf").waiters:
             time.sleep(0.001)
-    waiter.join(10)
+    waiter.join(PATIENCE)
     assert got[0]
     client.close()
 
@@ -168,7 +169,7 @@ def test_the_permissions_that_the_page_names_are_enough() -> None:
 
         def wait() -> None:
             client.event("set").wait(10)
-            with client.lock("x", timeout=10), client.semaphore("s", 2), client.rwlock("rw").read():
+            with client.lock("x", timeout=PATIENCE), client.semaphore("s", 2), client.rwlock("rw").read():
                 done.set()
 
         waiter = threading.Thread(target=wait)
@@ -178,7 +179,7 @@ def test_the_permissions_that_the_page_names_are_enough() -> None:
             while not client.inspect("x").waiters:
                 time.sleep(0.001)
             assert list(client.scan()) == ["x"]
-        waiter.join(10)
+        waiter.join(PATIENCE)
         assert done.is_set()
         for name in ("a}b", "c{}d", "e}{f", "{g}h", "i{j"):
             with client.lock(name), client.semaphore(f"s{name}", 2), client.rwlock(f"rw{name}").write():

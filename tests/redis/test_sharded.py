@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -29,6 +28,7 @@ from interlock.errors import InvalidURL, StoreUnfit
 from interlock.model import Busy, Claim, Granted
 from interlock.testing.lag import at_most
 from tests.attacks.test_loss import abandon
+from tests.patience import PATIENCE
 from tests.redis import clusters
 from tests.redis.clusters import BEFORE, SHARDS, ClusterNode, RedisCluster
 from tests.redis.sentinels import until
@@ -39,6 +39,13 @@ from tests.redis.tls import certificate
 
 TOLD = 2.0  # seconds; who is not told looks after 10
 FOLLOWED = 5.0  # seconds in which a channel is where its slot is
+
+
+def followed(fact: Callable[[], object]) -> None:
+    """Wait until a channel is where its slot is, in time."""
+    with at_most(FOLLOWED, "the channel did not follow its slot"):
+        until(fact)
+
 
 HOLDER = """
 import sys, interlock
@@ -90,7 +97,7 @@ class Stranger:
         return self._ask("release", name)
 
     def close(self) -> None:
-        self._process.communicate(timeout=10)
+        self._process.communicate(timeout=PATIENCE)
 
 
 @pytest.fixture
@@ -167,7 +174,7 @@ class TestHandingOver:
             until(partial(told, client, name))
             with at_most(TOLD, "nobody told it: it looked for itself"):
                 stranger.release(name)
-                waiter.join(15)
+                waiter.join(PATIENCE)
             assert waiter.lease
             assert waiter.lease.token > before
             waiter.lease.release()
@@ -214,7 +221,7 @@ class TestHandingOver:
 
         store.claim = noted
         stranger.release("x")
-        waiter.join(15)
+        waiter.join(PATIENCE)
         assert waiter.lease
         assert not looked, "it asked again for what it was told"
         client.close()
@@ -246,7 +253,7 @@ class TestHandingOver:
         until(partial(told, client, "x"))
         with at_most(TOLD, "nobody told it: it looked for itself"):
             lease.release()
-            waiter.join(15)
+            waiter.join(PATIENCE)
             assert waiter.lease
         holder.close()
         client.close()
@@ -261,7 +268,7 @@ class TestHandingOver:
         until(partial(told, client, "s"))
         with at_most(TOLD):
             leases[0].release()
-            entered.join(15)
+            entered.join(PATIENCE)
         holder.close()
         client.close()
 
@@ -272,7 +279,7 @@ class TestHandingOver:
         until(lambda: listener(client).registers._subscribed)
         with at_most(TOLD):
             writer.event("set").set()
-            waiting.join(15)
+            waiting.join(PATIENCE)
         writer.close()
         client.close()
 
@@ -312,12 +319,12 @@ class TestConnections:
         until(lambda: told(client, one) and told(client, other))
         assert sum(listening(steady)) == 1
         stranger.release(one)
-        first.join(15)
+        first.join(PATIENCE)
         numbers = [slot((prefix + name).encode()) for name in (one, other)]
         until(lambda: not heard_at(steady, steady.masters[0], numbers[0]))
         assert heard_at(steady, steady.masters[0], numbers[1]), "somebody still waits for this"
         lease.release(other)
-        second.join(15)
+        second.join(PATIENCE)
         until(lambda: not branches(client) and not sum(listening(steady)))
         assert first.lease
         assert second.lease
@@ -327,7 +334,7 @@ class TestConnections:
         until(partial(told, client, one))
         with at_most(TOLD):
             stranger.release(one)
-            again.join(15)
+            again.join(PATIENCE)
         lease.close()
         client.close()
 
@@ -366,7 +373,7 @@ class TestConnections:
             assert lease
             lease.release()
         for waiter in waiters:
-            waiter.join(15)
+            waiter.join(PATIENCE)
         client.close()
         assert not any(thread.is_alive() for thread in threads)
         assert not sum(listening(steady))
@@ -387,15 +394,15 @@ class TestConnections:
             try:
                 fast = threading.Timer(0.5, other.release, (its,))
                 fast.start()
-                began = time.monotonic()
-                with client.lock(its, timeout=20):
-                    code = 0 if time.monotonic() - began < 0.5 + TOLD else 2
+                with at_most(0.5 + TOLD), client.lock(its, timeout=PATIENCE):
+                    pass
+                code = 0
             finally:
                 os._exit(code)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         with at_most(TOLD, "the child has taken the parent's subscription"):
             stranger.release(mine)
-            waiter.join(15)
+            waiter.join(PATIENCE)
             assert waiter.lease
         other.close()
         client.close()
@@ -450,7 +457,7 @@ class TestWhatIsWrong:
         assert branches(client)
         with at_most(TOLD):
             lease.release()
-            waiter.join(15)
+            waiter.join(PATIENCE)
             assert waiter.lease
         holder.close()
         client.close()
@@ -467,7 +474,7 @@ class TestWhatIsWrong:
         waiter = Waiter(client, "x")
         with at_most(TOLD):
             lease.release()
-            waiter.join(15)
+            waiter.join(PATIENCE)
             assert waiter.lease
         holder.close()
         client.close()

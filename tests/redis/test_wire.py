@@ -20,6 +20,7 @@ import interlock
 from interlock import aio
 from interlock.errors import LeaseLost, SettingsMismatch, StoreUnfit
 from interlock.testing.lag import at_most
+from tests.patience import PATIENCE
 from tests.redis.server import Server
 
 
@@ -69,7 +70,7 @@ def test_the_lock_of_redis_py_waits_for_us_and_gets_in(
         waiter = threading.Thread(target=lock.acquire, kwargs={"blocking_timeout": 10})
         waiter.start()
         assert not lock.owned()
-    waiter.join(10)
+    waiter.join(PATIENCE)
     assert theirs.get(name) == lock.local.token
     assert not ours.lock(name).acquire(blocking=False)
     theirs.delete(name)
@@ -87,7 +88,7 @@ def test_we_wait_for_the_lock_of_redis_py_and_get_in(
         time.sleep(0.001)
     with at_most(2, "their release was noticed only when their ttl was over"):
         lock.release()
-        waiter.join(10)
+        waiter.join(PATIENCE)
         assert got[0].token > 0
     assert not theirs.lock(name).acquire(blocking=False)
     got[0].release()
@@ -139,7 +140,7 @@ for _ in range(50):
                 value = int(counter.get(f"{name}-count") or 0)
                 counter.set(f"{name}-count", value + 1)
             time.sleep(0.002)
-        assert process.wait(30) == 0
+        assert process.wait(PATIENCE) == 0
         assert counter.get(f"{name}-count") == b"100"
 
 
@@ -165,7 +166,7 @@ def test_a_lock_without_expiry_simply_lasts(theirs: redis.Redis, ours: interlock
     (holder,) = ours.inspect(name).holders
     assert (holder.who, holder.lapses_in) == ("another program", 365 * 86400.0)
     theirs.delete(name)
-    with ours.lock(name, timeout=5):
+    with ours.lock(name, timeout=PATIENCE):
         pass
 
 

@@ -17,6 +17,7 @@ from itertools import count
 import interlock
 from interlock.backends.redis import pool
 from interlock.errors import InterlockError
+from tests.patience import PATIENCE
 
 pool.MOST = 3  # connections: those that are lost are missed sooner
 
@@ -65,7 +66,7 @@ class Working:
                 self.threads[number] = self.thread(number)
             time.sleep(chance.random() * 0.002)
         for thread in self.threads:
-            thread.join(30)
+            thread.join(PATIENCE)
 
 
 def main(url: str, seconds: float) -> dict[str, float]:
@@ -77,7 +78,7 @@ def main(url: str, seconds: float) -> dict[str, float]:
         done: list[int] = []
 
         def one(number: int) -> None:
-            with client.lock(f"y{number}", timeout=10):
+            with client.lock(f"y{number}", timeout=PATIENCE):
                 done.append(number)
 
         others = [threading.Thread(target=one, args=(number,), daemon=True) for number in range(20)]
@@ -85,7 +86,7 @@ def main(url: str, seconds: float) -> dict[str, float]:
         for thread in others:
             thread.start()
         for thread in others:
-            thread.join(30)
+            thread.join(PATIENCE)
         return {"struck": working.struck, "done": len(done), "took": time.monotonic() - began}
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
+from tests.patience import PATIENCE
 from tests.redis.server import Server
 
 
@@ -64,7 +65,7 @@ class Far:
         self._ready = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
-        assert self._ready.wait(10)
+        assert self._ready.wait(PATIENCE)
 
     def url(self, prefix: str = "", **options: object) -> str:
         hosts = ",".join(f"127.0.0.1:{port}" for port in self.ports)
@@ -104,7 +105,7 @@ class Far:
 
     def close(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
+        self._thread.join(PATIENCE)
 
 
 @contextmanager

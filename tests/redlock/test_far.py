@@ -16,7 +16,6 @@ from interlock.errors import StoreUnavailable
 from interlock.model import Busy, Claim, Granted, Renewal, Renewed
 from interlock.ports import CONNECT_TIMEOUT
 from interlock.testing.lag import at_most
-from interlock.testing.lag import at_most
 from tests.redlock.colours import COLOURS, run, until
 from tests.redlock.far import far_away
 from tests.redlock.servers import quorum, say, steady

@@ -16,6 +16,7 @@ import interlock
 from interlock import aio
 from interlock.errors import StoreUnavailable
 from interlock.testing.lag import stretched
+from tests.patience import until
 from tests.redis.server import Server
 from tests.redlock.colours import COLOURS
 from tests.redlock.servers import quorum, say, steady
@@ -107,9 +108,6 @@ def test_nothing_is_granted_that_could_not_be_renewed(colour: str) -> None:
         enter()
 
 
-def until_none(admin: Any, patience: float = 10.0) -> None:
+def until_none(admin: Any) -> None:
     """Wait until nobody holds the lock: what could not be told to go lapses."""
-    end = time.monotonic() + patience
-    while admin.exists("x"):
-        assert time.monotonic() < end
-        time.sleep(0.01)
+    until(lambda: not admin.exists("x"))

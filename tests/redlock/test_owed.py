@@ -19,6 +19,7 @@ from interlock.backends.redlock.requests import Hear, Limits, Release, Request
 from interlock.backends.redlock.store import RedlockStore
 from interlock.model import Claim, Granted
 from interlock.urls import open_store
+from tests.patience import PATIENCE
 from tests.redlock.colours import COLOURS, run, until
 from tests.redlock.servers import DURABLE, Servers, quorum, say
 
@@ -86,7 +87,7 @@ def test_a_node_that_hangs_while_it_is_told_is_not_waited_for_once_for_each_rele
             started = threading.Event()
 
             def freeze() -> None:
-                started.wait(30)  # or it would be frozen before it could say that it has started
+                started.wait(PATIENCE)  # or it would be frozen before it could say that it has started
                 servers[0].freeze()
 
             told.before = freeze  # type: ignore[method-assign]

@@ -15,6 +15,7 @@ from interlock.backends.redlock.lanes import MOST, Lane, LanePanel
 from interlock.backends.redlock.requests import Request
 from interlock.backends.redlock.store import RedlockStore
 from interlock.model import Claim, Granted
+from tests.patience import PATIENCE
 from tests.redlock.servers import steady
 
 
@@ -62,7 +63,7 @@ def test_a_thread_that_never_runs_keeps_nobody_from_connecting(monkeypatch: pyte
     with interlock.connect(url) as client, client.lock("first"):
         pass
     monkeypatch.setattr(_thread, "start_new_thread", sometimes)
-    with interlock.connect(url) as client, client.lock("x", timeout=5.0):
+    with interlock.connect(url) as client, client.lock("x", timeout=PATIENCE):
         assert len(dropped) == 7
 
 

@@ -18,7 +18,7 @@ from tests.storm.clocked import clocked
 from tests.storm.guard import ENVIRONMENT
 from tests.storm.journal import Journal
 
-PATIENCE = 40.0  # seconds a step may take before the worker counts as hung
+PATIENCE = 90.0  # seconds a step may take before the worker counts as hung
 
 
 class Hand:

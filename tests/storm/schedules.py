@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from interlock._runtime import clock
+from interlock.testing.lag import stretched
+from tests.patience import PATIENCE
 from tests.redis.sentinels import until
 from tests.storm.crew import Hand
 from tests.storm.storm import Scene
@@ -41,7 +43,7 @@ class Cast:
     def lapse(self) -> None:
         """Let a ttl pass that began before now."""
         end = clock.now() + self.scene.ttl
-        until(lambda: clock.now() > end, self.scene.ttl + 5)
+        until(lambda: clock.now() > end)
 
 
 Schedule = Callable[[Cast], None]
@@ -71,7 +73,7 @@ def stopped_past_its_ttl(cast: Cast) -> None:
     with cast.scene.suffering("stop client", "E"):
         a.signal(signal.SIGSTOP)
         cast.lapse()
-        assert b.acquire(X, 5.0) is not None
+        assert b.acquire(X, PATIENCE) is not None
         a.signal(signal.SIGCONT)
     both_count(a, b, value)
     a.tell("release", resource=X)
@@ -87,7 +89,7 @@ def killed_while_it_holds(cast: Cast) -> None:
     assert a.acquire(X) is not None
     with cast.scene.suffering("kill client", "E"):
         cast.scene.crew.kill(a)
-    if b.acquire(X, cast.scene.ttl + 2.0) is not None:
+    if b.acquire(X, cast.scene.ttl + stretched(2.0)) is not None:
         b.count(X)
         b.tell("release", resource=X)
 
@@ -109,7 +111,7 @@ def master_lost_with_its_last_write(cast: Cast) -> None:
     with cast.scene.suffering("fail over, writes lost", "f"):
         old = sentinels.master()
         with sentinels.deaf():
-            assert a.acquire(X, 2.0) is not None
+            assert a.acquire(X, 20.0) is not None
             value = a.tell("read", resource=X)["value"]
             old.kill()
         sentinels.await_other_than(old)
@@ -123,12 +125,12 @@ def node_restarted_empty(cast: Cast) -> None:
     a, b = cast.hire(), cast.hire()
     _once(a)  # five new nodes begin together: all of them must be there
     with away(nodes[3:]):
-        assert a.acquire(X, 2.0) is not None
+        assert a.acquire(X, 20.0) is not None
     value = a.tell("read", resource=X)["value"]
     with cast.scene.suffering("empty restart", "E"):
         nodes[2].empty()
         with away(nodes[:2]):
-            granted = b.acquire(X, 0.4) is not None
+            granted = b.acquire(X, stretched(0.4)) is not None
             if granted:
                 both_count(a, b, value)
     a.tell("release", resource=X)
@@ -143,12 +145,12 @@ def node_clock_jumps(cast: Cast) -> None:
     a, b = cast.hire(), cast.hire()
     _once(a)  # five new nodes begin together: all of them must be there
     with away(nodes[3:]):
-        assert a.acquire(X, 2.0) is not None
+        assert a.acquire(X, 20.0) is not None
     value = a.tell("read", resource=X)["value"]
     with cast.scene.suffering("clock forward", "f"):
         nodes[2].jump(3 * cast.scene.ttl)
         with away(nodes[:2]):
-            granted = b.acquire(X, 0.4) is not None
+            granted = b.acquire(X, stretched(0.4)) is not None
             if granted:
                 both_count(a, b, value)
     a.tell("release", resource=X)
@@ -161,7 +163,7 @@ def first_node_restarted_empty(cast: Cast) -> None:
     """Three grants, one after the other; then the first node comes back empty, and there is a fourth."""
     a, b = cast.hire(), cast.hire()
     for _ in range(3):
-        assert a.acquire(X, 2.0) is not None
+        assert a.acquire(X, 20.0) is not None
         a.count(X)
         a.tell("release", resource=X)
     with cast.scene.suffering("empty restart", "E"):
@@ -170,7 +172,7 @@ def first_node_restarted_empty(cast: Cast) -> None:
 
 
 def _second(cast: Cast, a: Hand, b: Hand, value: int) -> None:
-    assert b.acquire(X, 5.0) is not None
+    assert b.acquire(X, PATIENCE) is not None
     both_count(a, b, value)
     for hand in (a, b):
         hand.tell("release", resource=X)
@@ -178,7 +180,7 @@ def _second(cast: Cast, a: Hand, b: Hand, value: int) -> None:
 
 def _once(hand: Hand) -> None:
     """One more round; who is refused because too few servers are back asks again, as a program would."""
-    end = clock.now() + 8.0
+    end = clock.now() + PATIENCE
     while clock.now() < end:
         if hand.acquire(X, 2.0) is not None:
             hand.count(X)
@@ -200,7 +202,7 @@ def crowd_killed(cast: Cast) -> None:
     with cast.scene.suffering("kill fifty", "E"):
         cast.scene.crew.kill(dead)
     a.tell("release", resource=X)
-    cast.scene.await_counts([X], 5.0)
+    cast.scene.await_counts([X], PATIENCE)
 
 
 def played(cast: Cast, schedule: Schedule, resources: list[str]) -> Any:
@@ -209,4 +211,4 @@ def played(cast: Cast, schedule: Schedule, resources: list[str]) -> Any:
     cast.scene.journal.add("heal", "ok")
     if not cast.naive:
         cast.scene.finish()
-    return cast.scene.verdict(resources, cast.scene.ttl + cast.scene.field.settles)
+    return cast.scene.verdict(resources, cast.scene.ttl + cast.scene.settles)

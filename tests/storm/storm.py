@@ -14,6 +14,7 @@ from typing import Any
 import interlock
 from interlock._runtime import clock
 from interlock.errors import InterlockError
+from interlock.testing.lag import stretched
 from tests.storm.crew import Crew, Hand
 from tests.storm.faults import FAULTS, Fault
 from tests.storm.field import field
@@ -31,6 +32,7 @@ class Scene:
         self.folder = Path(mkdtemp(prefix="interlock-storm-"))
         self.ttl = ttl
         self.field = started or field(kind)
+        self.settles = stretched(self.field.settles)
         self.journal = Journal(self.folder / "director.jsonl", "director")
         self.guard = GuardProcess(self.folder)
         self.crew = Crew(self.folder, self.guard.path, self.journal, ttl)
@@ -67,15 +69,15 @@ class Scene:
         for hand in self.crew.hands:
             hand.send("stop")
         for hand in list(self.crew.hands):
-            answer = hand.answer(60.0)
+            answer = hand.answer()
             while "over" not in answer:
-                answer = hand.answer(60.0)
+                answer = hand.answer()
             hand.close()
         self._look_at_servers()
 
     def _look_at_servers(self) -> None:
         with interlock.connect(self.field.places()[0], ttl=self.ttl) as client:
-            until = clock.now() + 5 * self.ttl + 12.0  # what the dead left lapses, places too
+            until = clock.now() + 5 * self.ttl + 60.0  # what the dead left lapses, places too
             while (left := self._standing(client)) and clock.now() < until:
                 time.sleep(0.1)
         if left:
@@ -157,7 +159,7 @@ def rage(
     """
     chance = Random(seed)
     choice = FAULTS[made.field.kind]
-    progress = made.ttl + made.field.settles
+    progress = made.ttl + made.settles
     if hasattr(made.field, "watch"):
         made.field.watch(made.journal)
     hire_all(made, seed)

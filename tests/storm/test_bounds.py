@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from contextlib import suppress
 
 import pytest
@@ -12,30 +11,29 @@ import pytest
 import interlock
 from interlock import aio
 from interlock.errors import LeaseLost, StoreUnavailable
+from interlock.testing.lag import at_most
+from tests.patience import PATIENCE
 from tests.storm.field import each, frozen
 from tests.storm.storm import scene
 
-pytestmark = [pytest.mark.chaos, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.chaos
 LIMIT = 0.3
 
 
-def acquired(face: str, url: str) -> float:
-    """How long an acquire took that found no majority, seconds."""
+def refused_in_time(face: str, url: str) -> None:
+    """An acquire that finds no majority ends soon after its timeout."""
     if face == "sync":
         with interlock.connect(url, ttl=1, listener=lambda event: None) as client:
-            began = time.monotonic()
-            with pytest.raises(StoreUnavailable):
+            with at_most(LIMIT + 0.25 + 0.1), pytest.raises(StoreUnavailable):
                 client.lock("x").acquire(timeout=LIMIT)
-            return time.monotonic() - began
+        return
 
-    async def main() -> float:
+    async def main() -> None:
         async with aio.connect(url, ttl=1, listener=lambda event: None) as client:
-            began = time.monotonic()
-            with pytest.raises(StoreUnavailable):
+            with at_most(LIMIT + 0.25 + 0.1), pytest.raises(StoreUnavailable):
                 await client.lock("x").acquire(timeout=LIMIT)
-            return time.monotonic() - began
 
-    return asyncio.run(main())
+    asyncio.run(main())
 
 
 @pytest.mark.parametrize("face", ["sync", "async"])
@@ -44,7 +42,7 @@ def test_an_acquire_on_a_quorum_without_a_majority_ends_in_its_time(face: str) -
         with interlock.connect(made.field.places()[0]) as client, client.lock("first"):
             pass  # five new nodes begin together
         with frozen(made.field.servers[:3]):
-            assert acquired(face, made.field.places()[0]) < LIMIT + 0.25 + 0.1
+            refused_in_time(face, made.field.places()[0])
 
 
 def test_who_began_after_a_grant_has_a_higher_token_also_when_it_inherits_a_forgotten_lease(
@@ -67,7 +65,7 @@ def test_who_began_after_a_grant_has_a_higher_token_also_when_it_inherits_a_forg
             lease = one.lock("x").acquire()
             assert lease
             each([made.field.server], "FLUSHALL")
-            with other.lock("x", timeout=2) as granted:
+            with other.lock("x", timeout=PATIENCE) as granted:
                 thread = threading.Thread(target=inherit, args=(one,))
                 thread.start()
                 thread.join(0.1)  # it stands behind the one that holds, if that is how it is done

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from interlock.testing.lag import stretched
 from tests.storm import schedules
 from tests.storm.schedules import Cast, Schedule, X, played
 from tests.storm.storm import scene
 
-pytestmark = [pytest.mark.chaos, pytest.mark.timeout(90)]
-TTL = 1.0
+pytestmark = pytest.mark.chaos
 
 # schedule, servers, the naive lock, what convicts it
 CASES: list[tuple[Schedule, str, str, set[str]]] = [
@@ -36,7 +36,7 @@ ASIDE = {
 @contextmanager
 def cast(servers: str, kind: str) -> Iterator[Cast]:
     with scene(
-        "redlock-nodes" if servers == "redlock" and kind not in ("sync", "async") else servers, TTL
+        "redlock-nodes" if servers == "redlock" and kind not in ("sync", "async") else servers, stretched(1.0)
     ) as made:
         yield Cast(made, kind)
 
@@ -73,4 +73,4 @@ def test_fifty_of_a_hundred_waiters_killed_at_once_delay_nobody_for_long() -> No
     with cast("durable", "async") as made:
         verdict = played(made, schedules.crowd_killed, [X])
         assert not verdict.violations, told(verdict)
-        assert verdict.numbers["longest pause"] < TTL + 2.0
+        assert verdict.numbers["longest pause"] < made.scene.ttl + stretched(2.0)

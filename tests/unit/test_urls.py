@@ -12,6 +12,7 @@ import interlock
 from interlock import aio
 from interlock.errors import InvalidURL
 from interlock.urls import LATER, redacted
+from tests.patience import PATIENCE
 
 CONNECT = pytest.mark.parametrize("connect", [interlock.connect, aio.connect], ids=["sync", "async"])
 
@@ -132,7 +133,7 @@ def test_clients_of_one_memory_url_meet_and_those_of_another_do_not() -> None:
     one, two, other = (interlock.connect(f"memory://{name}") for name in "aab")
     with one, two, other, one.lock("x"):
         assert not two.lock("x").acquire(blocking=False)
-        with other.lock("x", timeout=5):
+        with other.lock("x", timeout=PATIENCE):
             pass
 
 

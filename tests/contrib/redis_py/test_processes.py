@@ -14,6 +14,7 @@ from redis.exceptions import LockNotOwnedError
 from interlock.contrib.redis_py import Lock
 from tests.contrib.redis_py.party import KINDS, OURS, Kind, Party, until
 from tests.house.source import ROOT, SRC
+from tests.patience import PATIENCE
 from tests.redis.server import Server
 
 PLAIN = [kind for kind in KINDS if not kind.decoded]
@@ -65,7 +66,7 @@ def test_processes_of_all_kinds_count_without_losing_one(
 ) -> None:
     programs = [program(server, kind, name, COUNTING.format(rounds=ROUNDS)) for kind in PLAIN]
     for each in programs:
-        each.communicate(timeout=60)
+        each.communicate(timeout=PATIENCE)
     assert [each.returncode for each in programs] == [0] * len(programs)
     assert looking.get(f"{name}:count") == b"%d" % (ROUNDS * len(programs))
 
@@ -81,9 +82,9 @@ def test_one_waits_for_the_other_in_another_process(
         lock = party.lock(name, timeout=30, sleep=0.01)
         assert lock.locked()
         assert not lock.acquire(blocking=False)
-        holder.communicate("go\n", timeout=20)
+        holder.communicate("go\n", timeout=PATIENCE)
         assert holder.returncode == 0, "it could not release its own lock"
-        assert lock.acquire(blocking_timeout=10)
+        assert lock.acquire(blocking_timeout=PATIENCE)
         lock.release()
 
 
@@ -92,7 +93,7 @@ def test_a_lock_with_a_timeout_outlives_the_process_that_took_it(
     server: Server, looking: redis.Redis, kind: Kind, name: str
 ) -> None:
     ended = program(server, kind, name, LEAVING)
-    ended.communicate(timeout=20)
+    ended.communicate(timeout=PATIENCE)
     assert ended.returncode == 0
     assert 30_000 < looking.pttl(name) <= 60_000
 
@@ -102,7 +103,7 @@ def test_a_lock_without_a_timeout_ends_with_its_process(
     server: Server, looking: redis.Redis, kind: Kind, name: str
 ) -> None:
     ended = program(server, kind, name, LEAVING.replace("timeout=60", ""))
-    ended.communicate(timeout=20)
+    ended.communicate(timeout=PATIENCE)
     assert ended.returncode == 0
     assert not looking.exists(name)
 
