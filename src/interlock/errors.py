@@ -157,6 +157,7 @@ class LeaseLost(NotHeld):
             "refused": "the store no longer knows it",
             "evicted": "an operator evicted it",
             "max_hold": "it was held for max_hold seconds",
+            "session": "its client's session with the store has ended",
             "forked": "this process was forked from its holder",
             "owner_ended": f"its owner, {self.reason}, has ended, and leases are renewed only while their owner lives "
             "(call lease.adopt() in the thread or task that goes on with it)",

@@ -39,6 +39,9 @@ class Granted:
 
     token: int  # the first of its block; strictly grows with every grant of this resource
     ttl: float  # what the store really gave: a session store may round up
+    sent: float | None = (
+        None  # the instant, on the runtime's clock, from which ttl counts; None: this call's own sending
+    )
 
 
 @record
@@ -94,6 +97,7 @@ class Renewal:
 @record
 class Renewed:
     ttl: float  # what the store really gave
+    sent: float | None = None  # as in Granted
 
 
 @record
@@ -147,6 +151,13 @@ class Traits:
     max_ttl: float
     registers: bool = True  # keeps values with versions, too
     blocks: bool = False  # honours Claim.block
+    lingers: bool = (
+        True  # keeps a claim for `linger` seconds after its release, also if its client is gone by then
+    )
+    ages: bool = True  # knows how old claims are, and when those of others lapse
+    largest_value: int | None = (
+        None  # bytes of UTF-8 that a register can hold; None: as many as the server takes
+    )
 
 
 ClaimAnswer: TypeAlias = Granted | Busy | Gone

@@ -7,7 +7,7 @@ checks each sentence on every store.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from typing import Any, Protocol, TypeVar
 
 from interlock.model import (
@@ -69,7 +69,8 @@ class Store(Register, Protocol):
     """The port of a backend. Each call is one atomic step on the server.
 
     Any call may raise `StoreUnavailable`: nobody knows whether it was applied. Repeating a call
-    with the same id is always right. Where a call has a `timeout`, it answers or raises within that many
+    with the same id is always right. A call may enter a claim and withdraw it again, if nothing of that outlives
+    the call. Where a call has a `timeout`, it answers or raises within that many
     seconds: its caller has promised somebody to be back. A call that must connect first may take the store's
     `connect_timeout` longer (not `renew` by the keeper, and not `release`: there connecting is a part of the
     time), and a request may take two round trips where the server is that far away. All awaits of a blocking
@@ -91,6 +92,9 @@ class Store(Register, Protocol):
         moved nearer) and answers `Busy`. A claim that an operator evicted answers `Gone`; one that
         lapsed enters anew, at the tail, with a new token.
 
+        Where a claim lives as long as its client's session (`Traits.lapses`), `place_ttl` is ignored, a ttl is what
+        the session gives at least, and `Granted.sent` says from when it counts if not from the sending of this call.
+
         Raises `SettingsMismatch` when live claims stand under another capacity.
         """
         ...
@@ -105,6 +109,9 @@ class Store(Register, Protocol):
         its place, as last refreshed, and the holder's first renewal stretches it. It must be a grant of
         the place the claim has now: one that lapsed and was entered anew has another token, and a late
         word of the first would make two believe.
+
+        Where being let in leaves no mark on the server (a claim is in because of what left ahead of it), those behind
+        may depend on it, too: `admission.let_in_matters` says when. Such a store makes a mark that they can watch.
         """
         ...
 
@@ -115,7 +122,8 @@ class Store(Register, Protocol):
         re-created. A store of several parts answers `NoAnswer` for what stands on a part that is away, so
         that the rest is renewed; raising means that of all. A lapse is never moved nearer. With `permits` (never more than it stands with) the
         claim shrinks in place, same token, and whom that lets in is woken: a writer becomes a reader,
-        a semaphore's holder gives a part back.
+        a semaphore's holder gives a part back. Where claims live with a session, the renewal of one keeps
+        all claims of that session, and only tells whether each still stands.
         """
         ...
 
@@ -164,6 +172,13 @@ class Store(Register, Protocol):
         """Have `call` called, on any thread, whenever another server may have taken over, without what we hold.
 
         It returns at once and asks the store nothing; what is held is verified soon after.
+        """
+        ...
+
+    def on_session_lost(self, call: Callable[[Collection[str] | None], None]) -> None:
+        """Have `call` called, on any thread, when a session has ended, with the ids of its claims; None: all of them.
+
+        For stores whose claims lapse with a session: all of them are lost at once, without a renewal each.
         """
         ...
 

@@ -45,7 +45,7 @@ class Directed:
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self.inner, name)
-        if name in ("traits", "after_fork", "on_doubt", "inside", "part"):
+        if name in ("traits", "after_fork", "on_doubt", "on_session_lost", "inside", "part"):
             return method
 
         async def call(*args: Any, **options: Any) -> Any:

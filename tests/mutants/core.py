@@ -179,18 +179,17 @@ ACQUIRING: list[Mutant] = [
     mutant(
         "a grant told with the wake-up is believed however old it is",
         "a waiter that was paused acts on a lease that has lapsed",
-        (ACQUIRE, " or self._runtime.now() - self._place.refreshed > claim.place_ttl * timing.FRESH:", ":"),
         (
             ACQUIRE,
-            "        self.asked = self._place.refreshed  #",
-            "        self.asked = self._runtime.now()  #",
+            "        self.asked = self._place.refreshed\n",
+            "        self.asked = self._runtime.now()\n",
         ),
         tests=directed("heard_of_too_late"),
     ),
     mutant(
         "what is owed is forgotten",
         "a store that was away for a moment keeps the claim for a whole ttl",
-        (ACQUIRE, "    client.keeper.release_later(pending)\n", ""),
+        (ACQUIRE, "    client.keeper.release_later(PendingRelease(", "    (PendingRelease("),
         tests=cancelled("pays_its_debt"),
     ),
     mutant(
@@ -244,7 +243,11 @@ LEASES: list[Mutant] = [
     mutant(
         "the keeper renews for the dead",
         "a worker that died holds its lock as long as the process lives",
-        (LEASE, " or not self._owner.alive()", ""),
+        (
+            LEASE,
+            "        if not self._owner.alive():\n            if renewed",
+            "        if False:\n            if renewed",
+        ),
         tests=directed("worker_that_died"),
     ),
     mutant(
@@ -277,7 +280,7 @@ LEASES: list[Mutant] = [
             "        client = self.client\n        client.keeper.drop(lease)\n",
             "        client = self.client\n",
         ),
-        (LEASE, "self._state in FINAL or not self._owner", "not self._owner"),
+        (LEASE, "self._state is State.DOUBTFUL) or self._state in FINAL:", "self._state is State.DOUBTFUL):"),
         tests=cancelled("release_is_done"),
     ),
 ]
@@ -439,8 +442,8 @@ COHORT: list[Mutant] = [
         "they sleep out their turn, and all who come later wait behind a head that is gone",
         (
             HOLDING,
-            "        self.client.cohort.dissolve(lease)\n        loss",
-            "        loss",
+            "        self.client.cohort.dissolve(lease)\n        if self.client.sessions",
+            "        if self.client.sessions",
         ),
         tests=inherited("was_lost"),
     ),

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock._core.admission import admitted, retry_after, to_watch
+from interlock._core.admission import admitted, let_in_matters, retry_after, to_watch
 from interlock.model import EVERYTHING
 
 weights = st.lists(st.integers(0, 5), max_size=12)
@@ -112,10 +112,10 @@ class Crowd:
                 self.leave(me)
                 return
             watched = to_watch(all_permits, place, self.capacity)
-            alone = len(watched) == 1 and all_permits[watched[0]] + permits > self.capacity
+            matters = let_in_matters(all_permits, place, self.capacity)
             waited = True
             await pause(
-                (number, {self.queue[i][0] for i in watched}, {"left"} if alone else {"left", "let in"})
+                (number, {self.queue[i][0] for i in watched}, {"left", "let in"} if matters else {"left"})
             )
         if waited:
             self.wake(number, "let in")
@@ -166,6 +166,34 @@ def crowds(kind: str, impatience: float) -> Iterator[Crowd]:
 def test_nobody_is_stranded_without_any_polling(kind: str, impatience: float) -> None:
     for seed, crowd in enumerate(crowds(kind, impatience)):
         assert crowd.done == CLIENTS, f"seed {seed}: {sorted(crowd.parked)} sleep for ever"
+
+
+@pytest.mark.parametrize(
+    ("permits", "place", "capacity", "matters"),
+    [
+        ([1, 1, 1], 2, 1, False),  # a mutex: whoever is ahead must leave
+        ([1, 1, 1], 2, 2, False),  # the first waiter of a semaphore watches every holder
+        ([1, 1, 1, 1], 3, 2, True),  # the second becomes the first when that one is let in
+        ([EVERYTHING, 1, 1], 2, EVERYTHING, False),  # readers behind a writer
+    ],
+)
+def test_being_let_in_matters_to_those_behind_the_first_waiter(
+    permits: list[int], place: int, capacity: int, matters: bool
+) -> None:
+    assert let_in_matters(permits, place, capacity) is matters
+
+
+def test_where_being_let_in_leaves_no_mark_a_waiter_sleeps_beside_free_room() -> None:
+    """Two hold, two wait. One leaves: the first waiter is in, and stays. The other leaves: nobody tells the second."""
+    waits = [1, 1, 1, 1]
+    assert to_watch(waits, 3, 2) == range(
+        2, 3
+    )  # the second watches the first, for leaving and for being let in
+    waits.pop(0)
+    assert to_watch(waits, 2, 2) == range(
+        2
+    )  # had it looked again, it would watch the holder that leaves next
+    assert admitted(waits[1:], 2) == 2  # and there is room for it
 
 
 def test_a_claim_costs_one_wake_up_or_so() -> None:

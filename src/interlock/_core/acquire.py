@@ -60,6 +60,13 @@ class Place:
     def _look(self, now: float) -> None:
         """Nothing to do: a place has no deadline."""
 
+    def _lose(self) -> None:
+        """Nothing to do: the waiter's own next claim enters anew."""
+
+    def _left_behind(self) -> bool:
+        """Whether its waiter has ended without leaving the queue."""
+        return not self.left
+
 
 class Acquiring:
     """One attempt to have one claim granted."""
@@ -151,7 +158,10 @@ class Acquiring:
 
     def _usable(self, answer: ClaimAnswer) -> TypeGuard[Granted]:
         """Whether it is a grant, of which most is left: one that took its ttl to arrive is asked for again."""
-        return type(answer) is Granted and self._runtime.now() - self.asked < answer.ttl * timing.FRESH
+        if type(answer) is not Granted:
+            return False
+        sent = self.asked if answer.sent is None else answer.sent
+        return self._runtime.now() - sent < answer.ttl * timing.FRESH
 
     def left(self) -> float:
         """Seconds until the caller wants to be back; below 0 once that has passed."""
@@ -179,10 +189,11 @@ class Acquiring:
             # Asking again will tell; but not at once: a store that answers and cannot wait would be asked without end.
             await self._runtime.sleep(min(limit, 0.05 * (0.5 + self._runtime.random())))
             return None
-        if granted is None or self._runtime.now() - self._place.refreshed > claim.place_ttl * timing.FRESH:
+        if granted is None:
             return None
-        self.asked = self._place.refreshed  # told with the wake-up: it lives as long as the place does
-        return Granted(granted.token, claim.place_ttl)
+        # Told with the wake-up: where claims lapse by themselves, it lives as long as the place does.
+        self.asked = self._place.refreshed
+        return granted if self._usable(granted) else None
 
     async def _back_off(self, busy: Busy, left: float) -> None:
         """Pause before the next try of a claim that stands in no queue: longer each time, up to a bound.
@@ -278,6 +289,9 @@ async def removed(client: Client, claim: Claim, linger: float = 0.0, until: floa
     It is gone only when the store's *first* answer was that no such claim stands: after a lost reply that
     would be our own doing.
     """
+    if linger and not client.store.traits.lingers:
+        release_later(client, claim, 0.0, pause=linger)
+        return DONE
     for tries in range(2):
         patience = IO_TIMEOUT if until == FOR_EVER else timing.patience(until - client.runtime.now())
         try:
@@ -296,6 +310,6 @@ async def removed(client: Client, claim: Claim, linger: float = 0.0, until: floa
 
 def release_later(client: Client, claim: Claim, linger: float, pause: float = FIRST_PAUSE) -> None:
     """Have the keeper release a claim in `pause` seconds, and again until the store has answered."""
-    now = client.runtime.now()
-    pending = PendingRelease(claim.resource, claim.id, linger, due=now + pause, until=now + pause + claim.ttl)
-    client.keeper.release_later(pending)
+    due = client.runtime.now() + pause
+    until = FOR_EVER if client.sessions else due + claim.ttl  # by when the claim has lapsed by itself
+    client.keeper.release_later(PendingRelease(claim.resource, claim.id, linger, due=due, until=until))

@@ -43,3 +43,14 @@ def to_watch(permits: Sequence[int], place: int, capacity: int) -> range:
 def retry_after(permits: Sequence[int], lapses_in: Sequence[float], place: int, capacity: int) -> float:
     """Seconds until something a waiter at `place` watches lapses by itself."""
     return min((lapses_in[i] for i in to_watch(permits, place, capacity)), default=0.0)
+
+
+def let_in_matters(permits: Sequence[int], place: int, capacity: int) -> bool:
+    """Whether a waiter at `place` must also learn that the claim it watches was let in, not only that it left.
+
+    So it is for those who stand behind the first waiter of a count that is full: when that one is let in, the next
+    becomes the first, and must watch every holder. A store on which being let in changes nothing that can be watched
+    has to make such a change.
+    """
+    shares = all(ahead + permits[place] <= capacity for ahead in permits[:place])
+    return shares and place > admitted(permits, capacity)

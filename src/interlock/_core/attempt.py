@@ -51,7 +51,8 @@ class Attempt(Acquiring):
                 waited = client.runtime.now() - self.began
                 client.emit(events.TimedOut(holding.resource, waited, self.ahead))
                 return None
-            lease = client.lease_type(holding, self.claim, granted, self.asked, self.owner)
+            asked = self.asked if granted.sent is None else granted.sent
+            lease = client.lease_type(holding, self.claim, granted, asked, self.owner)
             if self.lender is not None:
                 lease._inherit(self.lender, self._who)
             self.lease = lease

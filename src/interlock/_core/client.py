@@ -43,6 +43,7 @@ class Client:
         self._keeper_runtime = keeper_runtime
         self.ttl = timing.checked_ttl(ttl, store.traits)
         self.lease_type = lease_type
+        self.sessions = store.traits.lapses == "session"  # claims live as long as the client's session
         self.guard = runtime.guard()
         self.leases: dict[Lease, None] = {}
         self.attempts: dict[Attempt, None] = {}  # those on their way to a lease
@@ -56,16 +57,14 @@ class Client:
         self._closed = False
         self._quiet_until = 0.0
         keeper_store = (store if keeper_runtime is runtime else store.blocking()).for_keeper()
+        # Weakly: a client nobody has any more, and that holds nothing, must be able to go.
         emit = WeakMethod(self.emit)
-
-        def report(event: events.Event) -> None:
-            """Weakly: a client nobody has any more, and that holds nothing, must be able to go."""
-            if (alive := emit()) is not None:
-                alive(event)
-
-        self.keeper = Keeper(keeper_store, keeper_runtime, self.guard, report, runtime.stalled)
-        doubt = WeakMethod(self.keeper.doubt)
+        self.keeper = Keeper(
+            keeper_store, keeper_runtime, self.guard, lambda event: _called(emit(), event), runtime.stalled
+        )
+        doubt, lose = WeakMethod(self.keeper.doubt), WeakMethod(self.keeper.lose)
         store.on_doubt(lambda: _called(doubt()))
+        store.on_session_lost(lambda ids: _called(lose(), ids))
         finalize(self, self.keeper.stop_soon).atexit = False
 
     def emit(self, event: events.Event) -> None:
@@ -207,6 +206,6 @@ class Closing:
         client.runtime.spawn("interlock-closing", client.close)
 
 
-def _called(call: Callable[[], None] | None) -> None:
+def _called(call: Callable[..., None] | None, *told: object) -> None:
     if call is not None:
-        call()
+        call(*told)

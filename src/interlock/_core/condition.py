@@ -238,6 +238,8 @@ class Wait:
         If there is a call, it is ours from here on: it is renewed as long as we live, until we have the lock.
         """
         me, call, asked = self._me, self._call, self._runtime.now()
+        if self._client.sessions:
+            return await self._notified_in_session(patience)
         ask = [
             Renewal(me.resource, me.id, me.claim.ttl),
             Renewal(me.resource, call.id, call.claim.ttl, TAKEN),
@@ -251,6 +253,21 @@ class Wait:
         if isinstance(standing, Gone):
             self._owed = True
             self._room.gone(me)
+        return isinstance(standing, Gone)
+
+    async def _notified_in_session(self, patience: float) -> bool:
+        """As `_notified`, where a call lives with its caller's session: nobody else can renew it, so it is removed.
+
+        Whoever dies between that and the lock takes its notification along.
+        """
+        me, call = self._me, self._call
+        (standing,) = await self._client.store.renew([Renewal(me.resource, me.id, me.claim.ttl)], patience)
+        if isinstance(standing, NoAnswer):
+            raise StoreUnavailable(standing.why)
+        if isinstance(standing, Gone):
+            self._owed = True
+            self._room.gone(me)
+            await self._client.store.release(call.resource, call.id, 0.0, patience)
         return isinstance(standing, Gone)
 
     async def _look(self, patience: float) -> bool:

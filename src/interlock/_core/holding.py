@@ -346,6 +346,9 @@ class Holding:
         if not lease._owner.alive():  # it enters nothing again
             self.client.entries.pop(lease._owner, None)
         self.client.cohort.dissolve(lease)
+        if self.client.sessions and lease._cause not in ("refused", "evicted", "session"):
+            # Lost by our own clock only: while the session lives, nothing else would remove the claim.
+            release_later(self.client, lease._claim, 0.0, pause=0.0)
         loss = lease.loss()
         self.client.emit(events.Lost(self.resource, lease.token, loss.cause, loss.reason))
         if self.on_lost is not None:

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from itertools import count
 from typing import Protocol
 
@@ -51,6 +51,10 @@ class Kept(Protocol):
         ...
 
     @property
+    def resource(self) -> str: ...
+    @property
+    def id(self) -> str: ...
+    @property
     def deadline(self) -> float: ...
     @property
     def _over(self) -> bool:
@@ -62,6 +66,14 @@ class Kept(Protocol):
     def _unanswered(self) -> None: ...
     def _look(self, now: float) -> None:
         """Draw the conclusion if the deadline has passed."""
+        ...
+
+    def _lose(self) -> None:
+        """Draw the conclusion: the session that carried the claim has ended."""
+        ...
+
+    def _left_behind(self) -> bool:
+        """Whether its claim may still stand though it is over, and nobody will release it."""
         ...
 
 
@@ -157,6 +169,15 @@ class Keeper:
         with self._guard:
             self._doubted = self._wakes_at = self._runtime.now()
         self._ring()
+
+    def lose(self, ids: Collection[str] | None) -> None:
+        """Conclude that these claims are gone, or all of them: their session has ended. For any thread."""
+        for kept in self.kept():
+            if ids is None or kept.id in ids:
+                kept._lose()
+        for pending in list(self._pending):
+            if ids is None or pending.id in ids:
+                self._pending.pop(pending, None)
 
     def drop(self, kept: Kept) -> None:
         """Leave `kept` alone from now on: no renewal is begun after this returns."""
@@ -322,6 +343,9 @@ class Keeper:
             kept._look(asked)
             if kept._over:
                 self.drop(kept)  # or it would be due for ever, and we would never sleep again
+                if self._store.traits.lapses == "session" and kept._left_behind():
+                    left = PendingRelease(kept.resource, kept.id, 0.0, due=asked, until=NEVER)
+                    self.release_later(left)  # nothing else removes it while the session lives
             elif kept in self._live:
                 if renewal := kept._renewal(asked):
                     asking.append((kept, renewal))

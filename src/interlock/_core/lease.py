@@ -98,6 +98,11 @@ class Lease:
         return self._claim.resource
 
     @property
+    def id(self) -> str:
+        """The claim's id, as `inspect` shows it."""
+        return self._claim.id
+
+    @property
     def token(self) -> int:
         """The fencing number of this lease: greater than that of every earlier grant of the resource."""
         return self._token
@@ -249,7 +254,7 @@ class Lease:
 
     def _answered(self, asked: float, answer: RenewAnswer) -> None:
         if isinstance(answer, Renewed):
-            self._extend(asked, answer.ttl)
+            self._extend(asked if answer.sent is None else answer.sent, answer.ttl)
         elif isinstance(answer, NoAnswer):
             self._unanswered()
         else:
@@ -261,6 +266,13 @@ class Lease:
     def _look(self, now: float) -> None:
         if now >= self._deadline:
             self._lapse()
+
+    def _lose(self) -> None:
+        """The session that carried the claim has ended."""
+        self._move(Event.REFUSED, "session")
+
+    def _left_behind(self) -> bool:
+        return False  # a lost lease's claim is released by `Holding.lost`
 
     # ---- transitions -------------------------------------------------------------
 

@@ -9,7 +9,7 @@ Long because a specification is read as a whole.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from interlock._core.admission import admitted, retry_after
@@ -380,6 +380,9 @@ class MemoryStore:
 
     def on_doubt(self, call: Callable[[], None]) -> None:
         """Never calls: nobody can take over from it."""
+
+    def on_session_lost(self, call: Callable[[Collection[str] | None], None]) -> None:
+        """Never calls: claims lapse one by one."""
 
     def part(self, resource: str) -> str:
         return ""

@@ -15,7 +15,7 @@ delays or repeats. Wraps any store, under any runtime, so a program can be teste
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Generic, TypeVar
@@ -224,6 +224,9 @@ class Faulty:
 
     def on_doubt(self, call: Callable[[], None]) -> None:
         self._store.on_doubt(call)
+
+    def on_session_lost(self, call: Callable[[Collection[str] | None], None]) -> None:
+        self._store.on_session_lost(call)
 
     def part(self, resource: str) -> str:
         return self._store.part(resource)

@@ -148,7 +148,11 @@ class Witness(MemoryStore):
         await super().wait(claim, busy, timeout)
         token = self._server.space.let_in.get(claim.id)
         # Told however late the waiter hears it: it may have lapsed by then.
-        return None if token is None or busy is None or not self._server.pushes else Granted(token, claim.ttl)
+        return (
+            None
+            if token is None or busy is None or not self._server.pushes
+            else Granted(token, claim.place_ttl)
+        )
 
     async def renew(self, renewals: Sequence[Renewal], timeout: float = IO_TIMEOUT) -> list[RenewAnswer]:
         before = {renewal.resource: self._see(renewal.resource) for renewal in renewals}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any
 
 from interlock.backends.redis import packing
@@ -357,6 +357,9 @@ class RedisStore:
         self._listener.resubscribe()
         for call in self._doubters:
             call()
+
+    def on_session_lost(self, call: Callable[[Collection[str] | None], None]) -> None:
+        """Never calls: claims lapse one by one."""
 
     def part(self, resource: str) -> str:
         return ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 
 from interlock import native
@@ -235,6 +235,9 @@ class RedlockStore:
 
     def on_doubt(self, call: Callable[[], None]) -> None:
         """Never called: a node that comes back without its memory has no vote."""
+
+    def on_session_lost(self, call: Callable[[Collection[str] | None], None]) -> None:
+        """Never calls: claims lapse one by one."""
 
     def part(self, resource: str) -> str:
         return ""

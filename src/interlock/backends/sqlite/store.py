@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Protocol
 
 from interlock.backends.sqlite.doorbell import available
@@ -155,6 +155,9 @@ class SqliteStore:
 
     def on_doubt(self, call: Callable[[], None]) -> None:
         """Never calls: nobody can take over from it."""
+
+    def on_session_lost(self, call: Callable[[Collection[str] | None], None]) -> None:
+        """Never calls: claims lapse one by one."""
 
     def part(self, resource: str) -> str:
         return ""

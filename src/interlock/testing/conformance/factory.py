@@ -20,7 +20,10 @@ class StoreFactory:
     `fresh()` names a place where nothing stands yet: a URL, or whatever `open` understands. It is called once a
     test. `open(place, runtime, asynchronous)` opens a store there, as often as asked: all stores of one
     place must meet each other's claims. Without `open`, the place is a URL that `interlock.connect` takes.
+    `abandon(store)` ends a store's session as soon as it can, as if its client had crashed; only stores whose claims
+    lapse with a session need it.
     """
 
     fresh: Callable[[], str]
     open: Callable[[str, Runtime, bool], Store] = _open_url
+    abandon: Callable[[Store], object] | None = None

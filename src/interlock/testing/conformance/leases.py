@@ -92,6 +92,7 @@ class Leases(Suite):
         assert lease.remaining() == 0.0
         assert (await refused(LeaseLost, lease.check)).cause == "lapsed"
         await self.until(lambda: called == [lease])
+        await self.until(lambda: any(isinstance(event, events.Lost) for event in heard))
         lost = [event for event in heard if isinstance(event, events.Lost)]
         assert [(event.resource, event.token, event.cause) for event in lost] == [
             (self.name, lease.token, "lapsed")

@@ -124,6 +124,7 @@ class Mutexes(Suite):
         dead = Claim(self.name, uuid4().hex, self.short, self.permits, self.capacity)
         answer = await store.claim(dead)
         assert isinstance(answer, Granted)
+        self.crash(store)
         with at_most(self.short + 3.0):
             assert await self._once(self.mutex()) > answer.token
 

@@ -15,6 +15,7 @@ class Renewals(StoreSuite):
         return standing
 
     async def test_a_renewal_pushes_the_lapse_away(self) -> None:
+        self.needs(lapses="claim")
         store, claim = self.store(), self.claim(ttl=self.short)
         await self.held(store, claim)
         (answer,) = await store.renew([Renewal(self.name, claim.id, LONG)], 5.0)
@@ -145,7 +146,7 @@ class Renewals(StoreSuite):
         assert ids(await store.inspect(self.name)) == [new.id]
 
     async def test_a_lingering_claim_is_beyond_reach_and_ends_by_itself(self) -> None:
-        self.needs(fair=True)
+        self.needs(fair=True, lingers=True)
         store, holder, waiter = self.store(), self.claim(), self.claim()
         await self.held(store, holder)
         await self.waiting(store, waiter)

@@ -35,10 +35,12 @@ class StoreSuite(Suite):
         return answer
 
     async def lapse(self, store: Store, claim: Claim) -> None:
-        """Wait until this claim, which nobody renews, has lapsed."""
+        """Wait until this claim, which nobody renews, has lapsed; with a session, so have all others of the store."""
+        self.crash(store)
+        other = self.store()
 
         async def gone() -> bool:
-            queue = await store.inspect(claim.resource)
+            queue = await other.inspect(claim.resource)
             return claim.id not in [standing.id for standing in queue.standings]
 
         await self.until(gone)

@@ -109,6 +109,12 @@ class Suite:
             if have not in (value if isinstance(value, tuple) else (value,)):
                 raise SkipTest(f"{traits.backend}: its trait {name} is {have!r}, this needs {value!r}")
 
+    def crash(self, store: Store) -> None:
+        """End a store's session as a crash of its client does; where claims lapse by themselves, waiting is enough."""
+        if self.traits.lapses == "session":
+            assert self.stores.abandon is not None, "the factory of a session store says how to abandon one"
+            self.stores.abandon(store)
+
     def spawn(self, main: Main) -> Actor:
         """Run a coroutine function beside the test, on a thread or as a task."""
         return self.face.spawn(main)

@@ -168,6 +168,7 @@ class Wakeups(StoreSuite):
         await self.woken(self.watches(ours, seen), lambda: theirs.evict(self.name, None, "a test"))
 
     async def test_a_watcher_learns_of_a_lapse(self) -> None:
+        self.needs(lapses="claim")
         store, holder = self.store(), self.claim(ttl=self.short)
         await self.held(store, holder)
         seen = await store.inspect(self.name)
