@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlsplit
 from uuid import uuid4
 
@@ -105,7 +105,11 @@ def test_a_release_of_a_claim_that_was_answered_leaves_nothing_behind(server: Se
             assert not client.lock("x").acquire(timeout=0.05)
         client.lock("x", ttl=0.1, renew=False).acquire()
         time.sleep(0.15)
-        assert [key for key in admin.keys(f"*{prefix}*") if not key.endswith(b"token")] == []
+        assert [
+            key
+            for key in map(bytes, cast(list[bytes], admin.keys(f"*{prefix}*")))
+            if not key.endswith(b"token")
+        ] == []
 
 
 class Late:

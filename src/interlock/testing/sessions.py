@@ -65,7 +65,7 @@ class SessionEntry(_Entry):
         return self.session.lapses
 
     @lapses.setter
-    def lapses(self, instant: float) -> None:
+    def lapses(self, instant: float) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Ignored: whoever renews one claim keeps the session."""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from typing import Any
+from typing import Any, cast
 
 from interlock.backends.redis import packing
 from interlock.backends.redis.ears import queue
@@ -322,10 +322,11 @@ class RedisStore:
             packing.millis(REMEMBERED),
         )
         body = self._keys.written(name) + b"".join([bulk(part) for part in parts])
-        written = await self._run(WRITE, body, timeout)
-        if type(written) is list:
+        reply: Any = await self._run(WRITE, body, timeout)
+        written: int = reply
+        if isinstance(reply, list):
             self._voice.lost()
-            (written,) = written
+            written = cast(list[int], reply)[0]
         return Versioned(value, written) if written else None
 
     async def watch_register(self, name: str, version: int, timeout: float) -> None:
