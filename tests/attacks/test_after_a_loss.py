@@ -6,12 +6,14 @@ import asyncio
 import gc
 import threading
 import weakref
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 import interlock
 from interlock import aio
+from interlock._core.drive import drive
 from interlock.errors import LeaseLost, NotHeld
 from interlock.model import Gone
 from tests.attacks.stage import eventually
@@ -213,3 +215,56 @@ def test_who_goes_on_believing_hears_of_the_loss_when_it_releases(kind: str) -> 
             lock.release()
         assert lock.acquire(timeout=1)
         lock.release()
+
+
+# ---- a body that ends on another thread --------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", REENTRANT)
+def test_who_enters_again_while_another_thread_ends_the_last_body_takes_the_lock_anew(kind: str) -> None:
+    with interlock.connect("memory://") as client:
+        lock = made(client, kind)
+
+        @lock
+        def work() -> Iterator[int]:
+            yield client.inspect("x").holders[0].token
+
+        working = work()
+        token = next(working)
+        attempt = lock._core.attempt()  # has found that it may enter again; and now the body ends elsewhere
+        ending = threading.Thread(target=lambda: next(working, None))
+        ending.start()
+        ending.join(10)
+        lease = drive(attempt.run())
+        assert lease.token > token
+        lease.check()
+        assert lock.owned()
+        lock.release()
+        assert not client.inspect("x").standings
+
+
+def test_bodies_that_end_on_other_threads_are_each_counted_once() -> None:
+    with interlock.connect("memory://") as client:
+        lock = client.rlock("x")
+
+        @lock
+        def work() -> Iterator[int]:
+            yield 1
+
+        for _ in range(200):
+            bodies = [work() for _ in range(4)]
+            for body in bodies:
+                next(body)
+            together = threading.Barrier(4)
+
+            def end(body: Iterator[int], together: threading.Barrier = together) -> None:
+                together.wait(10)
+                next(body, None)
+
+            threads = [threading.Thread(target=end, args=(body,)) for body in bodies]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join(10)
+            assert not lock.owned()
+            assert not client.inspect("x").standings

@@ -27,7 +27,7 @@ class Entry:
 
     def __init__(self, lease: Lease, reads: int = 0, writes: int = 0) -> None:
         self.lease = lease
-        self.over = False  # the last `with` statement over it was cut short: the keeper gives the lease back
+        self.over = False  # nobody enters it again: the lease is being given back, by the keeper perhaps
         self.reads = reads
         self.writes = writes
 
@@ -123,27 +123,38 @@ class Reentrant:
     async def _go_out(
         self, entry: Entry, owner: Owner, *, strict: bool, attempt: ReentrantAttempt | None = None
     ) -> None:
-        """Count one less; `attempt` is that of a `with` statement."""
-        holding = entry.lease._holding
-        if entry.total == 1:
-            try:
-                await holding.give_back(entry.lease, strict=strict)
-            finally:
+        """Count one less; `attempt` is that of a `with` statement. The last one out gives the lease back."""
+        last = False
+        try:
+            with (
+                self.client.guard
+            ):  # a generator's body may end on another thread, while the owner enters again
+                last = entry.total <= 1
+                if last:
+                    entry.over = True
+                else:
+                    if self.mode == "read":
+                        entry.reads -= 1
+                    else:
+                        entry.writes -= 1
+                    if (
+                        attempt is not None
+                    ):  # no call since the count: an interrupt strikes before both or after
+                        attempt.counted = False
+            if last:
+                await entry.lease._holding.give_back(entry.lease, strict=strict)
+            elif self.mode == "write" and not entry.writes:
+                await entry.lease._holding.shrink(entry.lease, 1)
+        finally:
+            if last:
                 self._forget_if_over(entry, owner)
-            return
-        if self.mode == "read":
-            entry.reads -= 1
-        else:
-            entry.writes -= 1
-        if attempt is not None:
-            attempt.counted = False  # no call since the count: an interrupt strikes before both or after both
-        if self.mode == "write" and not entry.writes:
-            await holding.shrink(entry.lease, 1)
 
     def _forget_if_over(self, entry: Entry, owner: Owner) -> None:
         """Forget what was given back; not what an interrupt kept from it: nobody could release it again."""
-        if entry.lease._state in FINAL:
+        if entry.lease._state in FINAL or self.client.inside():  # or the keeper gives it back
             self.forget(owner, entry)
+        else:
+            entry.over = False
 
     def enter(self, attempt: ReentrantAttempt) -> None:
         """A `with` body begins; the count has it already."""
@@ -179,6 +190,7 @@ class Reentrant:
         if entry is None:
             raise NotHeld(f"{self.resource}: cannot release a lock that the caller does not hold")
         try:
+            entry.over = True
             await entry.lease._holding.give_back(entry.lease)
         finally:
             self._forget_if_over(entry, owner)
@@ -190,7 +202,7 @@ class Reentrant:
         try:
             lease = await attempt.demand()
             lease._owner = owner
-            saved.lease = lease  # the same entry: `with` statements over it count on it
+            saved.lease, saved.over = lease, False  # the same entry: `with` statements over it count on it
             self.remember(saved, owner)
         except BaseException:  # held but not remembered, the next try would wait for it for ever
             await attempt.undo()
@@ -230,14 +242,25 @@ class ReentrantAttempt:
             self.counted = True
             self._reentrant.remember(self.entry, self.owner)
             return lease
-        entry = self.entry
-        entry.lease.check()  # nobody enters again what was lost meanwhile
-        if mode == "read":
-            entry.reads += 1
-        else:
-            entry.writes += 1
-        self.counted = True  # no call since the count: an interrupt strikes before both or after both
+        return self._enter_again(self.entry) or await self._begin_anew()
+
+    def _enter_again(self, entry: Entry) -> Lease | None:
+        """Count once more; None if the lease was given back since, by a body that ended on another thread."""
+        if entry.lease.state is State.LOST:
+            entry.lease.check()  # nobody enters again what was lost meanwhile
+        with self._reentrant.client.guard:
+            if entry.over or entry.lease._state is State.RELEASED:
+                return None
+            if self._reentrant.mode == "read":
+                entry.reads += 1
+            else:
+                entry.writes += 1
+            self.counted = True  # no call since the count: an interrupt strikes before both or after both
         return entry.lease
+
+    async def _begin_anew(self) -> Lease | None:
+        self.entry, self._first = None, True
+        return await self.run()
 
     async def undo(self) -> None:
         if not self._first:
@@ -251,12 +274,13 @@ class ReentrantAttempt:
 
     def _uncount(self) -> None:
         entry = self.entry
-        if self.counted and entry is not None:
-            if self._reentrant.mode == "read":
-                entry.reads -= 1
-            else:
-                entry.writes -= 1
-            self.counted = False
+        with self._reentrant.client.guard:
+            if self.counted and entry is not None:
+                if self._reentrant.mode == "read":
+                    entry.reads -= 1
+                else:
+                    entry.writes -= 1
+                self.counted = False
 
     def _abandon(self) -> None:
         """As `Attempt._abandon`: go out once, if that was not done."""
