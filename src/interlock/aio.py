@@ -169,7 +169,7 @@ class Lease(_Staying, lease_core.Lease):
         return self
 
     async def _leave(self, entered: object, error: BaseException | None) -> None:
-        await self._holding.leave_lease(self, _end([self], error))
+        await self._holding.leave(self, _end([self], error))
 
     if TYPE_CHECKING:
         __aexit__ = _aexit

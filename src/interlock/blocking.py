@@ -98,7 +98,7 @@ class Lease(_Staying, lease_core.Lease):
 
         @ExitMethod
         def __exit__(statement, self, kind, error, trace):
-            drive(self._holding.leave_lease(self, error))
+            drive(self._holding.leave(self, error))
             statement.end()
 
 

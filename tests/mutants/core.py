@@ -356,20 +356,24 @@ INTERRUPTED: list[Mutant] = [
         "a traceback that is kept keeps a lock",
         (
             "_runtime/statements.py",
-            "        statement.watch(method)\n",
-            "        statement.watch(method)\n        statement.manager = (statement.manager, method)\n",
+            "        watch.statement = _here.statement = statement\n",
+            "        watch.statement = _here.statement = statement\n        statement.manager = (statement.manager, method)\n",
         ),
         (
             "_runtime/statements.py",
-            "self.manager is manager or self.manager is type(manager)",
-            "self.manager[0] is manager or self.manager[0] is type(manager)",
+            "(statement.manager is manager or statement.manager is type(manager))",
+            "(statement.manager[0] is manager or statement.manager[0] is type(manager))",
         ),
         tests=reentered("cut_short or traceback"),
     ),
     mutant(
         "a release does not look whether its thread is inside",
         "a garbage collector that ends a generator hangs its thread for ever",
-        (CLIENT, "        return self.guard._is_owned() or self.store.inside()", "        return False"),
+        (
+            HOLDING,
+            "        if self.client.guard._is_owned() or self.client.store.inside():",
+            "        if False:",
+        ),
         tests=reentered("inside_a_guard"),
     ),
     mutant(

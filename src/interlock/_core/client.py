@@ -54,7 +54,7 @@ class Client:
         self._listener = listener
         # Most programs listen to warnings only: they should not pay for the making of other events.
         self.curious: Callable[[], bool] = getattr(listener, "curious", _always)
-        self._closed = False
+        self.closed = False
         self._quiet_until = 0.0
         keeper_store = (store if keeper_runtime is runtime else store.blocking()).for_keeper()
         # Weakly: a client nobody has any more, and that holds nothing, must be able to go.
@@ -93,7 +93,7 @@ class Client:
 
     def open(self) -> None:
         """Raise unless the client may be used."""
-        if self._closed:
+        if self.closed:
             raise ClientClosed("this client was closed")
 
     def hush(self) -> None:
@@ -103,10 +103,6 @@ class Client:
     def quiet(self) -> float:
         """Seconds for which nobody should ask for a place again."""
         return self._quiet_until - self.runtime.now() if self._quiet_until else 0.0
-
-    @property
-    def closed(self) -> bool:
-        return self._closed
 
     async def release_all(self, timeout: float = CLOSING) -> None:
         """Give back everything that is held, within a bound; what fails lapses by itself."""
@@ -162,12 +158,12 @@ class Client:
 
     async def close(self) -> None:
         """Give back what is held, end the keeper, give up connections. Closing twice is harmless."""
-        if self._closed:
+        if self.closed:
             return
         if self.inside():  # called by a signal handler or a garbage collector: see Keeper.hand_over
             self.keeper.hand_over(Closing(self))
             return
-        self._closed = True
+        self.closed = True
         await self.runtime.finish(self._end)  # interrupted half way, it could never be closed again
 
     async def _end(self) -> None:

@@ -123,8 +123,12 @@ class Cohort:
             if head is None:
                 return
             line = head.line
+            if line is None:  # nobody stands behind it
+                if head is attempt:
+                    del self._heads[attempt.claim.resource]
+                return
             heirs: deque[Attempt] = deque()
-            fits = line is not None and head.claim.ttl == lease._claim.ttl
+            fits = head.claim.ttl == lease._claim.ttl
             while fits and line and len(heirs) < lease._passes and line[0].began < lease._turn:
                 heir = line.popleft()
                 heirs.append(heir)

@@ -54,6 +54,7 @@ class Holding:
         self.min_hold = timing.checked_duration(settings.min_hold, "min_hold") or 0.0
         if self.max_hold is not None:  # or the store would keep others out when this lease has long been lost
             self.ttl = min(self.ttl, max(self.max_hold, client.store.traits.min_ttl))
+        self._place_ttl = timing.place_ttl(self.ttl)
         self.renew = settings.renew
         self.fair = settings.fair
         self.on_lost = settings.on_lost
@@ -94,7 +95,11 @@ class Holding:
         """One attempt to take a lease, to be run by a face."""
         client = self.client
         client.open()
-        wait = timing.checked_wait(blocking, timeout, self.timeout)
+        wait = (
+            self.timeout
+            if blocking and timeout is None
+            else timing.checked_wait(blocking, timeout, self.timeout)
+        )
         runtime = client.runtime
         owner = runtime.owner()
         claim = Claim(
@@ -105,7 +110,7 @@ class Holding:
             self.capacity,
             # A single try must not enter the queue: it would only leave again.
             self.fair and wait != 0.0 and client.store.traits.fair,
-            timing.place_ttl(self.ttl),
+            self._place_ttl,
             note,
             runtime.who(owner),
             1 if wait == 0.0 else self.block,
@@ -122,11 +127,10 @@ class Holding:
     def discharge(self, lease: Lease) -> None:
         client = self.client
         client.keeper.drop(lease)
-        with client.guard:
-            self.leases.pop(lease, None)
-            client.leases.pop(lease, None)
-            if self.older:
-                self.older.pop(lease, None)
+        self.leases.pop(lease, None)  # each a single step, which needs no guard
+        client.leases.pop(lease, None)
+        if self.older:
+            self.older.pop(lease, None)
 
     # ---- asking ------------------------------------------------------------------
 
@@ -182,7 +186,8 @@ class Holding:
         an error; otherwise it is reported, and the claim lapses by itself. Nobody waits for the store for longer than
         the lease could live, nor for longer than about `left` seconds.
         """
-        if self.client.inside():  # called by a garbage collector or a signal handler: see Keeper.hand_over
+        if self.client.guard._is_owned() or self.client.store.inside():
+            # Called by a garbage collector or a signal handler in the midst of a line of ours.
             self.client.keeper.hand_over(lease)
             return
         try:
@@ -292,14 +297,14 @@ class Holding:
             if old is not None and old._owner is lease._owner and old._state is State.RELEASED:
                 attempt.lease = lease
 
-    async def leave(self, attempt: Attempt, error: BaseException | None) -> None:
-        """The end of a `with`: release, and never mask the body's own exception."""
-        self.entered.pop(attempt, None)
-        if attempt.lease is not None:
-            await self.leave_lease(attempt.lease, error)
-
-    async def leave_lease(self, lease: Lease, error: BaseException | None) -> None:
-        if lease._state is State.RELEASED:  # the body released it itself
+    async def leave(self, attempt: Attempt | Lease, error: BaseException | None) -> None:
+        """The end of a `with`, over an attempt or a lease: release, and never mask the body's own exception."""
+        if isinstance(attempt, Lease):
+            lease: Lease | None = attempt
+        else:
+            self.entered.pop(attempt, None)
+            lease = attempt.lease
+        if lease is None or lease._state is State.RELEASED:  # the body released it itself
             return
         try:
             await self.give_back(lease)

@@ -50,25 +50,16 @@ _over: deque[Watch] = deque()
 class Statement:
     """One `with` statement. `entered` is what it holds; None if it was not entered, or is ended by hand."""
 
-    __slots__ = ("_watch", "entered", "manager")
+    __slots__ = ("entered", "manager", "watch")
 
     def __init__(self, manager: object) -> None:
         self.manager = manager  # the context manager, or its class where that is all Python looked at
         self.entered: Any = None
-        self._watch: Watch | None = None
-
-    def watch(self, method: object) -> None:
-        self._watch = watch = Watch(method, _over.append)
-        watch.statement = self
-
-    def begins(self, manager: object) -> bool:
-        """Whether this is a statement that has just begun, and over this context manager."""
-        alive = self._watch is not None and self._watch() is not None
-        return alive and (self.manager is manager or self.manager is type(manager))
+        self.watch: Watch | None = None
 
     def end(self) -> None:
         """Everything was given back, or somebody has taken it upon himself: nobody need watch any more."""
-        self._watch = self.entered = self.manager = None
+        self.watch = self.entered = self.manager = None
 
 
 def sweep() -> None:
@@ -94,10 +85,11 @@ _here = _Here()
 def entered(manager: object, what: Entered) -> Statement:
     """Note what the statement that has just begun over `manager` holds; a call by hand is watched by nobody."""
     statement, _here.statement = _here.statement, None
-    if statement is None or not statement.begins(manager):
-        return Statement(manager)
-    statement.entered = what
-    return statement
+    if statement is not None and (statement.manager is manager or statement.manager is type(manager)):
+        if statement.watch is not None and statement.watch() is not None:  # it has begun, and is not over
+            statement.entered = what
+            return statement
+    return Statement(manager)
 
 
 class OtherExit:
@@ -135,8 +127,8 @@ class ExitMethod:
         method = (
             partial(self._leave, statement) if manager is None else partial(self._leave, statement, manager)
         )
-        statement.watch(method)
-        _here.statement = statement
+        statement.watch = watch = Watch(method, _over.append)
+        watch.statement = _here.statement = statement
         if len(_over) > MOST:  # a program that takes no lease has no keeper
             sweep()
         return method
