@@ -10,16 +10,19 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
+import redis
 
 import interlock
 from interlock import aio
 from interlock.errors import StoreUnavailable
 from tests.patience import PATIENCE
+from tests.redis import clusters, sentinels
 from tests.redis.proxy import proxied
 from tests.redis.server import Server, running, started
 from tests.redis.tls import SecureServer, certificate
@@ -95,6 +98,38 @@ def test_on_a_server_farther_away_than_its_patience_a_call_that_may_not_wait_is_
             assert lease
             assert client.lock("x").acquire(blocking=False) is None
             lease.release()
+
+
+@contextmanager
+def far_master() -> Iterator[str]:
+    """The URL of a master and its sentinel, both so far away that the sentinel needs longer than its share."""
+    with running() as server, proxied(server.port, 0.15) as master:
+        watcher: Any = master
+        with sentinels.alone(watcher) as sentinel, proxied(sentinel.port, 0.15) as way:
+            yield f"redis+sentinel://127.0.0.1:{way.port}/{sentinels.SERVICE}/0"
+
+
+@contextmanager
+def far_cluster() -> Iterator[str]:
+    with clusters.alone() as node, proxied(node.port, 0.15) as proxy, redis.Redis(port=node.port) as admin:
+        admin.config_set("cluster-announce-ip", "127.0.0.1")
+        admin.config_set("cluster-announce-port", proxy.port)
+        yield f"redis+cluster://127.0.0.1:{proxy.port}"
+
+
+@pytest.mark.parametrize("away", [far_master, far_cluster])
+def test_the_way_to_a_master_or_through_a_cluster_may_take_its_time_too(
+    away: Callable[[], AbstractContextManager[str]],
+) -> None:
+    async def take(url: str) -> None:
+        async with aio.connect(url) as client:
+            assert await client.lock("y").acquire(blocking=False)
+
+    with away() as url:
+        with interlock.connect(url) as client:
+            assert client.lock("x").acquire(blocking=False)
+            assert client.lock("x").acquire(blocking=False) is None
+        asyncio.run(take(url))
 
 
 @pytest.mark.parametrize("asynchronous", [False, True], ids=["sync", "async"])

@@ -9,11 +9,12 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from interlock import native
 from interlock.backends.redis.address import Address
-from interlock.backends.redis.dialling import Dialling, OnLoop, OnThread, stepped
+from interlock.backends.redis.dialling import Dialling, OnLoop, OnThread, Pace, one_then_all, stepped
 from interlock.backends.redis.leaf import Pausing
 from interlock.backends.redis.slots import Place, Remap, SlotMap, read_map
 from interlock.errors import InterlockError, StoreUnavailable, StoreUnfit, Unreached
@@ -31,7 +32,7 @@ class Cluster:
         self._server = server  # how to enter any node: user, password, TLS
         self._seeds = list(seeds)
         self.remap = remap
-        self.connect_timeout = server.connect_timeout
+        self._pace = Pace(server.connect_timeout)
         self.place = f"Redis Cluster at {','.join(f'{host}:{port}' for host, port in self._seeds)}"
         self.map: SlotMap | None = None
         self.on_change: Callable[[], None] | None = None
@@ -92,25 +93,33 @@ class Cluster:
                 signal.set()
 
     async def _ask_around(self, dial: Dialling, place: Place | None, timeout: float) -> None:
-        until = time.monotonic() + timeout
-        errors: list[InterlockError] = []
         hint = self.suspects.get(place) if place is not None else None
-        for node in ([hint] if hint else []) + [node for node in self._nodes if node != hint]:
-            left = until - time.monotonic()
-            if left <= 0:
-                break
-            try:
-                if self._adopted(await self._told(dial, node, max(0.001, min(SHARE, left / 2)))):
-                    return
-            except InterlockError as error:
-                errors.append(error)
-                self.suspect(node)
+        nodes = ([hint] if hint else []) + [node for node in self._nodes if node != hint]
+        asks = [partial(self._learnt, dial, node) for node in nodes]
+        until = time.monotonic() + timeout
+        found, failures = await one_then_all(dial, asks, 1, self._pace.share(SHARE), until)
+        if found:
+            return
+        errors = [error for _, error in failures if not isinstance(error, _Behind)]
         if errors and all(isinstance(error, StoreUnfit) for error in errors):
             raise errors[0]
         said = "; ".join(str(error) for error in errors)
         raise Unreached(  # what was asked for has not been sent
             f"{self.place}: no node tells who has which slot now ({said or 'those that answer are behind'})"
         )
+
+    async def _learnt(self, dial: Dialling, node: Place, timeout: float) -> bool:
+        """Ask one node, and believe it; `_Behind` if a later map is known, or it knows of no others."""
+        began = time.monotonic()
+        try:
+            found = await self._told(dial, node, timeout)
+        except InterlockError:
+            self.suspect(node)
+            raise
+        self._pace.met(began)
+        if not self._adopted(found):
+            raise _Behind(f"{node[0]}:{node[1]} is behind")
+        return True
 
     async def _told(self, dial: Dialling, node: Place, timeout: float) -> SlotMap:
         address, until = self._server.at(*node), time.monotonic() + timeout
@@ -154,6 +163,11 @@ class Cluster:
 
     # ---- connections ------------------------------------------------------------------
 
+    @property
+    def connect_timeout(self) -> float:
+        """Seconds that connecting may take; once a node was met no more than that should need: it may be gone."""
+        return self._pace.limit
+
     def member(self, place: Place) -> Member:
         return Member(self, self._server.at(*place), place)
 
@@ -178,7 +192,7 @@ class Cluster:
             left = until - time.monotonic()
             if left <= 0:
                 break
-            address, share = self._server.at(*node), max(0.001, min(SHARE, left / 2))
+            address, share = self._server.at(*node), max(0.001, min(self._pace.share(SHARE), left / 2))
             told_until = time.monotonic() + share
             try:
                 connection = await dial.connect(address, share)
@@ -202,7 +216,10 @@ class Member:
         self._address = address
         self.at = at
         self.place = address.place
-        self.connect_timeout = address.connect_timeout
+
+    @property
+    def connect_timeout(self) -> float:
+        return self._cluster.connect_timeout
 
     def connect(self, timeout: float) -> Any:
         return stepped(self._open(OnThread(), timeout))
@@ -228,6 +245,10 @@ class Member:
             await dial.close(connection)
             raise
         return words, connection
+
+
+class _Behind(InterlockError):
+    """A node whose map is older than ours, or empty."""
 
 
 def _left(until: float) -> float:

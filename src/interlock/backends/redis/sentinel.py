@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from interlock import native
 from interlock.backends.redis.address import Address
-from interlock.backends.redis.dialling import Dialling, OnLoop, OnThread, stepped
-from interlock.errors import InterlockError, StoreUnavailable, Unsupported
+from interlock.backends.redis.dialling import Dialling, OnLoop, OnThread, Pace, one_then_all, stepped
+from interlock.errors import StoreUnavailable, Unsupported
 from interlock.ports import CONNECT_TIMEOUT
 from interlock.record import record
 
@@ -44,7 +45,7 @@ class Sentinels:
         self._server = server  # how to enter whoever is master: user, password, TLS, database
         self._host = host  # where every master is reached, if not where the sentinels say
         self.place = f"Redis master {service!r}"
-        self.connect_timeout = server.connect_timeout
+        self._pace = Pace(server.connect_timeout)
         self.changes = 0  # how often the master was found to be another, or to have lost its memory
         self.on_change: Callable[[], None] | None = None
         self.after_fork()
@@ -74,6 +75,11 @@ class Sentinels:
 
     # ---- connections ------------------------------------------------------------------
 
+    @property
+    def connect_timeout(self) -> float:
+        """Seconds that connecting may take; once a master was met no more than that should need: it may be gone."""
+        return self._pace.limit
+
     def connect(self, timeout: float) -> Any:
         return stepped(self._open(OnThread(), timeout))
 
@@ -81,7 +87,8 @@ class Sentinels:
         return await self._open(OnLoop(), timeout)
 
     async def _open(self, dial: Dialling, timeout: float) -> Any:
-        until = time.monotonic() + timeout
+        began = time.monotonic()
+        until = began + timeout
         master = await self._find(dial, until)
         server = self._server.at(self._host or master.host, master.port)
         connection = await dial.connect(server, max(0.001, until - time.monotonic()))
@@ -98,6 +105,7 @@ class Sentinels:
             await dial.close(connection)
             raise
         self._met(master, facts.get(b"master_replid", b"").decode())
+        self._pace.met(began)
         return connection
 
     def _met(self, master: Master, replication: str) -> None:
@@ -127,21 +135,17 @@ class Sentinels:
 
     async def _find(self, dial: Dialling, until: float) -> Master:
         """The latest that more than half of the sentinels know; or those that answer, if they are fewer."""
-        found: list[Master] = []
-        errors: list[str] = []
-        enough = len(self._sentinels) // 2 + 1
-        for sentinel in list(self._sentinels):
-            left = until - time.monotonic()
-            if len(found) == enough or left <= 0:
-                break
-            try:
-                found.append(await self._ask(dial, sentinel, max(0.001, min(SHARE, left / 2))))
-            except InterlockError as error:
-                errors.append(str(error))
-                self._last(sentinel)
+        sentinels = list(self._sentinels)
+        asks = [partial(self._ask, dial, sentinel) for sentinel in sentinels]
+        # Some of the time is for the master itself.
+        half = time.monotonic() + 0.6 * (until - time.monotonic())
+        found, errors = await one_then_all(dial, asks, len(sentinels) // 2 + 1, self._pace.share(SHARE), half)
+        for number, _ in errors:
+            self._last(sentinels[number])
         if not found:
+            said = "; ".join(dict.fromkeys(str(error) for _, error in errors))
             raise StoreUnavailable(
-                f"{self.place}: no sentinel names it ({'; '.join(errors) or 'there was no time to ask'})"
+                f"{self.place}: no sentinel names it ({said or 'there was no time to ask'})"
             )
         master = max(found, key=lambda master: master.epoch)
         self._check_epoch(master)

@@ -87,10 +87,17 @@ class Shards:
         """The same, wherever that leads; what a node has refused last is better told than that nobody answers now."""
         now, aside, pause, told = self._pausing.now, None, 0.0, None
         end = until if again else min(until, now() + BRIEFLY)
+        patient = again and not self._hurried
         while True:
             place, failure = None, None
             try:
-                place = aside or await self._place(slot, max(0.001, until - now()))
+                if aside is None and patient:
+                    began = now()
+                    place = await self._place(slot, max(until - began, self.way.connect_timeout))
+                    # To find the node is a part of connecting, which has its own time.
+                    until, end = until + now() - began, end + now() - began
+                else:
+                    place = aside or await self._place(slot, max(0.001, until - now()))
                 left = max(0.001, until - now())
                 reply = await self.ask_at(place, request, left, replies, again, asking=aside is not None)
             except (StoreUnavailable, ClientClosed) as error:
