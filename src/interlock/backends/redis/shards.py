@@ -242,7 +242,8 @@ class Shards:
             numbers, share = places[place], max(0.001, (until - now()) / left)
             request = b"".join([asked[number] for number in numbers])
             try:
-                replies = await self.ask_at(place, request, share, len(numbers))
+                # Not again from there: connecting must not take the others' time, and the next round comes soon.
+                replies = await self.ask_at(place, request, share, len(numbers), again=False)
             except (StoreUnavailable, ClientClosed) as error:
                 self._troubles[place] = now()
                 replies = [self._trouble(error, place, True)] * len(numbers)
