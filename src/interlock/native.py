@@ -9,19 +9,15 @@ from __future__ import annotations
 
 import _thread
 import sys
-from typing import Any, Protocol, cast
+from collections.abc import Callable
+from typing import Any, cast
 
-
-class Guard(Protocol):
-    """A lock of the system that its thread may take again: in a signal handler, or where garbage is collected."""
-
-    def __enter__(self) -> object: ...
-    def __exit__(self, *error: object) -> object: ...
-    def _is_owned(self) -> bool: ...
+from interlock.ports import Guard
 
 
 def guard() -> Guard:
-    made: Guard = cast(Any, _thread.RLock())
+    """A lock of the system that knows its thread: code run there by a signal or a garbage collector can ask."""
+    made: Guard = cast(Any, _thread.RLock())  # which neither library replaces
     return made
 
 
@@ -44,3 +40,34 @@ def original(name: str) -> Any:
     if library == "eventlet":
         return getattr(sys.modules["eventlet.patcher"].original("_thread"), name)
     return getattr(_thread, name)
+
+
+_ends: dict[int, list[Callable[[], object]]] = {}  # by thread
+
+
+def at_thread_end(call: Callable[[], object]) -> None:
+    """Make this call on the calling thread when it ends, if it is one of ours: see `run`."""
+    _ends.setdefault(original("get_ident")(), []).append(call)
+
+
+def run(work: Callable[[], object]) -> int:
+    """Run on a new thread of the system. Returns its identity."""
+
+    def body() -> None:
+        try:
+            work()
+        finally:
+            for call in _ends.pop(original("get_ident")(), ()):
+                call()
+            _leave_hub()
+
+    ident: int = original("start_new_thread")(body, ())
+    return ident
+
+
+def _leave_hub() -> None:
+    """End what gevent has made for the sockets of this thread: without that it would stay for ever."""
+    if green("socket") == "gevent":
+        hub = sys.modules["gevent._hub_local"].get_hub_if_exists()
+        if hub is not None:
+            hub.destroy(destroy_loop=True)

@@ -27,7 +27,7 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "events": ("record", "wording", "model", "errors", "who"),
     "log": DATA,
     "ports": DATA,
-    "native": (),
+    "native": PORTS,
     "_core": CORE,
     "_runtime": (*CORE, "_runtime", "native"),
     "backends": RULES,  # and each its own package: backends do not know each other

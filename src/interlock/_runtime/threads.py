@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from typing import Any
 
+from interlock import native
 from interlock._core.drive import drive
 from interlock._runtime import clock, identity, statements
 from interlock.ports import Guard, Job, Owner, Signal
@@ -17,7 +18,7 @@ from interlock.ports import Guard, Job, Owner, Signal
 
 def new_guard() -> Guard:
     """A lock that knows who is inside: code that a garbage collector or a signal runs there must find out."""
-    return threading.RLock()  # type: ignore[return-value]  # its `_is_owned` is not in the stubs
+    return native.guard()
 
 
 class ThreadSignal(threading.Event):
@@ -180,3 +181,13 @@ class Threads:
 
     def stalled(self) -> float:
         return 0.0
+
+
+def runtimes(report: Callable[[BaseException, Any], object] | None = None) -> tuple[Threads, Threads]:
+    """The runtime of those who call, and the keeper's: the same one, but in a program of greenlets."""
+    if not native.green():
+        plain = Threads(report)
+        return plain, plain
+    from interlock._runtime.green import Green, Native  # here, not above: few programs need it
+
+    return Green(report), Native(report)

@@ -11,6 +11,7 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
+from interlock import native
 from interlock.backends.redis import apart
 from interlock.backends.redis.refusal import broken, garbled, refusal, silent, unreachable
 from interlock.backends.redis.resp import Failure
@@ -111,7 +112,7 @@ class Address:
 
     def connect(self, timeout: float) -> Any:
         """A connection of the client library's, with the handshake behind it, within about `timeout` seconds."""
-        if not self._named:
+        if not self._named or native.green("socket"):  # whose sockets belong to the thread that makes them
             return self._connected(timeout)
         try:
             return apart.made(self.place, self._connected, timeout)

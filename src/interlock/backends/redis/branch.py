@@ -7,7 +7,6 @@ import time
 from collections.abc import Collection
 from typing import Any, Protocol
 
-from interlock import native
 from interlock.backends.redis.cluster import Cluster
 from interlock.backends.redis.keys import slot
 from interlock.backends.redis.listener import AGAIN
@@ -16,14 +15,14 @@ from interlock.backends.redis.pulse import PING, Pulse
 from interlock.backends.redis.resp import Failure, Garbled, command
 from interlock.backends.redis.slots import Place, place_in
 from interlock.errors import InterlockError
-from interlock.ports import Signal
+from interlock.ports import Guard, Signal
 
 
 class Trunk(Protocol):
     """What a branch tells; see `sharded`, where it is."""
 
     @property
-    def guard(self) -> native.Guard: ...
+    def guard(self) -> Guard: ...
     @property
     def closed(self) -> bool: ...
     def heard(self, message: bytes) -> None: ...

@@ -17,7 +17,8 @@ import struct
 import threading
 import time
 from collections import deque
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Protocol, SupportsIndex
 from weakref import WeakSet
 
 from interlock import native
@@ -148,8 +149,8 @@ class Wire:
 
     @property
     def polls(self) -> bool:
-        """Whether what has come can be seen from outside; TLS may have read more than it has shown."""
-        return hasattr(select, "poll") and not hasattr(self._sock, "pending")
+        """Whether what has come can be seen from outside, by any thread; TLS may have read more than it has shown."""
+        return hasattr(select, "poll") and not hasattr(self._sock, "pending") and not native.green("socket")
 
     def hang_up(self) -> None:
         """End a read that another thread is blocked in."""
@@ -201,7 +202,7 @@ class Pool:
 
     def after_fork(self) -> None:
         """Forget the parent's sockets: they are closed here without a word to the server."""
-        self._idle: list[Wire] = []
+        self._idle: _Idle = _ByThread() if native.green("socket") else []
         self._wires: WeakSet[Wire] = WeakSet()  # those in use, too
         self._waiting: deque[_Waiter] = deque()
         self._companion: _Companion | None = None
@@ -381,6 +382,47 @@ class Pool:
         self._drain()
         for _ in range(len(self._waiting)):
             self._hand_over()
+
+
+class _Idle(Protocol):
+    """What a pool asks of the list of its idle connections."""
+
+    def append(self, wire: Wire, /) -> None: ...
+    def pop(self, at: SupportsIndex = -1, /) -> Wire: ...
+    def __getitem__(self, at: SupportsIndex, /) -> Wire: ...
+    def __len__(self) -> int: ...
+
+
+class _ByThread:
+    """Idle connections whose sockets are gevent's or eventlet's: only the thread that has made one can use it."""
+
+    def __init__(self) -> None:
+        self._lists: dict[int, list[Wire]] = {}
+        self._ident: Callable[[], int] = native.original("get_ident")
+
+    @property
+    def _mine(self) -> list[Wire]:
+        return self._lists.get(self._ident(), [])
+
+    def append(self, wire: Wire, /) -> None:
+        ident = self._ident()
+        if ident not in self._lists:
+            self._lists[ident] = []
+            native.at_thread_end(lambda: self._close(ident))
+        self._lists[ident].append(wire)
+
+    def _close(self, ident: int) -> None:
+        for wire in self._lists.pop(ident, ()):
+            wire.close()
+
+    def pop(self, at: SupportsIndex = -1, /) -> Wire:
+        return self._mine.pop(at)
+
+    def __getitem__(self, at: SupportsIndex, /) -> Wire:
+        return self._mine[at]
+
+    def __len__(self) -> int:
+        return len(self._mine)
 
 
 class _Waiter:

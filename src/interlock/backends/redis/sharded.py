@@ -16,7 +16,6 @@ import os
 import time
 from collections.abc import Collection
 
-from interlock import native
 from interlock.backends.redis.branch import Branch
 from interlock.backends.redis.cluster import Cluster
 from interlock.backends.redis.ears import Ears, queue
@@ -25,7 +24,7 @@ from interlock.backends.redis.listener import IDLE, Listener
 from interlock.backends.redis.reading import Reading
 from interlock.backends.redis.resp import command
 from interlock.backends.redis.slots import Place
-from interlock.ports import Signal
+from interlock.ports import Guard, Signal
 
 
 class Plain(Listener):
@@ -155,7 +154,7 @@ class ShardedListener(Ears):
     # ---- for branches ---------------------------------------------------------------
 
     @property
-    def guard(self) -> native.Guard:
+    def guard(self) -> Guard:
         """Held by whoever changes what a branch has, or sends there: what is sent must come in that order."""
         return self._guard
 

@@ -1,0 +1,139 @@
+"""Runtimes for programs of greenlets (gevent, eventlet): those who call wait as greenlets do, the keeper on a thread.
+
+Greenlets of one thread take turns: while one computes, no other runs. The keeper must not be one of them. Its thread
+is the system's own, and so is all it waits for. What it tells greenlets goes through a pair of sockets: the locks of these
+libraries cannot be opened safely by another thread.
+"""
+
+from __future__ import annotations
+
+import socket
+import sys
+import time
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any
+
+from interlock import native
+from interlock._core.drive import drive
+from interlock._runtime.threads import Threads, ThreadSignal
+from interlock.ports import Job, Signal
+
+LOOK = 0.005  # seconds between looks at a thread that is to end
+
+
+class GreenSignal(ThreadSignal):
+    """A flag that greenlets wait for, and any thread of the system may raise."""
+
+    def __init__(self) -> None:
+        self._flag = False
+        self._bells: list[socket.socket] = []
+
+    def set(self) -> None:
+        self._flag = True
+        for bell in list(self._bells):
+            with suppress(OSError):  # it rings already, or nobody waits there any more
+                bell.send(b"!")
+
+    def wait(self, timeout: float | None = None) -> bool:
+        if self._flag or (timeout is not None and timeout <= 0):
+            return self._flag
+        heard, bell = socket.socketpair()
+        try:
+            bell.setblocking(False)  # whoever rings never waits
+            heard.settimeout(timeout)
+            self._bells.append(bell)
+            if not self._flag:  # raised by another thread since the first look
+                with suppress(TimeoutError):
+                    heard.recv(1)
+        finally:
+            with suppress(ValueError):
+                self._bells.remove(bell)
+            heard.close()
+            bell.close()
+        return self._flag
+
+
+class NativeSignal(ThreadSignal):
+    """A flag that a thread of the system waits for; for greenlets, too, to raise."""
+
+    def __init__(self) -> None:
+        self._flag = False
+        self._gate = native.original("allocate_lock")()
+        self._gate.acquire()
+
+
+class NativeJob:
+    """A thread of the system that drives one coroutine."""
+
+    def __init__(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self._running = True
+        self.ident = native.run(lambda: self._run(work))
+
+    def _run(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        try:
+            drive(work())
+        finally:
+            self._running = False
+
+    def alive(self) -> bool:
+        return self._running
+
+
+class Green(Threads):
+    """Waits as greenlets do."""
+
+    def __init__(self, report: Callable[[BaseException, Any], object] | None = None) -> None:
+        super().__init__(report)
+        self._hub = _hub()
+
+    def signal(self) -> GreenSignal:
+        return GreenSignal()
+
+    def call(self, callback: Callable[[Any], object], argument: object) -> None:
+        self.later(lambda it: Threads.call(self, callback, it), argument)
+
+    def later(self, deliver: Callable[[Any], object], argument: object) -> None:
+        """On the hub where this was made: what is called is a user's, and belongs among its greenlets."""
+        deliveries = super().later
+        _post(self._hub, lambda: deliveries(deliver, argument))
+
+
+class Native(Green):
+    """Waits and runs on threads of the system, whatever replaced those; for the keeper."""
+
+    def signal(self) -> NativeSignal:  # type: ignore[override]
+        return NativeSignal()
+
+    async def wait(self, signal: Signal, timeout: float | None) -> bool:
+        assert isinstance(signal, NativeSignal)
+        return signal.wait(timeout)
+
+    async def sleep(self, seconds: float) -> None:
+        NativeSignal().wait(seconds)
+
+    def spawn(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> Job:
+        return NativeJob(work)
+
+    async def join(self, job: Job, timeout: float) -> None:
+        """As a greenlet: the others go on."""
+        assert isinstance(job, NativeJob)
+        end = self.now() + timeout
+        while job.alive() and self.now() < end and job.ident != native.original("get_ident")():
+            time.sleep(LOOK)
+
+
+# ---- hubs ------------------------------------------------------------------------------
+
+
+def _hub() -> Any:
+    """What runs the greenlets of the calling thread; None where nothing from outside can reach them."""
+    return sys.modules["gevent"].get_hub() if native.green() == "gevent" else None
+
+
+def _post(hub: Any, call: Callable[[], object]) -> None:
+    """Make a call among the greenlets of a hub, from any thread; on a thread of the system where that cannot be."""
+    if hub is None:
+        native.run(call)
+    else:
+        hub.loop.run_callback_threadsafe(sys.modules["gevent"].spawn, call)
