@@ -32,7 +32,7 @@ from interlock._core.settings import Settings
 from interlock._runtime import lifetimes
 from interlock._runtime.foreign import ForeignLock
 from interlock._runtime.statements import ExitMethod, OtherExit, entered
-from interlock._runtime.threads import runtimes
+from interlock._runtime.threads import blocking_runtime
 from interlock.errors import Skipped
 from interlock.making import MadeByClients, Origin, _Staying, made, made_again
 from interlock.model import EVERYTHING, Queue, Standing, Traits
@@ -1048,9 +1048,9 @@ def _connected(
     """A client whose events go to `listen` alone, and not to the log."""
     from interlock.log import callback_reporter
 
-    runtime, keeping = runtimes(callback_reporter(listen))
+    runtime = blocking_runtime(callback_reporter(listen))
     store = urls.open_store(url, runtime, asynchronous=False, connect_timeout=connect_timeout)
-    core = CoreClient(store, runtime, keeping, ttl=ttl, listener=listen, lease_type=Lease)
+    core = CoreClient(store, runtime, runtime.for_keeper(), ttl=ttl, listener=listen, lease_type=Lease)
     lifetimes.follow(core)
     return Client(core, urls.named(url))
 

@@ -90,6 +90,9 @@ class Green(Threads):
     def signal(self) -> GreenSignal:
         return GreenSignal()
 
+    def for_keeper(self) -> Threads:
+        return Native(self._report)
+
     def call(self, callback: Callable[[Any], object], argument: object) -> None:
         self.later(lambda it: Threads.call(self, callback, it), argument)
 

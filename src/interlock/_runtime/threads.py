@@ -174,6 +174,10 @@ class Threads:
         except RuntimeError:  # no more threads to be had; a loss untold would be worse than a renewal delayed
             run()
 
+    def for_keeper(self) -> Threads:
+        """The keeper's runtime beside this one."""
+        return self
+
     sweep_statements = staticmethod(statements.sweep)
 
     def later(self, deliver: Callable[[Any], object], argument: object) -> None:
@@ -183,11 +187,10 @@ class Threads:
         return 0.0
 
 
-def runtimes(report: Callable[[BaseException, Any], object] | None = None) -> tuple[Threads, Threads]:
-    """The runtime of those who call, and the keeper's: the same one, but in a program of greenlets."""
+def blocking_runtime(report: Callable[[BaseException, Any], object] | None = None) -> Threads:
+    """The runtime of those who call from threads; in a program of greenlets, from those."""
     if not native.green():
-        plain = Threads(report)
-        return plain, plain
-    from interlock._runtime.green import Green, Native  # here, not above: few programs need it
+        return Threads(report)
+    from interlock._runtime.green import Green  # here, not above: few programs need it
 
-    return Green(report), Native(report)
+    return Green(report)

@@ -21,7 +21,7 @@ from interlock._core.client import Client as CoreClient
 from interlock._core.drive import drive
 from interlock._core.lease import Lease
 from interlock._runtime import lifetimes
-from interlock._runtime.threads import Threads
+from interlock._runtime.threads import Threads, blocking_runtime
 from interlock.log import callback_reporter
 from interlock.ports import Runtime, Store
 from interlock.testing.conformance.factory import StoreFactory
@@ -74,7 +74,7 @@ class Face(Protocol):
         runtime = self.runtime(report)
         store = stores.open(place, runtime, self.asynchronous)
         store = wrap(store, runtime) if wrap else store
-        keeping = Threads(report) if self.asynchronous else runtime
+        keeping = runtime.for_keeper() if isinstance(runtime, Threads) else Threads(report)
         core = CoreClient(store, runtime, keeping, ttl=ttl, listener=listen, lease_type=self.lease_type)
         lifetimes.follow(core)
         return self.client_type(core)
@@ -119,7 +119,7 @@ class SyncFace(Face):
         drive(main())
 
     def runtime(self, report: Report | None = None) -> Runtime:
-        return Threads(report)
+        return blocking_runtime(report)
 
     def spawn(self, main: Main) -> Actor:
         return ThreadActor(main)
