@@ -15,9 +15,9 @@ from interlock import aio
 from interlock.backends.redlock.store import RedlockStore
 from interlock.cli import nodes
 from interlock.errors import InvalidURL, StoreUnfit, Unsupported
-from interlock.model import Claim, Granted
+from interlock.model import EVERYTHING, Claim, Granted
 from tests.redis.server import running
-from tests.redlock.colours import COLOURS, holders, holders_async, run
+from tests.redlock.colours import COLOURS, holders, holders_async, run, until
 from tests.redlock.servers import steady
 
 redis: Any = import_module("redis")  # by name: beside tests/redis a type checker takes that for it
@@ -173,3 +173,24 @@ def test_a_server_that_has_three_names_is_no_quorum(colour: str) -> None:
             else:
                 with interlock.connect(given) as client:
                     client.lock("x").acquire(timeout=1)
+
+
+@COLOURS
+def test_a_look_at_the_front_shows_so_many_and_those_that_came_first(colour: str) -> None:
+    async def main(store: RedlockStore) -> None:
+        tokens: list[int] = []
+        for n in range(20):
+            granted = await store.claim(Claim("x", f"id-{n}", 30.0, 1, EVERYTHING))
+            assert isinstance(granted, Granted)
+            tokens.append(granted.token)
+
+        async def everywhere() -> bool:
+            return len((await store.inspect("x")).standings) == 20
+
+        await until(store, everywhere)
+        for limit in (0, 1, 3, 100):
+            found = await store.inspect("x", limit=limit)
+            assert [standing.token for standing in found.standings] == tokens[:limit]
+            assert found.capacity == EVERYTHING
+
+    run(colour, steady().url(f"{uuid4().hex}:"), main)

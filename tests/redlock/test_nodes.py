@@ -103,7 +103,9 @@ def words(reply: Any) -> list[Any]:
 def plain(request: Request, reply: list[Any]) -> list[Any]:
     said = list(reply[1:])
     if isinstance(request, Vote) and said[:1] == [BUSY]:
-        return said[:2]
+        holder = Packing.standing(reply) if isinstance(reply[4], bytes) else reply[4]
+        assert holder is not None
+        return [*said[:2], shown(holder)]
     if isinstance(request, Vote) and said and isinstance(said[-1], bytes):
         said[-1] = said[-1].decode()
     if isinstance(request, Inspect | Evict):
@@ -148,7 +150,7 @@ def test_what_is_refused_changes_nothing(server: Server) -> None:
     pair = Pair(server)
     pair.admitted()
     pair.agree(Vote(Claim("x", "a", 30.0), 7))
-    assert pair.agree(Vote(Claim("x", "b", 30.0), 9))[0] == BUSY
+    assert pair.agree(Vote(Claim("x", "b", 30.0, who="[2]"), 9)) == [BUSY, 1, ("a", 7, 1, "", "")]
     assert pair.agree(Release("x", "a")) == YES
     assert pair.agree(Vote(Claim("x", "c", 30.0), 8)) == YES
 
@@ -182,7 +184,7 @@ def test_a_foreign_lock_is_in_the_way_and_is_left_alone(server: Server) -> None:
     assert say(server, "SET", f"{pair.prefix}x", "theirs", "NX", "PX", "30000") == b"OK"
     pair.now = time.time_ns() // 1000
     assert pair.node.set_nx("x", "theirs", 30.0)
-    assert pair.agree(Vote(Claim("x", "a", 30.0), 7)) == [BUSY, 1]
+    assert pair.agree(Vote(Claim("x", "a", 30.0), 7)) == [BUSY, 1, ("", 0, 1, "", "another program")]
     assert pair.agree(Release("x", "theirs")) == [0]
     pair.agree(Inspect("x"))
 
@@ -293,7 +295,7 @@ def choose(chance: random.Random, pair: Pair) -> Request:
         linger = chance.choice([0.0, SHORT]) if resource == "x" else 0.0
         return Release(resource, id, linger, chance.choice([0, number]))
     if draw < 0.85:
-        return Inspect(resource)
+        return Inspect(resource, chance.choice([None, 1, 2]))
     if draw < 0.88:
         return Evict(resource, chance.choice([None, id]), "drill")
     if draw < 0.9:

@@ -14,6 +14,7 @@ from typing import Any
 
 from interlock.backends.redlock.requests import Hear, Limits, Release, Request, Unread, Vote, nothing
 from interlock.errors import InterlockError, StoreUnavailable
+from interlock.model import Standing
 from interlock.ports import Signal
 from interlock.testing.faults import Link
 from interlock.testing.redlock_node import Node as Memory
@@ -208,6 +209,10 @@ class SimulatedPanel:
     async def _stand_still(self, server: SimulatedNode) -> None:
         while (left := server.hung_until - server.world.time) > 0:
             await self._network.sleep(left)
+
+    def standing(self, busy: list[Any]) -> Standing | None:
+        found: Standing | None = busy[4]
+        return found
 
     def prepare(self) -> None:
         """Nothing: connections are made with the first request."""

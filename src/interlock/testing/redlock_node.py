@@ -141,7 +141,7 @@ class Node:
         stands = live.get(claim.id)
         if stands is None or stands.foreign:
             if sum(s.permits for s in live.values()) + claim.permits > claim.capacity:
-                return [now, BUSY, len(live), self._retry(live, now)]
+                return [now, BUSY, len(live), self._retry(live, now), self._oldest(live, now)]
             stands = self.claims.setdefault(claim.resource, {})[claim.id] = Stands(claim, 0, now)
         stands.lapses = max(stands.lapses, now + round(claim.ttl * 1000) * 1000)
         self.quorum["longest"] = max(self.quorum.get("longest", 0), round(claim.ttl * 1000))
@@ -158,6 +158,10 @@ class Node:
         first = min(live.values(), key=lambda s: s.lapses)
         left = max(1, (first.lapses - now) // 1000)
         return min(left, FOREIGN) if first.foreign else left
+
+    def _oldest(self, live: dict[str, Stands], now: int) -> Standing:
+        id = min(live, key=lambda id: (live[id].token, id))
+        return self._shown({id: live[id]}, now)[0]
 
     def renew(self, request: Renew) -> list[Any]:
         now = self._clock()
@@ -208,7 +212,7 @@ class Node:
         now = self._clock()
         live = self._live(request.resource, now)
         capacity = next((s.claim.capacity for s in live.values()), 0)
-        return [now, 1 if self.votes else NO_VOTE, capacity, self._shown(live, now)]
+        return [now, 1 if self.votes else NO_VOTE, capacity, self._shown(live, now)[: request.limit]]
 
     @staticmethod
     def _shown(live: dict[str, Stands], now: int) -> tuple[Standing, ...]:
@@ -221,7 +225,7 @@ class Node:
             )
             for id, s in live.items()
         ]
-        return tuple(sorted(shown, key=lambda standing: standing.token))
+        return tuple(sorted(shown, key=lambda standing: (standing.token, standing.id)))
 
     def evict(self, request: Evict) -> list[Any]:
         now = self._clock()

@@ -78,7 +78,7 @@ def claim_answer(claim: Claim, reply: Any) -> tuple[ClaimAnswer, int, list[Any]]
     if first == 1:
         return Granted(int(second), claim.ttl), 0, rest
     if first == 0:
-        return Busy(second, rest[0] / 1000, _holder(rest[2], int(rest[3]))), int(rest[1]), rest[4:]
+        return Busy(second, rest[0] / 1000, holder(rest[2], int(rest[3]))), int(rest[1]), rest[4:]
     if first == -1:
         return Gone(True, second.decode()), 0, rest
     if first == -3:
@@ -86,7 +86,7 @@ def claim_answer(claim: Claim, reply: Any) -> tuple[ClaimAnswer, int, list[Any]]
     raise SettingsMismatch(claim.resource, claim.capacity, second)
 
 
-def _holder(value: bytes, now: int) -> Standing | None:
+def holder(value: bytes, now: int) -> Standing | None:
     """Whom a waiter waits for. How long it will live was not asked: its ttl, at most, as if it was renewed just now."""
     id, _, record = value.partition(b"\n")
     match = RECORD.fullmatch(record)

@@ -25,7 +25,7 @@ from interlock.backends.redlock.requests import (
     Vote,
 )
 from interlock.errors import InterlockError, SettingsMismatch, StoreUnavailable, Unreached
-from interlock.model import Busy, Claim, ClaimAnswer, Gone, Granted
+from interlock.model import Busy, Claim, ClaimAnswer, Gone, Granted, Standing
 
 ROUNDS = 5  # a ballot is raised this often before the attempt is given up
 STEPS = 8  # round trips within which new nodes are given their votes
@@ -47,7 +47,7 @@ class Votes:
         self.accepted = 0  # of those that count: hold it under our ballot
         self.holding = 0  # of those that count: hold it
         self.stands: list[int] = []  # nodes that hold it, whether they count or not
-        self.busy: dict[int, int] = {}  # by node: ms until what is in the way lapses
+        self.busy: dict[int, list[Any]] = {}  # by node: what it says of those in the way
         self.ahead = 0
         self.seen = 0  # the highest number in the way of our ballot
         self.evicted: str | None = None
@@ -95,7 +95,7 @@ class Votes:
                 self.holding += 1
                 self.seen = max(self.seen, reply[2])
         elif code == BUSY:
-            self.busy[node] = reply[3]
+            self.busy[node] = reply
             self.ahead = max(self.ahead, reply[2])
             self.said[node] = "refused"
         elif code == EVICTED:
@@ -205,13 +205,27 @@ def _refusal(quorum: Quorum, claim: Claim, votes: Votes) -> ClaimAnswer:
     if votes.mismatch:
         raise SettingsMismatch(claim.resource, claim.capacity, votes.mismatch)
     if votes.busy and len(votes.busy) + votes.holding >= members.majority:
-        lapses = sorted(votes.busy.values())
+        lapses = sorted([reply[3] for reply in votes.busy.values()])
         needed = min(len(lapses), max(1, members.majority - votes.holding))
-        return Busy(max(1, votes.ahead), lapses[needed - 1] / 1000)
+        return Busy(max(1, votes.ahead), lapses[needed - 1] / 1000, _holder(quorum, votes))
     if votes.holding >= members.majority and not votes.said:
         return _outbid(claim)
     said = {**dict.fromkeys(votes.stands, "granted"), **votes.said}
     raise quorum.too_few(f"{claim.resource}: a claim", said)
+
+
+def _holder(quorum: Quorum, votes: Votes) -> Standing | None:
+    """The oldest holder, if a majority named the same: less may be an attempt under way."""
+    named: dict[tuple[str, int], int] = {}
+    if len(votes.busy) >= quorum.members.majority:
+        for reply in votes.busy.values():
+            holder = quorum.panel.standing(reply)
+            if holder is not None:
+                key = (holder.id, holder.token)
+                named[key] = named.get(key, 0) + 1
+                if named[key] >= quorum.members.majority:
+                    return holder
+    return None
 
 
 def _outbid(claim: Claim) -> ClaimAnswer:

@@ -206,6 +206,7 @@ class LanePanel:
         self.round_trip = self.attempts.speed.round_trip
         self._addresses = addresses
         self._packing = packing
+        self.standing = packing.standing
         self.unread: Unread = nothing
         self._closed = False
         self.after_fork()

@@ -147,6 +147,7 @@ class LinkPanel:
         self.now = now
         self._addresses = addresses
         self._packing = packing
+        self.standing = packing.standing
         self.unread: Unread = nothing
         self._speed = Speed(len(addresses))
         self.round_trip = self._speed.round_trip

@@ -16,6 +16,7 @@ from interlock.model import Queue, Standing
 from interlock.record import record, replaced
 
 FOREIGN = "another program"  # who holds a lock that interlock did not write
+LEFTOVERS = 4  # claims of failed attempts that may stand on a node, for a moment
 KEPT = 2.0  # seconds for which the next page of names comes from the same walk
 
 
@@ -28,21 +29,21 @@ class NodeView:
     standings: tuple[Standing, ...]
 
 
-async def inspect(quorum: Quorum, resource: str, timeout: float) -> Queue:
-    seen, said = await _seen(quorum, resource, timeout)
+async def inspect(quorum: Quorum, resource: str, timeout: float, limit: int | None = None) -> Queue:
+    # A few more than are wanted: on some nodes leftovers may stand before them.
+    seen, said = await _seen(quorum, resource, timeout, None if limit is None else limit + LEFTOVERS)
     if len(seen) < quorum.members.majority:
         raise quorum.too_few(f"{resource}: a look", said)
     found = merged([standings for _, standings in seen.values()], quorum.members.majority)
+    ids = {standing.id for standing in found}
     capacities = [
-        capacity
-        for capacity, standings in seen.values()
-        if any(one.id == other.id for one in standings for other in found)
+        capacity for capacity, standings in seen.values() if any(one.id in ids for one in standings)
     ]
-    return Queue(resource, max(capacities, default=0), tuple(found))
+    return Queue(resource, max(capacities, default=0), tuple(found[:limit]))
 
 
 async def _seen(
-    quorum: Quorum, resource: str, timeout: float
+    quorum: Quorum, resource: str, timeout: float, limit: int | None = None
 ) -> tuple[dict[int, tuple[int, tuple[Standing, ...]]], dict[int, str | InterlockError]]:
     """By node: capacity and standings of those that have a vote; and what was said by those that answered."""
     seen: dict[int, tuple[int, tuple[Standing, ...]]] = {}
@@ -59,11 +60,11 @@ async def _seen(
             said[node] = "answered"
         return False
 
-    until = quorum.now() + timeout
-    await quorum.ask(Inspect(resource), hear, quorum.once_connected(timeout))
+    until, look = quorum.now() + timeout, Inspect(resource, limit)
+    await quorum.ask(look, hear, quorum.once_connected(timeout))
     if len(seen) < quorum.members.majority and QUARANTINED in said.values():
         if await quorum.mending.now(until - quorum.now()):
-            await quorum.ask(Inspect(resource), hear, quorum.once_connected(max(0.001, until - quorum.now())))
+            await quorum.ask(look, hear, quorum.once_connected(max(0.001, until - quorum.now())))
     return seen, said
 
 

@@ -28,13 +28,14 @@ from interlock.backends.redlock.requests import (
     Vote,
 )
 from interlock.errors import ForeignKey, InterlockError, StoreUnfit
+from interlock.model import Standing
 
 REMEMBERED = 61.0  # seconds an eviction is remembered at least
 
 _VOTE, _RELEASE, RENEW = (Script(f"../redlock/{name}") for name in ("vote", "release", "renew"))
 VOTE, VOTE_SHARED = _VOTE.call(3, 5), _VOTE.call(3, 8)
 RELEASE, RELEASE_SO = _RELEASE.call(2, 1), _RELEASE.call(2, 3)
-INSPECT = Script("../redlock/inspect").call(5, 1)
+INSPECT = Script("../redlock/inspect").call(5, 2)
 EVICT = Script("../redlock/evict").call(5, 6)
 CHECKIN = Script("../redlock/checkin").call(1, 3)
 _ADMIT = Script("../redlock/admit").call(1, 5)
@@ -130,7 +131,8 @@ class Packing:
         if isinstance(request, Renew):
             return self._renew(request)
         if isinstance(request, Inspect):
-            return Packed(INSPECT, self.keys.four(request.resource) + self._quorum, 1)
+            limit = b"" if request.limit is None else b"%d" % request.limit
+            return Packed(INSPECT, self.keys.four(request.resource) + self._quorum, 1, bulk(limit))
         if isinstance(request, Evict):
             parts = ((request.id or "").encode(), request.reason.encode(), millis(REMEMBERED))
             body = self.keys.four(request.resource) + self._quorum + b"".join([bulk(part) for part in parts])
@@ -188,6 +190,11 @@ class Packing:
         wanted = literally(self.keys.holder(request.prefix))
         pattern = wanted + b"*" if kind == "string" else b"*" + wanted + b"*\x1fh"
         return Packed(SCAN, bulk(cursor.encode()) + bulk(pattern) + bulk(kind.encode()), 0)
+
+    @staticmethod
+    def standing(busy: list[Any]) -> Standing | None:
+        """The oldest holder, from a vote that was refused."""
+        return packing.holder(busy[4], busy[0])
 
     def translated(self, request: Request, hear: Hear) -> Hear:
         """A `hear` that takes what the scripts answer. Votes and releases are what they are: they must be quick."""

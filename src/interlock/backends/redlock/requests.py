@@ -11,11 +11,12 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any, Protocol, TypeAlias
 
 from interlock.errors import InterlockError
-from interlock.model import Claim
+from interlock.model import Claim, Standing
 from interlock.record import record
 
 TOO_LOW, BUSY, EVICTED, MISMATCH, NO_VOTE = 2, 0, -1, -2, -9
-"""What a vote that was not accepted answers, after the clock."""
+"""What a vote that was not accepted answers, after the clock. BUSY: how many are ahead, ms until what is in the way lapses, and
+the oldest holder, as `Panel.standing` reads it."""
 
 RENEWED, GONE, STRAY = 1, 0, 2
 """What a renewal answers for one claim; an operator's words mean that it was evicted."""
@@ -61,9 +62,10 @@ class Release:
 
 @record
 class Inspect:
-    """-> [us, 1 or NO_VOTE, capacity, (Standing, ...)]"""
+    """-> [us, 1 or NO_VOTE, capacity, (Standing, ...)]; with a limit only so many of them, those with the lowest tokens."""
 
     resource: str
+    limit: int | None = None
 
 
 @record
@@ -175,6 +177,10 @@ class Panel(Protocol):
         nobody's: they are dropped, and never waited for. Connects only to nodes that are awaited, which are among `to`: to all
         of them at once; attempts that take longer than this request waits go on, for the next.
         """
+        ...
+
+    def standing(self, busy: list[Any]) -> Standing | None:
+        """The oldest holder that a node named when it refused a vote: read only where somebody wants to know."""
         ...
 
     def prepare(self) -> None:

@@ -8,6 +8,7 @@ from contextlib import suppress
 from interlock import native
 from interlock.backends.redis.watching import LOOK, LOOK_AT_MOST, until_changed
 from interlock.backends.redlock import claiming, looking, renewing
+from interlock.backends.redlock.backoff import Backoff
 from interlock.backends.redlock.looking import Names, NodeView
 from interlock.backends.redlock.mending import Beside, Mending, NodeState
 from interlock.backends.redlock.quorum import Quorum
@@ -119,6 +120,7 @@ class RedlockStore:
         self._reserve = self._kept_for = Reserve()
         self._keeper: Callable[[], RedlockStore] | None = None  # makes the side of the keeper
         self._names = Names(beside.now)
+        self._backoff = Backoff()
         self._mending = quorum.mending = Mending(quorum, beside)
 
     def __repr__(self) -> str:
@@ -154,9 +156,9 @@ class RedlockStore:
 
     async def wait(self, claim: Claim, busy: Busy | None, timeout: float) -> Granted | None:
         beside = self._beside
-        if busy is not None:  # nobody queues here: who waits asks again, each at a time of its own
-            pause = min(timeout, 0.002 + 0.03 * self._random())
-            await beside.wait(beside.signal(), max(0.0, pause))
+        if busy is not None:
+            pause = self._backoff.pause(claim.id, busy, self._random())
+            await beside.wait(beside.signal(), max(0.0, min(timeout, pause)))
             return None
         until, pause = beside.now() + timeout, LOOK
         while (left := until - beside.now()) > 0:
@@ -177,11 +179,11 @@ class RedlockStore:
         return await renewing.renew(self._quorum, renewals, timeout)
 
     async def release(self, resource: str, id: str, linger: float = 0.0, timeout: float = IO_TIMEOUT) -> bool:
+        self._backoff.over(id)
         return await renewing.release(self._quorum, Release(resource, id, linger), timeout)
 
     async def inspect(self, resource: str, timeout: float = IO_TIMEOUT, *, limit: int | None = None) -> Queue:
-        queue = await looking.inspect(self._quorum, resource, timeout)
-        return queue if limit is None else Queue(resource, queue.capacity, queue.standings[:limit])
+        return await looking.inspect(self._quorum, resource, timeout, limit)
 
     async def scan(self, prefix: str, after: str, limit: int) -> list[str]:
         found: list[str] = []
