@@ -352,7 +352,8 @@ class Keeper:
         if not asking:
             return
         try:
-            answers = await self._store.renew([renewal for _, renewal in asking], self._patience(asked))
+            last = max(kept.deadline for kept, _ in asking)
+            answers = await self._store.renew([renewal for _, renewal in asking], self._patience(asked, last))
         except Exception as error:
             self._trip = max(self._trip, self._runtime.now() - asked)  # it takes longer than that
             for kept, _ in asking:
@@ -368,13 +369,14 @@ class Keeper:
                     kept._answered(asked, answer)
         self._pass_verdicts()
 
-    def _patience(self, now: float) -> float:
+    def _patience(self, now: float, last: float) -> float:
         """How long a renewal may take: half the time to the first deadline, so that another try fits in.
 
         But not less than the store has lately needed: a lease shorter than that is lost anyway, and must not take
-        the others with it.
+        the others with it. An answer after `last`, the last deadline of what is renewed, would save nothing, and the
+        holders would be told late of what they have lost.
         """
-        needed = min(LONGEST_TRIP, max(0.01, 2 * self._trip))
+        needed = min(LONGEST_TRIP, max(0.01, 2 * self._trip), last - now)
         return max(needed, min(IO_TIMEOUT, (self._first_deadline() - now) / 2))
 
     def _first_deadline(self) -> float:
