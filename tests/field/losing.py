@@ -57,6 +57,8 @@ class Losing(Suite):
             ttl=ttl, listener=heard.append, wrap=lambda store, runtime: Faulty(store, runtime, link)
         )
         lock = client.lock(self.name)
+        async with within(lock):
+            pass  # connected, and its keeper too
         with at_most(ttl):
             lease = await got(lock.acquire())
             link.cut()

@@ -169,14 +169,14 @@ class TestReplicas:
     def test_a_grant_that_too_few_replicas_confirm_is_taken_back(self, steady: SentinelSet) -> None:
         url = steady.url(f"{uuid4().hex}:", replicas="3")
         client = interlock.connect(url)
-        with pytest.raises(StoreUnavailable, match="2 of the 3 replicas wanted confirmed"):
+        with pytest.raises(StoreUnavailable, match=r"[0-2] of the 3 replicas wanted confirmed"):
             client.lock("x").acquire(timeout=1)
         assert client.inspect("x").standings == ()
         client.close()
 
         async def main() -> None:
             async with aio.connect(url) as client:
-                with pytest.raises(StoreUnavailable, match="2 of the 3 replicas wanted confirmed"):
+                with pytest.raises(StoreUnavailable, match=r"[0-2] of the 3 replicas wanted confirmed"):
                     await client.lock("x").acquire(timeout=1)
                 assert (await client.inspect("x")).standings == ()
 

@@ -21,6 +21,7 @@ from tests.redis.sentinels import SentinelSet
 from tests.redis.server import Server
 from tests.storm.clocked import ClockedServer
 from tests.storm.journal import Journal
+from tests.storm.verdict import CONNECT
 from tests.storm.way import Way
 
 ALWAYS = ("--appendonly", "yes", "--appendfsync", "always")
@@ -65,7 +66,9 @@ class Single:
         self.ways = [Way(self.server.port)]
 
     def places(self) -> list[str]:
-        return [self.server.url(), f"redis://127.0.0.1:{self.ways[0].port}/0"]
+        return [
+            f"redis://127.0.0.1:{end.port}/0?connect_timeout={CONNECT}" for end in (self.server, self.ways[0])
+        ]
 
     def keys(self) -> int:
         return size(self.server)
@@ -101,7 +104,7 @@ class Redlock:
 
     def places(self) -> list[str]:
         return [
-            "redlock://" + ",".join(f"127.0.0.1:{end.port}" for end in ends)
+            f"redlock://{','.join(f'127.0.0.1:{end.port}' for end in ends)}?connect_timeout={CONNECT}"
             for ends in (self.servers, self.ways)
         ]
 
@@ -158,7 +161,7 @@ class Sentinel:
                 yield client["id"]
 
     def places(self) -> list[str]:
-        return [self.set.url()]
+        return [self.set.url(connect_timeout=str(CONNECT))]
 
     def keys(self) -> int:
         return size(self.set.master())

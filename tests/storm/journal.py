@@ -14,8 +14,8 @@ from typing import Any
 from interlock._runtime import clock
 from interlock.testing.history import Kind, Record
 
-BEAT = 0.02  # seconds between two beats of a process
-STALL = 0.06  # seconds without one after which the process counts as not having run
+BEAT = 0.005  # seconds between two beats of a process
+STALL = 0.02  # seconds without one after which the process counts as not having run
 
 
 class Journal:

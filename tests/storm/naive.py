@@ -15,12 +15,13 @@ import redis
 
 from interlock._runtime import clock
 from interlock.errors import LeaseLost, NotHeld
+from interlock.testing.lag import stretched
 from tests.storm.journal import Journal
 from tests.storm.witness import BEGAN
 
 COMPARE = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0"
 RETRY = 0.02
-SHORT = 0.15  # seconds one node may take
+SHORT = stretched(0.15)  # seconds one node may take
 FAILED = (redis.RedisError, OSError)
 
 

@@ -15,6 +15,7 @@ from interlock.backends.redis.keys import slot
 from tests.redis.clusters import ClusterNode, RedisCluster
 from tests.redis.sentinels import until
 from tests.storm.crew import Crew
+from tests.storm.verdict import CONNECT
 
 HEALED = 30.0  # seconds a Cluster may take until all of it agrees again
 
@@ -33,7 +34,7 @@ class Cluster:
 
     def places(self) -> list[str]:
         hosts = ",".join(f"127.0.0.1:{port}" for port in self.cluster.nodes)
-        return [f"redis+cluster://{hosts}"]
+        return [f"redis+cluster://{hosts}?connect_timeout={CONNECT}"]
 
     def keys(self) -> int:
         return max(int(self.cluster.ask(node, "DBSIZE")) for node in self.cluster.nodes.values())

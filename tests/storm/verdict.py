@@ -10,9 +10,11 @@ from pathlib import Path
 
 from interlock.testing.checkers import Terms, Violation, judge, overlaps, unexcused
 from interlock.testing.history import Record, read
+from interlock.testing.lag import stretched
 from interlock.testing.tenure import lives, tenures
 
 Span = tuple[float, float]
+CONNECT = 0.5  # seconds that a worker gives a server to be connected to, beside the timeout of its call
 MAY_OVERLAP = ("f", "L")
 WIPES = (
     "empty restart",
@@ -43,7 +45,9 @@ def verdict(folder: Path, ttl: float, progress: float, resources: Sequence[str])
     """Judge what the processes in `folder` wrote. `progress`: seconds within which all get on after a fault."""
     records = read(sorted(folder.glob("*.jsonl")))
     excused = spans(records, MAY_OVERLAP, ttl)
-    terms = Terms(excused=excused, moment=0.01, heartbeat=1.0, progress=progress)
+    terms = Terms(
+        tolerance=stretched(0.25) + CONNECT, excused=excused, moment=0.01, heartbeat=1.0, progress=progress
+    )
     found = [
         *judge(records, terms),
         *unexcused(removed(records), [*excused, *spans(records, WIPES, ttl)]),
