@@ -153,6 +153,30 @@ def test_a_lease_granted_to_a_client_that_is_being_closed_is_not_held() -> None:
     assert not stage.store.inner._space.queues
 
 
+def test_a_claim_whose_asker_has_no_answer_yet_is_taken_back_by_whoever_closes_the_client() -> None:
+    stage = Stage()
+    answered = threading.Event()
+    stage.store.after["claim"] = lambda *args: answered.wait(
+        PATIENCE
+    )  # granted, and the reply is on its way for long
+    raised: list[BaseException] = []
+
+    def take() -> None:
+        try:
+            stage.client.lock("x").acquire()
+        except BaseException as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=take, daemon=True)
+    thread.start()
+    eventually(lambda: stage.store.asked)
+    stage.client.close()
+    assert "release" in stage.store.asked
+    answered.set()
+    thread.join(PATIENCE)
+    assert [type(error) for error in raised] == [ClientClosed]
+
+
 def test_clients_nobody_has_any_more_leave_no_thread_behind(tmp_path: Path) -> None:
     before = threading.active_count()
     for n in range(10):

@@ -43,8 +43,8 @@ class Attempt(Acquiring):
     async def run(self) -> Lease | None:
         """The lease, or None if the time was up."""
         holding, client = self._holding, self._client
-        client.attempts[self] = None  # whoever closes the client waits for us
         try:
+            client.attempts[self] = None  # whoever closes the client waits for us
             granted = await (self.granted() if self.claim.block == 1 else self._in_cohort(client.cohort))
             if granted is None:
                 self.over = True

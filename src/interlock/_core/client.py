@@ -12,7 +12,7 @@ from interlock._core import timing
 from interlock._core.acquire import Place
 from interlock._core.cohort import Cohort
 from interlock._core.keeper import Keeper
-from interlock.errors import ClientClosed, NotHeld, StoreUnavailable
+from interlock.errors import ClientClosed, InterlockError, NotHeld, StoreUnavailable
 from interlock.model import Claim, Gone, NoAnswer, Renewal, Renewed
 from interlock.ports import Owner, Runtime, Signal, Store
 
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from interlock._core.reentry import Entry
 
 CLOSING = 5.0  # seconds that closing may take
+TAKING_BACK = (
+    0.5  # seconds in which claims are taken back whose askers had no answer when their client was closed
+)
 QUIET = 1.0  # seconds for which those who wait ask for nothing when their process is about to end
 
 
@@ -55,6 +58,7 @@ class Client:
         # Most programs listen to warnings only: they should not pay for the making of other events.
         self.curious: Callable[[], bool] = getattr(listener, "curious", _always)
         self.closed = False
+        self._ended = False  # nothing of it is left to close
         self._quiet_until = 0.0
         keeper_store = (store if keeper_runtime is runtime else store.blocking()).for_keeper()
         # Weakly: a client nobody has any more, and that holds nothing, must be able to go.
@@ -107,6 +111,7 @@ class Client:
     async def release_all(self, timeout: float = CLOSING) -> None:
         """Give back everything that is held, within a bound; what fails lapses by itself."""
         until = self.runtime.now() + timeout
+        unexpected: Exception | None = None
         for lease in list(self.leases):
             try:
                 left = until - self.runtime.now()
@@ -117,8 +122,12 @@ class Client:
                     lease._holding.discharge(lease)
             except NotHeld:
                 pass  # lost, or given back by its holder meanwhile
-            except Exception as error:
+            except InterlockError as error:
                 self.emit(events.CleanupFailed(lease.resource, repr(error)))
+            except Exception as error:
+                unexpected = error
+        if unexpected is not None:
+            raise unexpected  # a time limit, perhaps: whoever closes the client ends it first
 
     def attempt_ended(self) -> None:
         """One attempt fewer is under way in a client that was closed."""
@@ -134,11 +143,11 @@ class Client:
 
         Whoever has had no answer by then is not waited for: the claim is taken back for them, by its id.
         """
-        until = self.runtime.now() + timeout
         self._closer = self.runtime.owner()
         self._none_under_way = self.runtime.signal()
         if self._others_under_way():
             await self.runtime.wait(self._none_under_way, timeout)
+        until = self.runtime.now() + TAKING_BACK
         for attempt in list(self.attempts):
             if (left := until - self.runtime.now()) > 0:
                 with suppress(Exception):  # what cannot be taken back lapses by itself
@@ -163,8 +172,14 @@ class Client:
         if self.inside():  # called by a signal handler or a garbage collector: see Keeper.hand_over
             self.keeper.hand_over(Closing(self))
             return
-        self.closed = True
-        await self.runtime.finish(self._end)  # interrupted half way, it could never be closed again
+        try:
+            self.closed = True
+            await self.runtime.finish(self._end)  # interrupted half way, it could never be closed again
+        except BaseException:  # by a time limit, say, or before it had begun
+            if not self._ended:
+                self.keeper.stop_soon()  # first: nobody could end the renewals any more if we were interrupted again
+                await self._end()
+            raise
 
     async def _end(self) -> None:
         self.cohort.disband(self)
@@ -173,6 +188,7 @@ class Client:
         await self.release_all()
         await self.keeper.stop(1.0)
         await self.store.close()
+        self._ended = True
 
     def after_fork(self) -> None:
         """In a forked child: hold nothing, touch nothing of the parent's."""
@@ -180,6 +196,7 @@ class Client:
         for lease in self.leases:
             lease._forget()
         self.leases.clear()
+        self.attempts.clear()
         self.entries.clear()
         self.cohort.after_fork()
         self.keeper.after_fork(self.guard)

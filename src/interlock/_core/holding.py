@@ -20,7 +20,14 @@ from interlock._core.lease import Lease
 from interlock._core.names import checked_name
 from interlock._core.settings import Settings
 from interlock._core.states import FINAL, State
-from interlock.errors import InvalidSetting, NotHeld, StoreUnavailable, StoreUnfit, Unsupported
+from interlock.errors import (
+    InterlockError,
+    InvalidSetting,
+    NotHeld,
+    StoreUnavailable,
+    StoreUnfit,
+    Unsupported,
+)
 from interlock.model import EVERYTHING, Claim, Renewal, Renewed
 from interlock.ports import IO_TIMEOUT, Owner
 from interlock.wording import duration
@@ -209,9 +216,9 @@ class Holding:
             else:
                 removal = DONE if passing is Passing.DONE else await self._leave_cohort(lease, until)
             lease._settled = True
-        except Exception:
+        except InterlockError:
             raise
-        except BaseException:  # interrupted between any two lines of it: whoever waits must not pay for it
+        except BaseException:  # interrupted, by a time limit perhaps: whoever waits must not pay for it
             await self._give_back_anyway(lease)
             raise
         if removal is PENDING and strict:

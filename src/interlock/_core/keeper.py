@@ -395,8 +395,12 @@ class Keeper:
     def _pass_verdicts(self) -> None:
         """Tell the holders of what has lapsed; whoever is told drops it."""
         now = self._runtime.now()
-        while self._first_deadline() <= now:
-            with self._guard:
+        while True:
+            with (
+                self._guard
+            ):  # both steps: what is dropped between them would leave another, or none, at the front
+                if self._first_deadline() > now:
+                    return
                 kept = heapq.heappop(self._by_deadline)[2]
             kept._look(now)
 
@@ -408,13 +412,14 @@ class Keeper:
         A part of the store that does not answer is asked once in a round, not once for each claim that stands there.
         """
         began = self._runtime.now()
-        due = sorted(
-            (pending for pending in self._pending if pending.due <= began), key=lambda pending: pending.tries
-        )
+        with self._guard:  # others add to it
+            due = [pending for pending in self._pending if pending.due <= began]
+        due.sort(key=lambda pending: pending.tries)
         silent: dict[str, str] = {}
         for pending in due:
             now = self._runtime.now()
-            left = (self._by_due[0][0] if self._by_due else NEVER) - now
+            with self._guard:  # a holder that drops the last lease empties it
+                left = (self._by_due[0][0] if self._by_due else NEVER) - now
             if left <= 0:
                 return
             part = self._store.part(pending.resource)

@@ -82,11 +82,16 @@ class Deliveries:
     MOST = 10_000  # a listener that never returns must not fill the memory: the oldest are dropped
 
     def __init__(self) -> None:
+        self._process = os.getpid()
         self._guard = new_guard()
         self._waiting: deque[tuple[Callable[[Any], object], object]] = deque(maxlen=self.MOST)
         self._thread: threading.Thread | None = None
 
     def add(self, deliver: Callable[[Any], object], argument: object) -> None:
+        if (
+            self._process != os.getpid()
+        ):  # forked: what waits is the parent's, and a thread of its may have had the guard
+            self.__init__()  # type: ignore[misc]
         with self._guard:
             self._waiting.append((deliver, argument))
             if self._thread is not None and self._thread.is_alive():

@@ -1,0 +1,84 @@
+"""Attacks by forks: what other threads were doing is the parent's alone."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import interlock
+from interlock._runtime.threads import Threads
+from tests.attacks.stage import eventually
+from tests.patience import PATIENCE
+
+pytestmark = [
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here"),
+    pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning"),
+]
+
+
+def in_a_child(work: Callable[[], object]) -> object:
+    """What `work` says in a forked child."""
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.write(writing, repr(work()).encode())
+        finally:
+            os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as pipe:
+        answer = pipe.read()
+    os.waitpid(pid, 0)
+    return answer
+
+
+def test_a_child_that_closes_its_client_leaves_the_parents_waiters_alone(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/locks.db"
+    with interlock.connect(url) as other, interlock.connect(url) as client:
+        held = other.lock("x").acquire()
+        assert held is not None
+        got: list[interlock.Lease | None] = []
+        waiter = threading.Thread(target=lambda: got.append(client.lock("x").acquire(timeout=PATIENCE)))
+        waiter.start()
+        eventually(lambda: other.inspect("x").waiters)
+        (standing,) = other.inspect("x").waiters
+
+        def close() -> int:
+            under_way = len(client._core.attempts)
+            client.close()
+            return under_way
+
+        assert in_a_child(close) == "0"
+        assert [waiting.id for waiting in other.inspect("x").waiters] == [standing.id]
+        held.release()
+        waiter.join(PATIENCE)
+        assert got[0] is not None
+
+
+def test_what_a_parent_has_to_tell_is_not_told_by_its_child() -> None:
+    runtime = Threads()
+    told: list[str] = []
+    begun, end = threading.Event(), threading.Event()
+
+    def slow(_: object) -> None:
+        begun.set()
+        end.wait(PATIENCE)
+
+    runtime.later(slow, None)
+    begun.wait(PATIENCE)
+    runtime.later(told.append, "the parent's")
+
+    def tell() -> list[str]:
+        runtime.later(told.append, "the child's")
+        eventually(lambda: "the child's" in told, within=10)
+        return told
+
+    try:
+        assert in_a_child(tell) == '["the child\'s"]'
+    finally:
+        end.set()
+    eventually(lambda: told == ["the parent's"])
