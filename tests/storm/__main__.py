@@ -12,6 +12,7 @@ import sys
 
 from tests.storm.field import KINDS
 from tests.storm.storm import Scene, rage
+from tests.storm.witness import SHARED
 
 
 def main() -> int:
@@ -21,9 +22,10 @@ def main() -> int:
     parser.add_argument("--faults", type=int, default=40)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--ttl", type=float, default=1.0, help="seconds")
+    parser.add_argument("--rwlock", action="store_true", help="read-write locks instead of locks")
     parser.add_argument("--keep", action="store_true", help="keep the history")
     said = parser.parse_args()
-    made = Scene(said.url_kind, said.ttl)
+    made = Scene(said.url_kind, said.ttl, prefix=SHARED if said.rwlock else "")
     try:
         made.field.start()
         found = rage(made, said.seed, said.grants, said.faults, lambda text: print(text, flush=True))

@@ -50,14 +50,16 @@ class Field(Protocol):
 
 
 class Single:
-    """One server: `durable` with AOF always, `forgetful` without AOF."""
+    """One server: `durable` with AOF always, `forgetful` without AOF. `mute`: its user may neither publish nor subscribe."""
 
     settles = 3.0
 
-    def __init__(self, kind: str) -> None:
+    def __init__(self, kind: str, *, mute: bool = False) -> None:
         self.kind = kind
         self.durable = kind == "durable"
-        self.server = ClockedServer(*(ALWAYS if self.durable else ()))
+        self._user = "mute:pw@" if mute else ""
+        rights = ("--user", "mute", "on", ">pw", "~*", "+@all", "resetchannels") if mute else ()
+        self.server = ClockedServer(*(ALWAYS if self.durable else ()), *rights)
         self.servers = [self.server]
         self.ways: list[Way] = []
 
@@ -66,9 +68,8 @@ class Single:
         self.ways = [Way(self.server.port)]
 
     def places(self) -> list[str]:
-        return [
-            f"redis://127.0.0.1:{end.port}/0?connect_timeout={CONNECT}" for end in (self.server, self.ways[0])
-        ]
+        ends = (self.server.port, self.ways[0].port)
+        return [f"redis://{self._user}127.0.0.1:{port}/0?connect_timeout={CONNECT}" for port in ends]
 
     def keys(self) -> int:
         return size(self.server)
@@ -173,13 +174,15 @@ class Sentinel:
         self.set.close()
 
 
-KINDS = ("durable", "forgetful", "sentinel", "redlock", "cluster")
+KINDS = ("durable", "forgetful", "mute", "sentinel", "redlock", "cluster")
 
 
 def field(kind: str) -> Any:
     """A deployment of this kind, not started yet."""
     if kind in ("durable", "forgetful"):
         return Single(kind)
+    if kind == "mute":
+        return Single("durable", mute=True)
     if kind == "redlock-nodes":  # the five servers alone, for locks of others
         return Redlock(shipped=False)
     if kind == "cluster":

@@ -28,7 +28,7 @@ KEYS_LEFT = 20  # what servers may keep once all is idle: counters and marks, no
 class Scene:
     """Servers of one kind, a guarded resource, a crew and the director's journal, in a folder of their own."""
 
-    def __init__(self, kind: str, ttl: float, started: Any = None) -> None:
+    def __init__(self, kind: str, ttl: float, started: Any = None, prefix: str = "") -> None:
         self.folder = Path(mkdtemp(prefix="interlock-storm-"))
         self.ttl = ttl
         self.field = started or field(kind)
@@ -36,6 +36,7 @@ class Scene:
         self.journal = Journal(self.folder / "director.jsonl", "director")
         self.guard = GuardProcess(self.folder)
         self.crew = Crew(self.folder, self.guard.path, self.journal, ttl)
+        self.resources = [prefix + name for name in RESOURCES]
         self._faults = 0
 
     def hire(self, kind: str = "sync", place: int = 0, ahead: float = 0.0) -> Hand:
@@ -131,12 +132,12 @@ CLOCKS = (
 
 def set_to_work(made: Scene, seed: int, hands: list[Hand], size: int = 1) -> None:
     for hand in hands:
-        hand.tell("loop", resources=RESOURCES, limits=LIMITS, seed=f"storm-{seed}", hands=size)
+        hand.tell("loop", resources=made.resources, limits=LIMITS, seed=f"storm-{seed}", hands=size)
 
 
 def hire_all(made: Scene, seed: int) -> None:
     places = made.field.places()
-    made.crew.resources = RESOURCES
+    made.crew.resources = made.resources
     wrong = made.field.kind == "redlock"  # whose tokens begin with the clients' clocks
     for number, (kind, size) in enumerate(CREW):
         way = number // 2 % len(places)  # one of each colour on each
@@ -163,7 +164,7 @@ def rage(
     if hasattr(made.field, "watch"):
         made.field.watch(made.journal)
     hire_all(made, seed)
-    made.await_counts(RESOURCES, progress)
+    made.await_counts(made.resources, progress)
     deck: list[Fault] = []
     for number in range(1, faults + 1):
         if not deck:  # every kind in turn, in an order of the seed's: chance alone would leave some out
@@ -173,7 +174,7 @@ def rage(
         known = {hand.name for hand in made.crew.hands}
         made.strike(fault, chance)
         set_to_work(made, seed, [hand for hand in made.crew.hands if hand.name not in known])
-        took = made.await_counts(RESOURCES, progress + fault.slow)
+        took = made.await_counts(made.resources, progress + fault.slow)
         done = sum(made.guard.counters.counts().values())
         say(
             f"{number:4}/{faults} {fault.name:24} all on again after {took or float('nan'):5.2f} s; {done} updates"
@@ -182,7 +183,7 @@ def rage(
     made.journal.add("heal", "ok")
     _work_on(made, grants, say)
     made.finish()
-    return made.verdict(RESOURCES, progress + max(fault.slow for fault in choice))
+    return made.verdict(made.resources, progress + max(fault.slow for fault in choice))
 
 
 def _work_on(made: Scene, grants: int, say: Callable[[str], object]) -> None:

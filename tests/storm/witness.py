@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from contextvars import ContextVar
+from itertools import count
 from typing import Any
 
 import interlock
@@ -17,6 +18,8 @@ from tests.storm.journal import Journal
 
 BEGAN: ContextVar[float] = ContextVar("BEGAN", default=0.0)
 """When the call under way began: a token may be drawn at any time after that."""
+
+SHARED = "rw:"  # how resources begin that read-write locks are for
 
 _journals: dict[CoreClient, Journal] = {}
 _ended: set[str] = set()  # leases whose end is written
@@ -39,7 +42,8 @@ class _Witnessed:
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        _note(self, "grant", "ok", began=BEGAN.get())
+        claim: Any = args[1]
+        _note(self, "grant", "ok", began=BEGAN.get(), permits=claim.permits, capacity=claim.capacity)
 
     def _inherit(self: Any, lender: Any, who: str) -> None:
         super()._inherit(lender, who)  # type: ignore[misc]
@@ -90,11 +94,15 @@ class Interlock:
         connect: Any = aio.connect if asynchronous else interlock.connect
         self._client: Any = connect(url, ttl=ttl, listener=lambda event: None)
         self._client._core.lease_type = AsyncLease if asynchronous else SyncLease
+        self._turns = count(1)
         _journals[self._client._core] = journal
 
     def take(self, resource: str, timeout: float) -> Any:
-        """A lease, or None; to be awaited under the async face."""
-        return self._client.lock(resource).acquire(timeout=timeout)
+        """A lease, or None; to be awaited under the async face. Of a read-write lock every third is a reader's."""
+        if not resource.startswith(SHARED):
+            return self._client.lock(resource).acquire(timeout=timeout)
+        lock = self._client.rwlock(resource)
+        return (lock.read() if next(self._turns) % 3 == 0 else lock.write()).acquire(timeout=timeout)
 
     def close(self) -> Any:
         return self._client.close()

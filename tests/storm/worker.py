@@ -24,7 +24,7 @@ from interlock.testing.conformance import got
 from tests.storm.guard import Guarded
 from tests.storm.journal import Journal, Pulse
 from tests.storm.naive import NAIVE
-from tests.storm.witness import BEGAN, LOST, Interlock, name
+from tests.storm.witness import BEGAN, LOST, SHARED, Interlock, name
 
 RELEASE = 12.0  # seconds a release may take: two requests, each with the longest time of one
 
@@ -114,7 +114,8 @@ class Worker:
 
         It does not look at the clock before each write: only the token helps then.
         """
-        value = self.read(lease)
+        writes = lease.permits != 1 or not lease.resource.startswith(SHARED)
+        value = self.read(lease) if writes else None
         await self._pause(1.4 * self._ttl if chance.random() < long else 0.012 * chance.random())
         if value is not None and (self.valid(lease) or chance.random() < 0.5):
             self.write(lease, value + 1)
