@@ -163,5 +163,26 @@ def test_a_grant_that_replicas_confirm_late_is_not_ended_by_a_release_of_before(
         theirs.close()
 
 
+def test_a_claim_that_is_repeated_is_written_again_for_the_replicas_to_confirm(
+    server: Server, prefix: str
+) -> None:
+    """WAIT answers for the last write of its connection: where there is none, it says yes to anything."""
+    store = open_url(urlsplit(server.url(prefix)), Threads(), asynchronous=False)
+    claim = Claim("x", uuid4().hex, 30.0)
+    drive(store.claim(claim))
+    with redis.Redis(port=server.port) as admin:
+
+        def written() -> int:
+            stats: Any = admin.info("commandstats")
+            return int(stats.get("cmdstat_pexpire", {}).get("calls", 0))
+
+        before = written()
+        for _ in range(50):  # several within one millisecond
+            drive(store.claim(claim))
+        assert written() - before == 50
+    drive(store.release("x", claim.id))
+    drive(store.close())
+
+
 async def _asked(leaf: Any, request: bytes) -> Any:
     return await leaf.ask(request, 5.0)

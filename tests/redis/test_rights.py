@@ -20,7 +20,7 @@ from interlock._runtime.threads import Threads
 from interlock.backends.redis import RedisStore, open_url
 from interlock.backends.redis.refusal import COMMANDS
 from interlock.errors import StoreUnavailable, StoreUnfit
-from interlock.model import EVERYTHING, Claim, Granted, Renewal
+from interlock.model import EVERYTHING, Claim, Granted, NoAnswer, Renewal, Renewed
 from tests.redis.server import Server, running
 from tests.redis.test_chaos import Waiter
 
@@ -40,7 +40,7 @@ class Users:
     def __init__(self, server: Server, stack: ExitStack) -> None:
         self._server = server
         self._stack = stack
-        self._admin = stack.enter_context(redis.Redis(port=server.port))
+        self.admin = stack.enter_context(redis.Redis(port=server.port))
         self._stores: dict[str, RedisStore] = {}
         self.whole = self.store(opened(server.url()))
 
@@ -51,9 +51,13 @@ class Users:
     def without(self, lack: str) -> RedisStore:
         if lack not in self._stores:
             rules = ["resetchannels"] if lack == "channels" else ["allchannels", f"-{lack}"]
-            self._admin.execute_command("ACL", "SETUSER", lack, "on", ">pw", "~*", "+@all", *rules)
-            self._stores[lack] = self.store(opened(f"redis://{lack}:pw@127.0.0.1:{self._server.port}/0"))
-        return self._stores[lack]
+            self.admin.execute_command("ACL", "SETUSER", lack, "on", ">pw", "~*", "+@all", *rules)
+        return self.named(lack)
+
+    def named(self, name: str) -> RedisStore:
+        if name not in self._stores:
+            self._stores[name] = self.store(opened(f"redis://{name}:pw@127.0.0.1:{self._server.port}/0"))
+        return self._stores[name]
 
 
 @pytest.fixture(scope="module")
@@ -171,6 +175,25 @@ def nothing_is_left(users: Users, name: str, ids: list[str], capacity: int) -> N
     assert isinstance(answer, Granted), answer
     assert [s.id for s in drive(users.whole.inspect(name)).standings] == [whole.id]
     drive(users.whole.release(name, whole.id))
+
+
+def test_a_renewal_that_is_refused_leaves_the_others_of_its_batch_alone(users: Users) -> None:
+    """One name has become another program's list, and beside another stands something that is not ours."""
+    names = [f"batch-{uuid4().hex[:8]}-{number}" for number in range(4)]
+    for name in names:
+        drive(users.whole.claim(Claim(name, "id", 30.0)))
+    drive(users.whole.claim(Claim(names[1], "waiter", 30.0)))
+    users.admin.delete(names[1], names[2])
+    users.admin.rpush(names[1], "theirs")
+    users.admin.set(f"{{{names[2]}}}\x1f\x1fw", "nobody's")
+    asked = [Renewal(name, id, 60.0) for name, id in zip(names, ("id", "waiter", "id", "id"), strict=True)]
+    answers = drive(users.whole.renew(asked))
+    assert [answers[0], answers[1], answers[3]] == [Renewed(60.0)] * 3
+    assert isinstance(answers[2], NoAnswer)
+    assert "something that is no lock" in answers[2].why
+    with pytest.raises(StoreUnfit, match="something that is no lock"):
+        drive(users.whole.renew(asked[2:3]))
+    users.admin.flushall()
 
 
 # ---- those who cannot publish ---------------------------------------------------------
