@@ -20,11 +20,12 @@ class Local(threading.local):
 
     token: bytes | None = None
     lease: Any = None
+    ahead = 0  # claims in front of the last attempt that came too late
 
 
 def local(thread_local: bool) -> Any:
     """The state of a lock object: of each thread its own, or one for all."""
-    return Local() if thread_local else SimpleNamespace(token=None, lease=None)
+    return Local() if thread_local else SimpleNamespace(token=None, lease=None, ahead=0)
 
 
 class Lock(RedisPyLock):

@@ -14,6 +14,7 @@ from redis.exceptions import LockError
 from redis.lock import Lock as RedisPyLock
 
 from interlock._core import timing
+from interlock._core.attempt import Attempt
 from interlock._core.client import Client
 from interlock._core.holding import Holding
 from interlock._core.lease import Lease
@@ -78,10 +79,15 @@ async def take(
     settings = Settings(lock.timeout, renew=False) if lock.timeout else Settings()
     try:
         holding = Holding(client, tokens.resource(lock), settings)
-        lease = await _granted(holding, blocking, wait, "" if chosen is None else tokens.note(chosen))
+        note = "" if chosen is None else tokens.note(chosen)
+        attempt = holding.attempt(
+            blocking, max(0.0, wait) if blocking and wait is not None else None, note=note
+        )
+        lease = await _granted(holding, attempt)
     except InterlockError as error:
         raise translated(error, "acquire") from error
     if lease is None:
+        lock.local.ahead = attempt.ahead
         return False
     if passed_on:
         lease._owner = Bearer(lock, holding.resource)
@@ -92,9 +98,7 @@ async def take(
     return True
 
 
-async def _granted(holding: Holding, blocking: bool, wait: float | None, note: str) -> Lease | None:
-    within = max(0.0, wait) if blocking and wait is not None else None
-    attempt = holding.attempt(blocking, within, note=note)
+async def _granted(holding: Holding, attempt: Attempt) -> Lease | None:
     try:
         lease = await attempt.run()
         if lease is not None and not holding.renew and lease.remaining() < WHOLE * lease.ttl:
@@ -109,10 +113,10 @@ async def refused(lock: RedisLock, client: Client, waited: float) -> LockError:
     """The error for who must not go on without the lock; names the holder, if the server tells in time."""
     name = tokens.resource(lock)
     try:
-        queue = await client.store.inspect(name, timing.patience(0.0))
+        queue = await client.store.inspect(name, timing.patience(0.0), limit=1)  # the holder, if there is one
     except InterlockError:
         return LockTimeout(NOT_ACQUIRED, name, waited)
-    return LockTimeout(NOT_ACQUIRED, name, waited, len(queue.standings), queue.holders)
+    return LockTimeout(NOT_ACQUIRED, name, waited, lock.local.ahead, queue.holders)
 
 
 async def give_back(lock: RedisLock, client: Client, token: bytes) -> None:
