@@ -22,9 +22,7 @@ if TYPE_CHECKING:
     from interlock._core.reentry import Entry
 
 CLOSING = 5.0  # seconds that closing may take
-TAKING_BACK = (
-    0.5  # seconds in which claims are taken back whose askers had no answer when their client was closed
-)
+TAKING_BACK = 0.5  # seconds in which a closed client takes back claims whose askers had no answer
 QUIET = 1.0  # seconds for which those who wait ask for nothing when their process is about to end
 
 

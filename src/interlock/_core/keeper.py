@@ -396,9 +396,8 @@ class Keeper:
         """Tell the holders of what has lapsed; whoever is told drops it."""
         now = self._runtime.now()
         while True:
-            with (
-                self._guard
-            ):  # both steps: what is dropped between them would leave another, or none, at the front
+            with self._guard:
+                # Both steps: what is dropped between them would leave another at the front, or none.
                 if self._first_deadline() > now:
                     return
                 kept = heapq.heappop(self._by_deadline)[2]

@@ -88,9 +88,8 @@ class Deliveries:
         self._thread: threading.Thread | None = None
 
     def add(self, deliver: Callable[[Any], object], argument: object) -> None:
-        if (
-            self._process != os.getpid()
-        ):  # forked: what waits is the parent's, and a thread of its may have had the guard
+        if self._process != os.getpid():
+            # Forked: what waits is the parent's to tell, and one of its threads may have had the guard.
             self.__init__()  # type: ignore[misc]
         with self._guard:
             self._waiting.append((deliver, argument))
