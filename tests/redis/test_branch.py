@@ -58,6 +58,7 @@ class Line:
     def hang_up(self) -> None:
         self._said.put(None)
 
+    def share(self) -> None: ...
     def close(self) -> None: ...
 
 

@@ -195,6 +195,36 @@ def test_a_connection_that_was_cut_while_it_was_idle_is_not_used(
             lease.release()
 
 
+def test_over_tls_waiters_are_woken_while_others_subscribe(secure: tuple[SecureServer, Path]) -> None:
+    server, shown = secure
+    url = secure_url(server.secure, shown)
+    seen: list[object] = []
+    with interlock.connect(url) as holder, interlock.connect(url) as client:
+
+        def take() -> None:
+            with client.lock("x", timeout=PATIENCE) as lease:
+                seen.append(lease.token)
+
+        def watch(name: str) -> None:
+            seen.append(client.event(name).wait(PATIENCE))
+
+        for number in range(5):
+            lease = holder.lock("x").acquire()
+            assert lease
+            names = [f"{number}-{place}" for place in range(8)]
+            threads = [threading.Thread(target=watch, args=(name,)) for name in names]
+            threads.append(threading.Thread(target=take))
+            for thread in threads:
+                thread.start()
+            for name in names:
+                holder.event(name).set()
+            lease.release()
+            for thread in threads:
+                thread.join(PATIENCE)
+        assert len(seen) == 45
+        assert all(seen)
+
+
 class HandMade:
     """A server that says what a handshake needs, and nothing to a script."""
 

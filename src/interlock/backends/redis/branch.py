@@ -104,6 +104,7 @@ class Branch:
             if self._trunk.closed:
                 return False
             self._wire = wire
+            wire.share()
             for channel in self.channels:  # one by one: they are in different slots
                 self._send(command(b"SSUBSCRIBE", channel))
             return True

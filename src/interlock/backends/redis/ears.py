@@ -11,9 +11,14 @@ from typing import Any
 
 from interlock import native
 from interlock.backends.redis.reading import Knock
+from interlock.errors import StoreUnavailable
 from interlock.ports import Signal
 
 KEPT = 4096  # messages kept for waiters that do not listen yet
+
+
+class NobodyListens(StoreUnavailable):
+    """No thread could be started that hears what is published; the next who waits tries again."""
 
 
 def queue(resource: str) -> bytes:
@@ -52,8 +57,9 @@ class Ears:
             self._ears.setdefault(topic, {})[signal] = None
             self._attend()
 
-    def _attend(self) -> None:
-        """Somebody listens, under the guard: for those whose thread is started by that."""
+    def _attend(self) -> bool:
+        """Somebody listens, under the guard: for those whose thread is started by that. False if it cannot be."""
+        return True
 
     def forget(self, topic: bytes, signal: Signal) -> None:
         with self._guard:

@@ -14,12 +14,12 @@ import time
 from typing import Any
 
 from interlock.backends.redis.address import Route
-from interlock.backends.redis.ears import Ears
+from interlock.backends.redis.ears import Ears, NobodyListens
 from interlock.backends.redis.pool import Wire, connected
 from interlock.backends.redis.pulse import PING, Pulse
 from interlock.backends.redis.reading import POLLS, Reading
 from interlock.backends.redis.resp import Failure, Garbled, command
-from interlock.errors import InterlockError, StoreUnavailable
+from interlock.errors import InterlockError
 from interlock.ports import Signal
 
 IDLE = 10.0  # seconds the thread outlives the last who waited
@@ -67,20 +67,22 @@ class Listener(Ears):
             wire = self._wire
             if wire is not None:
                 self._send(wire, command(b"SUBSCRIBE", channel))
-            self._attend()
+            if not self._attend():
+                raise NobodyListens(f"{self._address.place}: no thread could be started to listen for grants")
             return False
 
     # ---- the thread -------------------------------------------------------------------
 
-    def _attend(self) -> None:
-        """Have a thread, under the guard; it waits there until it is known."""
+    def _attend(self) -> bool:
+        """Have a thread, which waits for the guard; False if the system has none to spare."""
         if self._thread is None and not self._closed:
             thread = threading.Thread(target=self._run, name="interlock-redis", daemon=True)
             try:
                 thread.start()
-            except RuntimeError as error:  # the next who waits tries again
-                raise StoreUnavailable(f"{self._address.place}: nobody listens for grants: {error}") from None
+            except RuntimeError:
+                return False
             self._thread = thread
+        return True
 
     def _run(self) -> None:
         try:
@@ -113,8 +115,7 @@ class Listener(Ears):
                     return
                 self._wire = wire
                 self._current = self._lendable(wire)
-                # Whoever sends has the guard, and all who wait need it.
-                wire.bound(PING if self._current is None else 0.0)
+                wire.share()  # whoever sends has the guard, and all who wait need it
                 self._send(wire, command(b"SUBSCRIBE", self.channel, *self._channels()))
             self._hear_all(wire)
         except (OSError, EOFError, Garbled, ValueError):

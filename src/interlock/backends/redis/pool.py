@@ -45,7 +45,9 @@ class Broken(StoreUnavailable):
 class Wire:
     """One connection, once it is made. Used by one thread at a time."""
 
-    __slots__ = ("__weakref__", "_connection", "_place", "_reader", "_sock", "_timeout", "least", "used")
+    __slots__ = (
+        *("__weakref__", "_connection", "_place", "_reader", "_sock", "_timeout", "_tls", "least", "used"),
+    )
 
     def __init__(self, place: str) -> None:
         self._place = place
@@ -53,6 +55,9 @@ class Wire:
         self._sock: Any = None
         self._reader = reader()
         self._timeout = -1.0
+        self._tls: Any = (
+            None  # where a thread reads and others send: a lock, since TLS cannot do both at once
+        )
         self.least = 0.0  # seconds that a request must be given: a server that is far away answers no sooner
         self.used = 0.0
 
@@ -120,37 +125,64 @@ class Wire:
 
     # ---- as a subscription -----------------------------------------------------
 
-    def bound(self, timeout: float) -> None:
-        """No read or write takes longer than that from now on; with 0.0 none ever waits."""
-        self._timeout = timeout
-        self._sock.settimeout(timeout)
+    def share(self) -> None:
+        """From now on one thread reads, and others may send at the same time; nobody who sends ever waits.
+
+        Sockets of greenlets wait as ever, since only one greenlet runs at a time.
+        """
+        if native.green("socket"):
+            return
+        self._sock.settimeout(0.0)
+        if hasattr(self._sock, "pending"):
+            self._tls = threading.Lock()
 
     def send(self, request: bytes) -> None:
-        self._sock.sendall(request)
+        if self._tls is None:
+            self._sock.sendall(request)
+        else:
+            with self._tls:
+                self._sock.sendall(request)
 
     def receive(self, timeout: float) -> list[Any]:
         """The replies that have come, after waiting for the first; none when nothing came in time."""
-        if timeout != self._timeout:
-            self.bound(timeout)
-        try:
-            data = self._sock.recv(CHUNK)
-        except (BlockingIOError, TimeoutError):
+        if native.green("socket"):
+            self._patience(timeout)
+        elif timeout and not _readable(self._sock, timeout):
             return []
+        got: list[Any] = []
+        while data := self._arrived():
+            self._reader.feed(data)
+            while (reply := self._reader.gets()) is not False:
+                got.append(reply)
+            if self._tls is None:
+                break
+        return got
+
+    def _arrived(self) -> bytes:
+        """Some of what has come; nothing if there is no more. What TLS has decrypted nobody else can see."""
+        try:
+            if self._tls is None:
+                data: bytes = self._sock.recv(CHUNK)
+            else:
+                with self._tls:
+                    data = self._sock.recv(CHUNK)
+        except (BlockingIOError, TimeoutError):
+            return b""
+        except OSError as error:
+            if type(error).__name__ == "SSLWantReadError":
+                return b""
+            raise
         if not data:
             raise EOFError("the server closed the connection")
-        self._reader.feed(data)
-        got: list[Any] = []
-        while (reply := self._reader.gets()) is not False:
-            got.append(reply)
-        return got
+        return data
 
     def fileno(self) -> int:
         return int(self._sock.fileno())
 
     @property
     def polls(self) -> bool:
-        """Whether what has come can be seen from outside, by any thread; TLS may have read more than it has shown."""
-        return hasattr(select, "poll") and not hasattr(self._sock, "pending") and not native.green("socket")
+        """Whether any thread can see from outside that something has come."""
+        return hasattr(select, "poll") and not native.green("socket")
 
     def hang_up(self) -> None:
         """End a read that another thread is blocked in."""
@@ -177,6 +209,14 @@ class Wire:
             except OSError:
                 pass
             self._connection._sock = None
+
+
+def _readable(sock: Any, timeout: float) -> bool:
+    if not hasattr(select, "poll"):
+        return bool(select.select([sock], [], [], timeout)[0])
+    poll = select.poll()
+    poll.register(sock, select.POLLIN)
+    return bool(poll.poll(timeout * 1000))
 
 
 def connected(address: Route, timeout: float) -> Wire:

@@ -18,7 +18,7 @@ from collections.abc import Collection
 
 from interlock.backends.redis.branch import Branch
 from interlock.backends.redis.cluster import Cluster
-from interlock.backends.redis.ears import Ears, queue
+from interlock.backends.redis.ears import Ears, NobodyListens, queue
 from interlock.backends.redis.keys import REMEMBERED_NAMES, ClusterKeys, slot
 from interlock.backends.redis.listener import IDLE, Listener
 from interlock.backends.redis.reading import Reading
@@ -147,7 +147,10 @@ class ShardedListener(Ears):
         found = self._branches.get(place)
         if found is None:
             found = Branch(self, self._way, place)
-            found.start()
+            try:
+                found.start()
+            except RuntimeError as error:
+                raise NobodyListens(f"{self._way.place}: nobody listens for grants: {error}") from None
             self._branches[place] = found
         return found
 

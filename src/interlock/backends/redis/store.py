@@ -6,10 +6,10 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any, cast
 
 from interlock.backends.redis import packing
-from interlock.backends.redis.ears import queue
+from interlock.backends.redis.ears import NobodyListens, queue
 from interlock.backends.redis.keys import Keys
 from interlock.backends.redis.leaf import Leaf, Pausing
-from interlock.backends.redis.listener import Listener
+from interlock.backends.redis.listener import AGAIN, Listener
 from interlock.backends.redis.names import Ask, Names
 from interlock.backends.redis.refusal import refusal
 from interlock.backends.redis.resp import Failure, bulk, command
@@ -342,6 +342,8 @@ class RedisStore:
                 await self._voice.test(self._leaf, key, max(0.001, until - self._pausing.now()))
                 left = self._voice.patience(until - self._pausing.now())
                 await self._pausing.wait(signal, max(0.0, left))
+        except NobodyListens:
+            await self._pausing.wait(signal, max(0.0, min(AGAIN, timeout)))  # and look again
         except StoreUnavailable:
             if self._pausing.now() < until:
                 raise  # otherwise the time is up, which is an answer too
