@@ -136,6 +136,37 @@ def test_a_task_of_asyncio_waits_on_a_condition_for_its_caller(kind: str, wrap: 
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("kind", ["lock", "rlock"])
+@pytest.mark.parametrize("notified", [False, True])
+def test_a_wait_that_outlives_the_body_it_was_begun_in_leaves_no_lock_behind(
+    kind: str, notified: bool
+) -> None:
+    """As wait_for on Python 3.11 does when its caller is cancelled twice."""
+
+    async def main() -> None:
+        async with aio.connect("memory://") as client:
+            lock = getattr(client, kind)("x")
+            condition = client.condition("c", lock)
+            async with condition:
+                waiting = asyncio.create_task(condition.wait())
+                async with asyncio.timeout(10):
+                    while await lock.locked():
+                        await asyncio.sleep(0)
+            if notified:
+                async with condition:
+                    await condition.notify()
+            else:
+                waiting.cancel()
+            await asyncio.wait([waiting], timeout=10)
+            assert waiting.done()
+            assert not await client._core.store.scan("", "", 10)
+            assert not lock.owned()
+            async with lock:
+                pass
+
+    asyncio.run(main())
+
+
 def test_a_reader_that_wants_to_write_is_told_in_a_task_of_asyncio_too() -> None:
     async def main() -> None:
         async with aio.connect("memory://") as client:

@@ -22,6 +22,7 @@ from typing import Any, Protocol, TypeVar
 
 from interlock._core import timing
 from interlock._core.acquire import DONE, GONE
+from interlock._core.attempt import Attempt
 from interlock._core.client import Client
 from interlock._core.holding import Holding
 from interlock._core.names import checked_name
@@ -59,15 +60,22 @@ class HoldingMutex:
     def owned(self, owner: Owner) -> bool:
         return self._holding.owned(owner)
 
-    async def release_save(self, owner: Owner) -> None:
-        await self._holding.give_back(self._holding.current(owner))
+    async def release_save(self, owner: Owner) -> list[Attempt]:
+        """Give it up; the attempts of the `with` statements over it."""
+        lease = self._holding.current(owner)
+        entered = [attempt for attempt in list(self._holding.entered) if attempt.lease is lease]
+        await self._holding.give_back(lease)
+        return entered
 
-    async def acquire_restore(self, saved: None, owner: Owner) -> None:
+    async def acquire_restore(self, saved: list[Attempt], owner: Owner) -> None:
         attempt = self._holding.attempt()
         try:
             lease = await attempt.demand()
             lease._owner = owner
-            self._holding.replace_entered(lease)
+            for each in saved:  # their bodies go on under the new lease
+                each.lease = lease
+            if saved and not any(each in self._holding.entered for each in saved):
+                await attempt.undo()  # they are over: whoever waited was called away for good
         except BaseException:  # held but not known, the next try would wait for it for ever
             await attempt.undo()
             raise

@@ -297,13 +297,6 @@ class Holding:
         found = mine or entered
         return found[-1] if found else None
 
-    def replace_entered(self, lease: Lease) -> None:
-        """After a condition's wait the caller's `with` body goes on under a new lease."""
-        for attempt in list(self.entered):
-            old = attempt.lease
-            if old is not None and old._owner is lease._owner and old._state is State.RELEASED:
-                attempt.lease = lease
-
     async def leave(self, attempt: Attempt | Lease, error: BaseException | None) -> None:
         """The end of a `with`, over an attempt or a lease: release, and never mask the body's own exception."""
         if isinstance(attempt, Lease):

@@ -23,11 +23,12 @@ Mode = Literal["read", "write"]
 class Entry:
     """What one owner holds of one resource, however often it entered."""
 
-    __slots__ = ("lease", "over", "reads", "writes")
+    __slots__ = ("away", "lease", "over", "reads", "writes")
 
     def __init__(self, lease: Lease, reads: int = 0, writes: int = 0) -> None:
         self.lease = lease
         self.over = False  # nobody enters it again: the lease is being given back, by the keeper perhaps
+        self.away = False  # given back for the time of a condition's wait
         self.reads = reads
         self.writes = writes
 
@@ -154,7 +155,7 @@ class Reentrant:
         if entry.lease._state in FINAL or self.client.inside():  # or the keeper gives it back
             self.forget(owner, entry)
         else:
-            entry.over = False
+            entry.over = entry.away = False
 
     def enter(self, attempt: ReentrantAttempt) -> None:
         """A `with` body begins; the count has it already."""
@@ -171,6 +172,8 @@ class Reentrant:
         Out of what this statement entered, whoever ends it: the body of a generator may end on any thread.
         """
         entry = attempt.entry
+        if entry is not None and entry.away:
+            attempt.uncount()
         if entry is None or entry.over or entry.lease._state is State.RELEASED:
             return
         try:
@@ -190,7 +193,7 @@ class Reentrant:
         if entry is None:
             raise NotHeld(f"{self.resource}: cannot release a lock that the caller does not hold")
         try:
-            entry.over = True
+            entry.over = entry.away = True
             await entry.lease._holding.give_back(entry.lease)
         finally:
             self._forget_if_over(entry, owner)
@@ -202,8 +205,17 @@ class Reentrant:
         try:
             lease = await attempt.demand()
             lease._owner = owner
-            saved.lease, saved.over = lease, False  # the same entry: `with` statements over it count on it
-            self.remember(saved, owner)
+            saved.lease, saved.over, saved.away = (
+                lease,
+                False,
+                False,
+            )  # the same: `with` statements count on it
+            if (
+                saved.total <= 0
+            ):  # they are over: whoever waited was called away for good, and nobody would release
+                await attempt.undo()
+            else:
+                self.remember(saved, owner)
         except BaseException:  # held but not remembered, the next try would wait for it for ever
             await attempt.undo()
             raise
@@ -264,7 +276,7 @@ class ReentrantAttempt:
 
     async def undo(self) -> None:
         if not self._first:
-            self._uncount()
+            self.uncount()
         else:
             self.counted = False
             assert self._attempt is not None
@@ -272,7 +284,7 @@ class ReentrantAttempt:
             if self.entry is not None:
                 self._reentrant.forget(self.owner, self.entry)
 
-    def _uncount(self) -> None:
+    def uncount(self) -> None:
         entry = self.entry
         with self._reentrant.client.guard:
             if self.counted and entry is not None:
@@ -289,7 +301,7 @@ class ReentrantAttempt:
             if self._attempt is not None:
                 self._attempt._abandon()
         elif self.counted:
-            self._uncount()
+            self.uncount()
             if entry.total <= 0:
                 entry.over = True
                 entry.lease._abandon()
