@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Any, Literal
 
 import pytest
@@ -56,6 +58,17 @@ def holding(make: Any) -> Setup:
     return prepare
 
 
+def holding_permits(case: Case) -> None:
+    """I hold three permits, by two leases."""
+
+    async def take() -> None:
+        case.kept["lock"] = semaphore = case.me.client.semaphore("s", 3)
+        assert await semaphore.acquire(permits=2)
+        assert await semaphore.acquire()
+
+    case.finish(case.me, take())
+
+
 async def acquire(case: Case) -> None:
     await case.me.client.lock("r").acquire()
 
@@ -98,12 +111,44 @@ async def several_permits(case: Case) -> None:
         await case.me.runtime.sleep(0.1)
 
 
+async def iterate(case: Case) -> None:
+    lock = case.me.client.lock("r")
+
+    @lock
+    async def steps() -> AsyncGenerator[int, None]:
+        for number in range(2):
+            await case.me.runtime.sleep(0.05)
+            yield number
+
+    async with aclosing(steps()) as numbers:
+        async for _ in numbers:
+            await case.me.runtime.sleep(0.05)
+
+
+async def iterate_within(case: Case) -> None:
+    lock = case.me.client.rlock("r")
+
+    @lock
+    async def steps() -> AsyncGenerator[int, None]:
+        async with lock:
+            yield 1
+            await case.me.runtime.sleep(0.05)
+
+    async with lock, aclosing(steps()) as numbers:
+        async for _ in numbers:
+            await case.me.runtime.sleep(0.05)
+
+
 async def campaign(case: Case) -> None:
     await case.me.client.election("r").campaign("me")
 
 
 async def release(case: Case) -> None:
     await case.kept["lease"].release()
+
+
+async def release_permits(case: Case) -> None:
+    await case.kept["lock"].release(3)
 
 
 async def renew_then_release(case: Case) -> None:
@@ -128,6 +173,9 @@ ACQUIRES: dict[str, tuple[Operation, Setup | None]] = {
     "writer, then reader": (write_then_read, None),
     "a semaphore": (several_permits, None),
     "an election": (campaign, held_by_other("r", 0.3)),
+    "a generator": (iterate, None),
+    "a contended generator": (iterate, held_by_other("r", 0.3)),
+    "a generator in a body": (iterate_within, None),
 }
 
 
@@ -145,6 +193,7 @@ def test_a_cancelled_acquire_leaves_nothing_behind(what: str, style: Style, late
 RELEASES: dict[str, tuple[Operation, Setup]] = {
     "a lock": (release, holding(lambda client: client.lock("r"))),
     "several": (release, holding(lambda client: client.multilock(["r", "r2", "r3"]))),
+    "permits": (release_permits, holding_permits),
     "renewed first": (renew_then_release, holding(lambda client: client.lock("r"))),
 }
 

@@ -205,17 +205,12 @@ class Reentrant:
         try:
             lease = await attempt.demand()
             lease._owner = owner
-            saved.lease, saved.over, saved.away = (
-                lease,
-                False,
-                False,
-            )  # the same: `with` statements count on it
-            if (
-                saved.total <= 0
-            ):  # they are over: whoever waited was called away for good, and nobody would release
-                await attempt.undo()
-            else:
+            saved.lease = lease  # the same entry: `with` statements over it count on it
+            saved.over = saved.away = False
+            if saved.total > 0:
                 self.remember(saved, owner)
+            else:  # the statements are over: whoever waited was called away for good, and nobody would release it
+                await attempt.undo()
         except BaseException:  # held but not remembered, the next try would wait for it for ever
             await attempt.undo()
             raise
