@@ -377,19 +377,20 @@ class Keeper:
         holders would be told late of what they have lost.
         """
         needed = min(LONGEST_TRIP, max(0.01, 2 * self._trip), last - now)
-        return max(needed, min(IO_TIMEOUT, (self._first_deadline() - now) / 2))
+        with self._guard:
+            first = self._first_deadline()
+        return max(needed, min(IO_TIMEOUT, (first - now) / 2))
 
     def _first_deadline(self) -> float:
-        """The earliest deadline of all that is kept. A deadline that has moved since is entered anew."""
-        with self._guard:
-            heap = self._by_deadline
-            while heap:
-                entered, _, kept = heap[0]
-                if kept in self._live and kept.deadline == entered:
-                    return entered
-                heapq.heappop(heap)
-                if kept in self._live:
-                    heapq.heappush(heap, (kept.deadline, next(self._order), kept))
+        """The earliest deadline of all that is kept, under the guard. One that has moved since is entered anew."""
+        heap = self._by_deadline
+        while heap:
+            entered, _, kept = heap[0]
+            if kept in self._live and kept.deadline == entered:
+                return entered
+            heapq.heappop(heap)
+            if kept in self._live:
+                heapq.heappush(heap, (kept.deadline, next(self._order), kept))
         return NEVER
 
     def _pass_verdicts(self) -> None:
