@@ -110,8 +110,11 @@ class Votes:
             self.said[node] = QUARANTINED
 
 
-async def claim(quorum: Quorum, claim: Claim, timeout: float) -> ClaimAnswer:
-    """A majority's answer to one claim; see `Store.claim`. It never queues."""
+async def claim(quorum: Quorum, claim: Claim, timeout: float, first: bool = False) -> ClaimAnswer:
+    """A majority's answer to one claim; see `Store.claim`. It never queues.
+
+    `first`: of a client that is only connecting, which does not count among its seconds; nor does it to start new nodes.
+    """
     members, began = quorum.members, quorum.now()
     members.asked_for(claim.ttl)
     votes = await _vote(quorum, claim, began, timeout)
@@ -119,8 +122,10 @@ async def claim(quorum: Quorum, claim: Claim, timeout: float) -> ClaimAnswer:
         return votes
     if QUARANTINED in votes.said.values() and not votes.busy:
         # New nodes start when they are first used; and some may have been admitted since.
-        left = max(timeout - (quorum.now() - began), STEPS * quorum.panel.round_trip(members.size))
-        if await quorum.mending.now(left):
+        left = timeout - (quorum.now() - began)
+        if first:
+            left = max(left, STEPS * quorum.panel.round_trip(members.size))
+        if left > 0 and await quorum.mending.now(left):
             votes = await _vote(quorum, claim, began, timeout)
             if not isinstance(votes, Votes):
                 return votes

@@ -40,7 +40,10 @@ class Speed:
 
     def connected(self, node: int, took: float, trip: float) -> None:
         self.slowest = min(SLOWEST, max(self.slowest, took))
-        self._trips[node] = trip
+        known = self._trips[node]
+        self._trips[node] = (
+            min(trip, 2 * known) if known else trip
+        )  # one that was held up says little of the way
         self.trying[node] = None
 
     def round_trip(self, least: int) -> float:

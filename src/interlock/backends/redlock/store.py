@@ -147,7 +147,7 @@ class RedlockStore:
         quorum, reserve = self._quorum, self._reserve
         quorum.panel.prepare()
         reserve.prepare()
-        answer = await claiming.claim(quorum, claim, timeout)
+        answer = await claiming.claim(quorum, claim, timeout, first=True)
         if isinstance(answer, Granted) and (faults := await reserve.missing(self._beside, quorum)):
             with suppress(StoreUnavailable):
                 await self.release(claim.resource, claim.id, 0.0, quorum.usual)
