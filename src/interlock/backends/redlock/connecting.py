@@ -19,7 +19,6 @@ from interlock.backends.redlock.requests import Limits
 from interlock.errors import ClientClosed, InterlockError, StoreUnavailable
 
 AT_LEAST = 0.2  # seconds for which a connection is waited for at least, where a majority has one
-SLOWEST = 2.0  # seconds a connection took that the next may take, at most
 
 Ended: TypeAlias = "queue.SimpleQueue[Attempt]"  # attempts that are over, for the request that waits for them
 
@@ -28,7 +27,7 @@ class Speed:
     """What is known of the ways to the nodes: how long connecting took, and the first words on a connection."""
 
     def __init__(self, nodes: int) -> None:
-        self.slowest = 0.0  # seconds a connection took
+        self._took = [0.0] * nodes  # seconds the last connection took
         self._trips = [0.0] * nodes  # seconds the first words took: one round trip, and little else
         self.trying: list[float | None] = [
             None
@@ -39,15 +38,21 @@ class Speed:
             self.trying[node] = now
 
     def connected(self, node: int, took: float, trip: float) -> None:
-        self.slowest = min(SLOWEST, max(self.slowest, took))
-        known = self._trips[node]
-        self._trips[node] = (
-            min(trip, 2 * known) if known else trip
-        )  # one that was held up says little of the way
+        self._took[node] = _calmed(self._took[node], took)
+        self._trips[node] = _calmed(self._trips[node], trip)
         self.trying[node] = None
+
+    def connecting(self, least: int) -> float:
+        """Seconds within which the nearest `least` nodes were connected to; 0.0 if that is not known."""
+        return sorted(self._took)[: max(1, least)][-1]
 
     def round_trip(self, least: int) -> float:
         return sorted(self._trips)[: max(1, least)][-1]
+
+
+def _calmed(known: float, new: float) -> float:
+    """What to believe after this one: a server that hung, or a busy machine, says little of the way."""
+    return min(new, 2 * known) if known else new
 
 
 class Patience:
@@ -62,7 +67,7 @@ class Patience:
     ) -> None:
         self._began = self._reached = began
         self._enough = min(limits.least, awaited)
-        self._usual = max(limits.timeout, AT_LEAST, 2 * speed.slowest)
+        self._usual = max(limits.timeout, AT_LEAST, 2 * speed.connecting(self._enough))
         tried = max((speed.trying[node] or began for node in missing), default=began)
         within = min(limits.longest, limits.connecting)
         longest = max(within, tried + limits.connecting - began)
