@@ -75,3 +75,19 @@ def test_the_way_to_the_nearest_majority_counts() -> None:
         speed.connected(node, 3 * trip, trip)
     assert speed.round_trip(3) == pytest.approx(0.03)
     assert speed.round_trip(5) == pytest.approx(0.3)
+
+
+def test_a_request_has_its_own_time_after_connecting() -> None:
+    cold = limits().after(3.0, 2, 0.001)
+    assert (cold.longest, cold.timeout) == (0.5, 0.05)
+
+
+def test_but_a_minority_that_must_be_connected_to_is_waited_for_within_it() -> None:
+    assert limits().after(0.2, 3, 0.001).longest == pytest.approx(0.3)
+    assert limits(total=0.6).after(0.2, 2, 0.001).longest == pytest.approx(0.4)
+
+
+def test_a_caller_in_a_hurry_waits_for_two_round_trips() -> None:
+    hurried = Limits(0.05, 0.15, 3, CONNECTING, hurried=True)
+    assert hurried.after(0.0, 5, 0.15).longest == pytest.approx(0.3)
+    assert hurried.after(0.0, 5, 0.001).longest == pytest.approx(0.15)

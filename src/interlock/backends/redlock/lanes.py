@@ -61,9 +61,10 @@ class Lane:
         if missing := [node for node in awaited if lines[node] is None]:
             began = now()
             lost = self._connect(missing, awaited, hear, limits)
-            limits = limits.after(now() - began, self._panel.round_trip(limits.least))
+            had = len(awaited) - len(missing)
+            limits = limits.after(now() - began, had, self._panel.round_trip(limits.least))
         elif limits.hurried:
-            limits = limits.after(0.0, self._panel.round_trip(limits.least))
+            limits = limits.after(0.0, len(awaited), self._panel.round_trip(limits.least))
         sent, waiting, heard = now(), set(awaited), 0
         for node in to:
             line = lines[node]

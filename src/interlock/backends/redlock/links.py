@@ -179,9 +179,10 @@ class LinkPanel:
         if None in lines and (missing := [node for node in awaited if lines[node] is None]):
             began = self.now()
             lost = await self._connect(loop, missing, awaited, hear, limits)
-            limits = limits.after(self.now() - began, self.round_trip(limits.least))
+            had = len(awaited) - len(missing)
+            limits = limits.after(self.now() - began, had, self.round_trip(limits.least))
         elif limits.hurried:
-            limits = limits.after(0.0, self.round_trip(limits.least))
+            limits = limits.after(0.0, len(awaited), self.round_trip(limits.least))
         asked = Round(self, packed, hear, awaited, limits)
         for node in to:
             line = lines[node]

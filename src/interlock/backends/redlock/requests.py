@@ -142,10 +142,16 @@ class Limits:
         """Seconds for which all are waited for, when the first `least` of them took so long: far away all are late alike."""
         return min(self.longest, max(self.timeout, 2 * took))
 
-    def after(self, connecting: float, round_trip: float) -> Limits:
-        """What is left for the request itself after so many seconds of connecting, to nodes that are so far away."""
-        longest = max(self.longest, 2 * round_trip) if self.hurried else self.longest
+    def after(self, connecting: float, had: int, round_trip: float) -> Limits:
+        """What is left for the request itself after so many seconds of connecting, to nodes that are so far away.
+
+        `had`: so many nodes had a connection before. Where those were enough, the others are waited for in the request's own
+        time: a call that need not connect must be back when it promised.
+        """
+        longest = self.longest - connecting if had >= self.least else self.longest
         longest = max(0.001, min(longest, self.total - connecting))
+        if self.hurried:
+            longest = max(longest, 2 * round_trip)
         return Limits(min(self.timeout, longest), longest, self.least)
 
 
