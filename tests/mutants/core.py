@@ -144,6 +144,11 @@ ACQUIRING: list[Mutant] = [
         "no take-back on cancel",
         "a cancelled acquire holds the lock for a whole ttl",
         (ACQUIRE, "            await self._take_back_quietly()\n            raise\n", "            raise\n"),
+        (
+            ATTEMPT,
+            "        except BaseException:\n            await self.undo()\n            raise\n        finally:",
+            "        finally:",
+        ),
         tests=cancelled("acquire_leaves_nothing"),
     ),
     mutant(

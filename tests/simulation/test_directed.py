@@ -391,7 +391,7 @@ def test_a_waiter_keeps_its_place_while_it_waits() -> None:
 
     async def hold() -> None:
         async with holder.client.lock("r"):
-            await holder.runtime.sleep(60.0)
+            await holder.runtime.sleep(46.0)
 
     async def wait(node: Node) -> None:
         async with node.client.lock("r"):
