@@ -42,7 +42,7 @@ from interlock._runtime import lifetimes
 from interlock._runtime.foreign import ForeignLock
 from interlock._runtime.generators import Iteration, kind_of, name_of, refuse_context_manager, rewrapped
 from interlock._runtime.statements import ExitMethod, OtherExit, Statement, entered
-from interlock._runtime.tasks import LoopOwner, Tasks, TaskSignal
+from interlock._runtime.tasks import LoopOwner, TaskOwner, Tasks, TaskSignal
 from interlock._runtime.threads import Threads
 from interlock.blocking import Value
 from interlock.errors import LeaseLost, Skipped
@@ -355,7 +355,7 @@ class _LockFace(_Body):
         return self._acquire(self._core.client.runtime.owner(), blocking, timeout)
 
     async def _acquire(self, owner: Owner, blocking: bool, timeout: float) -> Lease | None:
-        return _owned_by(owner, await self._core.attempt(blocking, timeout).run())
+        return _owned_by(owner, await self._core.attempt(blocking, timeout, owner=owner).run())
 
     @_coroutine_function
     def release(self) -> Coroutine[Any, Any, None]:
@@ -387,9 +387,6 @@ class RLock(_LockFace):
     def __init__(self, reentrant: Reentrant) -> None:
         self._core: Reentrant = reentrant
         self._name = reentrant.resource
-
-    async def _acquire(self, owner: Owner, blocking: bool, timeout: float) -> Lease | None:
-        return _owned_by(owner, await self._core.attempt(blocking, timeout, owner).run())
 
     def _iterate(self, held: Lease, function: object) -> _Steps:
         return _Steps([held], function, moves=False)
@@ -441,7 +438,9 @@ class Semaphore(_Body):
     async def _acquire(
         self, owner: Owner, blocking: bool, timeout: float | None, permits: int
     ) -> Lease | Literal[False]:
-        lease = _owned_by(owner, await self._core.attempt(blocking, timeout, permits=permits).run())
+        lease = _owned_by(
+            owner, await self._core.attempt(blocking, timeout, permits=permits, owner=owner).run()
+        )
         return False if lease is None else lease
 
     @_coroutine_function
@@ -479,7 +478,7 @@ class MultiLock(_Decorator, _Staying, metaclass=MadeByClients):
         return self._acquire(self._core.client.runtime.owner(), blocking, timeout)
 
     async def _acquire(self, owner: Owner, blocking: bool, timeout: float) -> MultiLease | None:
-        leases = await self._core.attempt(blocking, timeout).run()
+        leases = await self._core.attempt(blocking, timeout, owner).run()
         if leases is None:
             return None
         for lease in leases:
@@ -579,7 +578,7 @@ class Election(_Named):
         return self._campaign(self._core.client.runtime.owner(), value, blocking, timeout)
 
     async def _campaign(self, owner: Owner, value: str, blocking: bool, timeout: float) -> Lease | None:
-        return _owned_by(owner, await self._core.attempt(value, blocking, timeout).run())
+        return _owned_by(owner, await self._core.attempt(value, blocking, timeout, owner).run())
 
     async def proclaim(self, value: str) -> None:
         await self._core.proclaim(value)
@@ -1028,7 +1027,7 @@ def connect(
 
 
 def _owned_by(owner: Owner, lease: lease_core.Lease | None) -> Lease | None:
-    """The lease, as that of whoever called `acquire`, which may run in a task that was made only for it.
+    """The lease of whoever called `acquire`, which may have run in a task that was made only for it.
 
     gather, create_task, shield and, before Python 3.12, wait_for make a task of what they are given. It is over when
     it has the lease, and nobody would renew that. If the caller itself is gone by then, the loop owns the lease: somebody
@@ -1036,8 +1035,10 @@ def _owned_by(owner: Owner, lease: lease_core.Lease | None) -> Lease | None:
     """
     if lease is None:
         return None
-    if lease._owner is not owner:
-        lease._owner = owner if owner.alive() else LoopOwner(asyncio.get_running_loop())
+    if not owner.alive():
+        lease._owner = LoopOwner(asyncio.get_running_loop())
+    if type(owner) is not TaskOwner:
+        lease._runtime.owner()  # a thread that asked this loop: where a loss is told must be known
     return _own(lease)
 
 

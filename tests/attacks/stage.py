@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Awaitable, Callable
 from typing import Any, cast
+from uuid import uuid4
 
 import interlock
 from interlock import aio, events
@@ -65,6 +66,11 @@ class Directed:
 
     def for_keeper(self) -> Directed:
         return self
+
+
+def fresh() -> str:
+    """The URL of a memory that nobody else in this process has."""
+    return f"memory://{uuid4().hex}"
 
 
 def raises(error: BaseException) -> Callable[..., object]:

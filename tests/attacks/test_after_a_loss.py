@@ -16,7 +16,7 @@ from interlock import aio
 from interlock._core.drive import drive
 from interlock.errors import LeaseLost, NotHeld
 from interlock.model import Gone
-from tests.attacks.stage import eventually
+from tests.attacks.stage import eventually, fresh
 
 KINDS = ["lock", "rlock", "write", "read", "semaphore"]
 
@@ -43,7 +43,7 @@ def alive(leases: list[weakref.ref[Any]]) -> int:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_lost_leases_do_not_pile_up_in_their_lock(kind: str) -> None:
-    with interlock.connect("memory://") as client:
+    with interlock.connect(fresh()) as client:
         lock = made(client, kind)
         seen: list[weakref.ref[Any]] = []
 
@@ -61,7 +61,7 @@ def test_lost_leases_do_not_pile_up_in_their_lock(kind: str) -> None:
 
 def test_lost_leases_of_tasks_that_have_ended_do_not_pile_up() -> None:
     async def main() -> int:
-        async with aio.connect("memory://") as client:
+        async with aio.connect(fresh()) as client:
             lock = client.lock("x")
             seen: list[weakref.ref[Any]] = []
 
@@ -81,7 +81,7 @@ def test_lost_leases_of_tasks_that_have_ended_do_not_pile_up() -> None:
 
 
 def test_who_has_lost_twice_gives_back_nobody_elses_lease() -> None:
-    with interlock.connect("memory://") as client:
+    with interlock.connect(fresh()) as client:
         lock = client.lock("x")
         for _ in range(2):
             lease = lock.acquire()
@@ -109,7 +109,7 @@ def test_who_has_lost_twice_gives_back_nobody_elses_lease() -> None:
 
 
 def test_what_was_taken_last_is_given_back_first_though_another_was_lost() -> None:
-    with interlock.connect("memory://") as client:
+    with interlock.connect(fresh()) as client:
         semaphore = client.bounded_semaphore("x", 4)
         leases = [lease for _ in range(3) if (lease := semaphore.acquire())]
         first, middle, last = leases
@@ -125,7 +125,7 @@ def test_what_was_taken_last_is_given_back_first_though_another_was_lost() -> No
 
 
 def test_permits_that_were_lost_in_a_row_are_given_back_as_often_as_they_were_taken() -> None:
-    with interlock.connect("memory://") as client:
+    with interlock.connect(fresh()) as client:
         semaphore = client.bounded_semaphore("x", 6)
         held = semaphore.acquire()
         for permits in (1, 2, 1):
@@ -149,7 +149,7 @@ REENTRANT = ["rlock", "write", "read"]
 
 @pytest.mark.parametrize("kind", REENTRANT)
 def test_nobody_enters_again_what_was_lost_but_who_has_been_told_begins_anew(kind: str) -> None:
-    with interlock.connect("memory://") as client:
+    with interlock.connect(fresh()) as client:
         lock = made(client, kind)
         lease = lock.acquire()
         client.evict("x", reason="drill")
@@ -165,7 +165,7 @@ def test_nobody_enters_again_what_was_lost_but_who_has_been_told_begins_anew(kin
 
 @pytest.mark.parametrize("kind", REENTRANT)
 def test_who_met_the_loss_at_a_check_begins_anew_at_once(kind: str) -> None:
-    with interlock.connect("memory://") as client:
+    with interlock.connect(fresh()) as client:
         lock = made(client, kind)
         lease = lock.acquire()
         lose(client, lease)  # renew() raised it
@@ -176,7 +176,7 @@ def test_who_met_the_loss_at_a_check_begins_anew_at_once(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", REENTRANT)
 def test_an_outer_body_that_was_lost_does_not_give_back_what_was_taken_anew(kind: str) -> None:
-    with interlock.connect("memory://") as client:
+    with interlock.connect(fresh()) as client:
         lock = made(client, kind)
         taken: list[Any] = []
         with pytest.raises(LeaseLost) as told:
@@ -192,7 +192,7 @@ def test_an_outer_body_that_was_lost_does_not_give_back_what_was_taken_anew(kind
 
 
 def test_a_reader_whose_lease_was_lost_may_become_a_writer() -> None:
-    with interlock.connect("memory://") as client:
+    with interlock.connect(fresh()) as client:
         page = client.rwlock("x")
         lease = page.read().acquire()
         assert lease is not None
@@ -203,7 +203,7 @@ def test_a_reader_whose_lease_was_lost_may_become_a_writer() -> None:
 
 @pytest.mark.parametrize("kind", REENTRANT)
 def test_who_goes_on_believing_hears_of_the_loss_when_it_releases(kind: str) -> None:
-    with interlock.connect("memory://") as client:
+    with interlock.connect(fresh()) as client:
         lock = made(client, kind)
         lease = lock.acquire()
         lock.acquire()
@@ -222,7 +222,7 @@ def test_who_goes_on_believing_hears_of_the_loss_when_it_releases(kind: str) -> 
 
 @pytest.mark.parametrize("kind", REENTRANT)
 def test_who_enters_again_while_another_thread_ends_the_last_body_takes_the_lock_anew(kind: str) -> None:
-    with interlock.connect("memory://") as client:
+    with interlock.connect(fresh()) as client:
         lock = made(client, kind)
 
         @lock
@@ -244,7 +244,7 @@ def test_who_enters_again_while_another_thread_ends_the_last_body_takes_the_lock
 
 
 def test_bodies_that_end_on_other_threads_are_each_counted_once() -> None:
-    with interlock.connect("memory://") as client:
+    with interlock.connect(fresh()) as client:
         lock = client.rlock("x")
 
         @lock

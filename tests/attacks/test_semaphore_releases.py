@@ -12,7 +12,7 @@ import interlock
 from interlock import aio
 from interlock.errors import StoreUnavailable
 from interlock.testing.lag import stretched
-from tests.attacks.stage import AsyncStage, Stage, raises
+from tests.attacks.stage import AsyncStage, Stage, fresh, raises
 
 
 def test_two_tasks_that_release_two_of_four_leases_each_give_back_all_four(tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_of_two_releases_of_all_there_is_a_bounded_semaphore_refuses_one(tmp_pat
 
 
 def test_many_threads_on_one_object_leave_no_permit_behind() -> None:
-    with interlock.connect("memory://crowd") as client:
+    with interlock.connect(fresh()) as client:
         semaphore = client.bounded_semaphore("x", 12)
         for _ in range(12):
             assert semaphore.acquire()

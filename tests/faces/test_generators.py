@@ -8,14 +8,16 @@ import functools
 import gc
 import inspect
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
 
 import interlock
 from interlock import aio
-from tests.attacks.stage import eventually
+from interlock.testing.lag import stretched
+from tests.attacks.stage import eventually, fresh
 
 KINDS = ["lock", "rlock", "read", "write", "semaphore", "multilock"]
 kinds = pytest.mark.parametrize("kind", KINDS)
@@ -29,7 +31,7 @@ def made(client: Any, kind: str, **options: Any) -> Any:
 
 @pytest.fixture
 def client() -> Iterator[interlock.Client]:
-    with interlock.connect("memory://") as client:
+    with interlock.connect(fresh()) as client:
         yield client
 
 
@@ -159,37 +161,37 @@ def test_each_generator_has_a_lease_of_its_own(client: interlock.Client) -> None
     assert next(work()) > token
 
 
-@pytest.mark.parametrize("kind", ["lock", "semaphore", "multilock"])
-def test_a_generator_may_go_on_in_any_thread(kind: str) -> None:
+def test_a_generator_may_go_on_in_any_thread() -> None:
     """As in frameworks that run the halves of a generator in a pool of threads, which come and go."""
-    with interlock.connect("memory://", ttl=0.4) as client:
+    ttl = stretched(0.3)
+    with interlock.connect(fresh(), ttl=ttl) as client:
 
-        @made(client, kind)
-        def work() -> Generator[int, None, None]:
-            yield from range(3)
+        def steps() -> Generator[int, None, None]:
+            yield 1
+            yield 2
 
-        def in_a_thread(call: Any, *args: Any) -> None:
-            thread = threading.Thread(target=call, args=args)
+        def in_a_thread(call: Callable[[], object]) -> None:
+            thread = threading.Thread(target=call)
             thread.start()
-            thread.join(10)
+            thread.join(60)
 
-        working = work()
-        for _ in range(3):
-            in_a_thread(next, working)
-            threading.Event().wait(0.6)  # the thread has ended, and more than a ttl passes
-            assert held(client)
-        in_a_thread(next, working, None)
-        assert not held(client)
-
-        working = work()
-        in_a_thread(next, working)
-        in_a_thread(working.close)
-        assert not held(client)
+        locks = [client.lock("x"), client.semaphore("y", 2), client.multilock(["z", "zz"])]
+        several = [lock(steps)() for lock in locks for _ in range(2 if "y" in repr(lock) else 1)]
+        for _ in range(2):
+            for each in several:
+                in_a_thread(partial(next, each))
+            threading.Event().wait(2 * ttl)  # the threads have ended, and more than a ttl passes
+            assert sorted(client.scan()) == ["x", "y", "z", "zz"]
+        for each in several[:2]:
+            in_a_thread(partial(next, each, None))
+        for each in several[2:]:
+            in_a_thread(each.close)
+        assert not list(client.scan())
 
 
 @pytest.mark.parametrize("kind", ["semaphore", "read"])
 def test_a_generator_that_another_thread_ends_gives_back_its_own_lease_alone(kind: str) -> None:
-    with interlock.connect("memory://") as client:
+    with interlock.connect(fresh()) as client:
         lock = client.semaphore("x", 3) if kind == "semaphore" else client.rwlock("x").read()
 
         @lock
@@ -412,7 +414,7 @@ def test_a_sync_lock_refuses_what_it_would_not_guard(what: str, kind: str, clien
 def test_an_async_lock_refuses_what_it_would_not_guard(what: str, kind: str) -> None:
     function, advice = REFUSED_ASYNC[what]
     with pytest.raises(TypeError, match=advice):
-        made(aio.connect("memory://"), kind)(function)
+        made(aio.connect(fresh()), kind)(function)
 
 
 # ---- async -------------------------------------------------------------------------------
@@ -431,7 +433,7 @@ async def until_free(client: aio.Client) -> None:
 @kinds
 def test_an_async_generator_holds_the_lock_from_its_first_step_to_its_last(kind: str) -> None:
     async def main() -> None:
-        async with aio.connect("memory://") as client:
+        async with aio.connect(fresh()) as client:
 
             @made(client, kind)
             async def count(most: int) -> AsyncGenerator[int, str]:
@@ -461,7 +463,7 @@ def test_an_async_generator_holds_the_lock_from_its_first_step_to_its_last(kind:
 @kinds
 def test_an_async_generator_that_is_closed_ends_under_the_lock_and_gives_it_back(kind: str) -> None:
     async def main() -> None:
-        async with aio.connect("memory://") as client:
+        async with aio.connect(fresh()) as client:
 
             @made(client, kind)
             async def work() -> AsyncGenerator[int, None]:
@@ -486,7 +488,7 @@ def test_an_async_generator_that_is_closed_ends_under_the_lock_and_gives_it_back
 @kinds
 def test_what_is_thrown_into_an_async_generator_reaches_its_body(kind: str) -> None:
     async def main() -> None:
-        async with aio.connect("memory://") as client:
+        async with aio.connect(fresh()) as client:
 
             @made(client, kind)
             async def work() -> AsyncGenerator[str, None]:
@@ -510,7 +512,7 @@ def test_what_is_thrown_into_an_async_generator_reaches_its_body(kind: str) -> N
 @kinds
 def test_an_async_generator_that_nobody_has_any_more_gives_the_lock_back(kind: str) -> None:
     async def main() -> None:
-        async with aio.connect("memory://") as client:
+        async with aio.connect(fresh()) as client:
 
             @made(client, kind)
             async def work() -> AsyncIterator[int]:
@@ -543,7 +545,7 @@ def test_an_async_generator_that_its_loop_leaves_behind_gives_the_lock_back(kind
         assert await is_held(loose)
         return working  # not ended: asyncio.run ends what is left
 
-    loose = aio.connect("memory://left-behind-" + kind)
+    loose = aio.connect(fresh())
     working = asyncio.run(main())
 
     async def after() -> None:
@@ -554,21 +556,40 @@ def test_an_async_generator_that_its_loop_leaves_behind_gives_the_lock_back(kind
     del working
 
 
-@kinds
-def test_an_async_generator_may_go_on_in_any_task(kind: str) -> None:
+def test_an_async_generator_may_go_on_in_any_task() -> None:
     async def main() -> None:
-        async with aio.connect("memory://", ttl=0.4) as client:
+        ttl = stretched(0.3)
+        async with aio.connect(fresh(), ttl=ttl) as client:
+
+            async def steps() -> AsyncGenerator[int, None]:
+                yield 1
+                yield 2
+
+            locks = [client.lock("x"), client.semaphore("y", 2), client.multilock(["z", "zz"])]
+            several = [lock(steps)() for lock in locks]
+            for each in several:
+                await asyncio.create_task(anext(each))
+            await asyncio.sleep(2 * ttl)  # the tasks have ended, and more than a ttl passes
+            assert sorted([name async for name in client.scan()]) == ["x", "y", "z", "zz"]
+            for each in several:
+                await asyncio.create_task(each.aclose())
+            assert not [name async for name in client.scan()]
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("kind", ["rlock", "read", "write"])
+def test_another_task_may_end_what_a_task_began_under_its_rlock(kind: str) -> None:
+    async def main() -> None:
+        async with aio.connect(fresh()) as client:
 
             @made(client, kind)
             async def work() -> AsyncGenerator[int, None]:
                 yield 1
-                yield 2
 
             working = work()
             await asyncio.create_task(anext(working))
-            if kind not in ("rlock", "read", "write"):  # whose owner is a task, not a generator
-                await asyncio.sleep(0.8)  # the task has ended, and more than a ttl passes
-                assert await is_held(client)
+            assert await is_held(client)
             await asyncio.create_task(working.aclose())
             assert not await is_held(client)
 
@@ -578,7 +599,7 @@ def test_an_async_generator_may_go_on_in_any_task(kind: str) -> None:
 @kinds
 def test_a_loss_cancels_the_step_of_an_async_generator_that_is_under_way(kind: str) -> None:
     async def main() -> None:
-        async with aio.connect("memory://", ttl=0.4) as client:
+        async with aio.connect(fresh(), ttl=0.4) as client:
 
             @made(client, kind)
             async def work() -> AsyncIterator[int]:
@@ -598,7 +619,7 @@ def test_a_loss_cancels_the_step_of_an_async_generator_that_is_under_way(kind: s
 @kinds
 def test_a_loss_between_two_steps_is_met_at_the_next_and_cancels_no_consumer(kind: str) -> None:
     async def main() -> None:
-        async with aio.connect("memory://", ttl=0.3) as client:
+        async with aio.connect(fresh(), ttl=0.3) as client:
             did: list[str] = []
 
             @made(client, kind)
@@ -611,8 +632,10 @@ def test_a_loss_between_two_steps_is_met_at_the_next_and_cancels_no_consumer(kin
 
             working = work()
             await anext(working)
+            (lease,) = client._core.leases
             await client.evict("x", reason="drill")
-            await asyncio.sleep(0.6)  # the keeper has found out; nobody cancels this
+            assert await lease.lost.wait(60)  # type: ignore[attr-defined]  # the keeper has found out
+            await asyncio.sleep(0.01)  # nobody cancels this
             with pytest.raises(interlock.LeaseLost, match="drill"):
                 await anext(working)
             assert did == ["cleaned up"]
@@ -624,7 +647,7 @@ def test_a_loss_between_two_steps_is_met_at_the_next_and_cancels_no_consumer(kin
 @kinds
 def test_a_cancelled_step_ends_an_async_generator_and_gives_the_lock_back(kind: str) -> None:
     async def main() -> None:
-        async with aio.connect("memory://") as client:
+        async with aio.connect(fresh()) as client:
 
             @made(client, kind)
             async def work() -> AsyncIterator[int]:
@@ -651,7 +674,7 @@ def test_a_cancelled_step_ends_an_async_generator_and_gives_the_lock_back(kind: 
 
 def test_an_async_context_manager_made_of_a_generator_holds_the_lock() -> None:
     async def main() -> None:
-        async with aio.connect("memory://") as client:
+        async with aio.connect(fresh()) as client:
 
             @contextlib.asynccontextmanager
             @client.lock("x")
@@ -668,7 +691,7 @@ def test_an_async_context_manager_made_of_a_generator_holds_the_lock() -> None:
 
 def test_coroutine_methods_of_every_kind_can_be_decorated() -> None:
     async def main() -> None:
-        async with aio.connect("memory://") as client:
+        async with aio.connect(fresh()) as client:
 
             class Report:
                 @client.lock("x")

@@ -12,7 +12,8 @@ import pytest
 
 import interlock
 from interlock import aio, events
-from tests.attacks.stage import eventually
+from interlock.testing.lag import stretched
+from tests.attacks.stage import eventually, fresh
 from tests.patience import PATIENCE
 
 TTL = 0.4
@@ -43,12 +44,12 @@ WRAPPERS: dict[str, Wrapper] = {
 }
 
 
-def made(client: Any, kind: str) -> Any:
+def made(client: Any, kind: str, name: str = "x") -> Any:
     if kind in ("read", "write"):
-        return getattr(client.rwlock("x"), kind)()
+        return getattr(client.rwlock(name), kind)()
     if kind == "multilock":
-        return client.multilock(["x", "y"])
-    return client.semaphore("x", 5) if kind == "semaphore" else getattr(client, kind)("x")
+        return client.multilock([name, name + "y"])
+    return client.semaphore(name, 5) if kind == "semaphore" else getattr(client, kind)(name)
 
 
 KINDS = ["lock", "rlock", "read", "write", "semaphore", "multilock", "condition"]
@@ -58,13 +59,10 @@ KINDS = ["lock", "rlock", "read", "write", "semaphore", "multilock", "condition"
 @pytest.mark.parametrize("kind", KINDS)
 def test_whoever_calls_acquire_owns_what_a_task_of_asyncio_takes_for_it(kind: str, wrap: Wrapper) -> None:
     async def main() -> None:
-        async with aio.connect("memory://", ttl=TTL) as client:
+        async with aio.connect(fresh()) as client:
             lock = made(client, kind)
             lease = await wrap(lock.acquire())
-            owned = lock._lock.owned() if kind == "condition" else lock.owned()
-            assert owned
-            await asyncio.sleep(2 * TTL)
-            lease.check()  # it was renewed, though the task that took it has ended
+            assert lock._lock.owned() if kind == "condition" else lock.owned()
             await wrap(lock.release())
             with pytest.raises(interlock.NotHeld):
                 lease.check()
@@ -73,15 +71,31 @@ def test_whoever_calls_acquire_owns_what_a_task_of_asyncio_takes_for_it(kind: st
     asyncio.run(main())
 
 
+def test_what_a_task_of_asyncio_took_is_renewed_for_its_caller() -> None:
+    async def main() -> None:
+        ttl = stretched(TTL)
+        async with aio.connect(fresh(), ttl=ttl) as client:
+            leases: list[Any] = []
+            for name, wrap in WRAPPERS.items():
+                leases += [await wrap(made(client, kind, f"{name}-{kind}").acquire()) for kind in KINDS]
+                leases.append(await wrap(client.election(name).campaign("me")))
+            await asyncio.sleep(2 * ttl)
+            for lease in leases:  # though the tasks that took them have ended
+                lease.check()
+
+    asyncio.run(main())
+
+
 @pytest.mark.parametrize("wrap", WRAPPERS.values(), ids=WRAPPERS)
 def test_a_candidate_that_campaigns_in_a_task_of_asyncio_leads(wrap: Wrapper) -> None:
     async def main() -> None:
-        async with aio.connect("memory://", ttl=TTL) as client:
+        async with aio.connect(fresh()) as client:
             election = client.election("x")
             lease = await wrap(election.campaign("me"))
-            await asyncio.sleep(2 * TTL)
-            lease.check()
+            assert election.leading()
             await wrap(election.resign())
+            with pytest.raises(interlock.NotHeld):
+                lease.check()
 
     asyncio.run(main())
 
@@ -89,7 +103,7 @@ def test_a_candidate_that_campaigns_in_a_task_of_asyncio_leads(wrap: Wrapper) ->
 @pytest.mark.parametrize("wrap", WRAPPERS.values(), ids=WRAPPERS)
 def test_a_task_of_asyncio_releases_the_callers_lease_and_nobody_elses(wrap: Wrapper) -> None:
     async def main() -> None:
-        async with aio.connect("memory://") as client:
+        async with aio.connect(fresh()) as client:
             semaphore = client.semaphore("x", 2)
             release = asyncio.Event()
 
@@ -117,7 +131,7 @@ def test_a_task_of_asyncio_releases_the_callers_lease_and_nobody_elses(wrap: Wra
 @pytest.mark.parametrize("kind", ["lock", "rlock"])
 def test_a_task_of_asyncio_waits_on_a_condition_for_its_caller(kind: str, wrap: Wrapper) -> None:
     async def main() -> None:
-        async with aio.connect("memory://") as client:
+        async with aio.connect(fresh()) as client:
             lock = getattr(client, kind)("x")
             condition = client.condition("c", lock)
 
@@ -144,7 +158,7 @@ def test_a_wait_that_outlives_the_body_it_was_begun_in_leaves_no_lock_behind(
     """As wait_for on Python 3.11 does when its caller is cancelled twice."""
 
     async def main() -> None:
-        async with aio.connect("memory://") as client:
+        async with aio.connect(fresh()) as client:
             lock = getattr(client, kind)("x")
             condition = client.condition("c", lock)
             async with condition:
@@ -169,7 +183,7 @@ def test_a_wait_that_outlives_the_body_it_was_begun_in_leaves_no_lock_behind(
 
 def test_a_reader_that_wants_to_write_is_told_in_a_task_of_asyncio_too() -> None:
     async def main() -> None:
-        async with aio.connect("memory://") as client:
+        async with aio.connect(fresh()) as client:
             page = client.rwlock("x")
             async with page.read():
                 for name, wrap in WRAPPERS.items():
@@ -195,11 +209,12 @@ def test_a_service_that_is_started_under_wait_for_holds_what_it_took() -> None:
             self.lease = await self._lock.acquire()
 
     async def main() -> None:
-        async with aio.connect("memory://", ttl=TTL) as client:
+        ttl = stretched(TTL)
+        async with aio.connect(fresh(), ttl=ttl) as client:
             lock = client.rlock("x")
             service = Service(lock)
             await asyncio.wait_for(service.start(), PATIENCE)
-            await asyncio.sleep(2 * TTL)
+            await asyncio.sleep(2 * ttl)
             assert service.lease is not None
             service.lease.check()
             assert await asyncio.wait_for(lock.acquire(), PATIENCE)  # again: the same owner
@@ -212,14 +227,15 @@ def test_a_service_that_is_started_under_wait_for_holds_what_it_took() -> None:
 
 def test_a_thread_that_asks_a_loop_for_a_lock_owns_it() -> None:
     async def main() -> None:
-        async with aio.connect("memory://", ttl=TTL) as client:
+        ttl = stretched(TTL)
+        async with aio.connect(fresh(), ttl=ttl) as client:
             lock, loop = client.lock("x"), asyncio.get_running_loop()
 
             def work() -> None:
                 lease = asyncio.run_coroutine_threadsafe(lock.acquire(), loop).result(10)
                 assert lease is not None
                 assert lock.owned()
-                threading.Event().wait(2 * TTL)
+                threading.Event().wait(2 * ttl)
                 lease.check()
                 asyncio.run_coroutine_threadsafe(lock.release(), loop).result(10)
 
@@ -231,7 +247,8 @@ def test_a_thread_that_asks_a_loop_for_a_lock_owns_it() -> None:
 
 def test_a_lease_that_was_granted_after_its_caller_had_ended_is_kept_for_whoever_gets_it() -> None:
     async def main() -> None:
-        async with aio.connect("memory://", ttl=TTL) as client:
+        ttl = stretched(TTL)
+        async with aio.connect(fresh(), ttl=ttl) as client:
             lock = client.lock("x")
             await lock.acquire()
 
@@ -243,7 +260,7 @@ def test_a_lease_that_was_granted_after_its_caller_had_ended_is_kept_for_whoever
             await lock.release()
             lease = await acquiring
             assert lease is not None
-            await asyncio.sleep(2 * TTL)
+            await asyncio.sleep(2 * ttl)
             lease.check()
             await lease.release()
 
@@ -252,7 +269,8 @@ def test_a_lease_that_was_granted_after_its_caller_had_ended_is_kept_for_whoever
 
 def test_a_body_under_wait_for_meets_the_loss_itself() -> None:
     async def main() -> None:
-        async with aio.connect("memory://", ttl=TTL) as client:
+        ttl = stretched(TTL)
+        async with aio.connect(fresh(), ttl=ttl) as client:
 
             async def body() -> None:
                 async with client.lock("x"):
@@ -270,7 +288,8 @@ def test_a_body_under_wait_for_meets_the_loss_itself() -> None:
 
 def test_the_loss_cancels_the_task_whose_body_it_is_and_not_the_owner() -> None:
     async def main() -> None:
-        async with aio.connect("memory://", ttl=TTL) as client:
+        ttl = stretched(TTL)
+        async with aio.connect(fresh(), ttl=ttl) as client:
             lease = await client.lock("x").acquire()
             assert lease is not None
 
@@ -291,7 +310,8 @@ def test_the_loss_cancels_the_task_whose_body_it_is_and_not_the_owner() -> None:
 def test_a_lease_whose_thread_has_ended_says_so(caplog: pytest.LogCaptureFixture) -> None:
     seen: list[events.Event] = []
     taken: list[interlock.Lease] = []
-    with interlock.connect("memory://", ttl=TTL, listener=seen.append) as client:
+    ttl = stretched(TTL)
+    with interlock.connect(fresh(), ttl=ttl, listener=seen.append) as client:
         lock = client.lock("x")
 
         def take() -> None:
@@ -313,7 +333,7 @@ def test_a_lease_whose_thread_has_ended_says_so(caplog: pytest.LogCaptureFixture
             assert word in str(told.value)
         (warning,) = [event for event in seen if isinstance(event, events.OwnerEnded)]
         assert (warning.resource, warning.token) == ("x", lease.token)
-        assert 0 < warning.remaining < TTL
+        assert 0 < warning.remaining < ttl
         assert "short-lived" in warning.owner
         assert any("adopt()" in record.getMessage() for record in caplog.records)
         with pytest.raises(interlock.LeaseLost) as told:  # also for whoever only has the lock
@@ -326,7 +346,8 @@ def test_a_lease_whose_thread_has_ended_says_so(caplog: pytest.LogCaptureFixture
 def test_a_lease_whose_task_has_ended_says_so() -> None:
     async def main() -> None:
         seen: list[events.Event] = []
-        async with aio.connect("memory://", ttl=TTL, listener=seen.append) as client:
+        ttl = stretched(TTL)
+        async with aio.connect(fresh(), ttl=ttl, listener=seen.append) as client:
 
             async def start() -> aio.Lease | None:
                 return await client.lock("x").acquire()
@@ -344,7 +365,8 @@ def test_a_lease_whose_task_has_ended_says_so() -> None:
 def test_a_lease_that_is_adopted_after_its_owner_ended_lives_on() -> None:
     seen: list[events.Event] = []
     taken: list[interlock.Lease] = []
-    with interlock.connect("memory://", ttl=2.0, listener=seen.append) as client:
+    ttl = stretched(1.0)
+    with interlock.connect(fresh(), ttl=ttl, listener=seen.append) as client:
 
         def take() -> None:
             lease = client.lock("x").acquire()
@@ -354,9 +376,9 @@ def test_a_lease_that_is_adopted_after_its_owner_ended_lives_on() -> None:
         thread = threading.Thread(target=take)
         thread.start()
         thread.join()
-        eventually(lambda: any(isinstance(event, events.OwnerEnded) for event in seen))
+        eventually(lambda: any(isinstance(event, events.OwnerEnded) for event in seen), 30)
         taken[0].adopt()
-        threading.Event().wait(3.0)
+        threading.Event().wait(1.5 * ttl)
         taken[0].check()
         assert len([event for event in seen if isinstance(event, events.OwnerEnded)]) == 1
         taken[0].release()
@@ -364,7 +386,7 @@ def test_a_lease_that_is_adopted_after_its_owner_ended_lives_on() -> None:
 
 def test_a_lease_that_nobody_was_to_renew_has_lapsed_whatever_became_of_its_owner() -> None:
     taken: list[interlock.Lease] = []
-    with interlock.connect("memory://", ttl=0.2) as client:
+    with interlock.connect(fresh(), ttl=0.2) as client:
 
         def take() -> None:
             lease = client.lock("x", renew=False).acquire()

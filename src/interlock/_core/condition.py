@@ -68,10 +68,9 @@ class HoldingMutex:
         return entered
 
     async def acquire_restore(self, saved: list[Attempt], owner: Owner) -> None:
-        attempt = self._holding.attempt()
+        attempt = self._holding.attempt(owner=owner)
         try:
             lease = await attempt.demand()
-            lease._owner = owner
             for each in saved:  # their bodies go on under the new lease
                 each.lease = lease
             if saved and not any(each in self._holding.entered for each in saved):

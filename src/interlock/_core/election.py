@@ -10,7 +10,7 @@ from interlock._core.names import checked_words
 from interlock._core.states import FINAL
 from interlock.errors import NotHeld
 from interlock.model import Queue, Renewal, Standing
-from interlock.ports import IO_TIMEOUT
+from interlock.ports import IO_TIMEOUT, Owner
 from interlock.record import record, replaced
 from interlock.who import Who
 
@@ -42,8 +42,10 @@ class Candidacy:
         self.holding = holding
         self.client = holding.client
 
-    def attempt(self, value: str, blocking: bool, timeout: float | None) -> Attempt:
-        attempt = self.holding.attempt(blocking, timeout, note=checked_words(value, VALUE))
+    def attempt(
+        self, value: str, blocking: bool, timeout: float | None, owner: Owner | None = None
+    ) -> Attempt:
+        attempt = self.holding.attempt(blocking, timeout, note=checked_words(value, VALUE), owner=owner)
         who = replaced(Who.parse(attempt.claim.who), kind="election")  # or operators would take it for a lock
         attempt.claim = replaced(attempt.claim, who=who.pack())
         return attempt

@@ -98,8 +98,9 @@ class Holding:
         *,
         permits: int | None = None,
         note: str = "",
+        owner: Owner | None = None,
     ) -> Attempt:
-        """One attempt to take a lease, to be run by a face."""
+        """One attempt to take a lease, for the caller unless another owner is given; to be run by a face."""
         client = self.client
         client.open()
         wait = (
@@ -108,7 +109,7 @@ class Holding:
             else timing.checked_wait(blocking, timeout, self.timeout)
         )
         runtime = client.runtime
-        owner = runtime.owner()
+        owner = owner or runtime.owner()
         claim = Claim(
             self.resource,
             runtime.fresh_id(),

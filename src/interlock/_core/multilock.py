@@ -36,8 +36,10 @@ class Multi:
     def names(self) -> list[str]:
         return [holding.resource for holding in self.holdings]
 
-    def attempt(self, blocking: bool = True, timeout: float | None = None) -> MultiAttempt:
-        return MultiAttempt(self, timing.checked_wait(blocking, timeout, self.timeout))
+    def attempt(
+        self, blocking: bool = True, timeout: float | None = None, owner: Owner | None = None
+    ) -> MultiAttempt:
+        return MultiAttempt(self, timing.checked_wait(blocking, timeout, self.timeout), owner=owner)
 
     def owned(self) -> bool:
         return all(holding.owned() for holding in self.holdings)
@@ -92,8 +94,15 @@ class Multi:
 class MultiAttempt:
     """As `Attempt`, for all of them."""
 
-    def __init__(self, multi: Multi, wait: float | None, attempts: Sequence[Attempt] = ()) -> None:
+    def __init__(
+        self,
+        multi: Multi,
+        wait: float | None,
+        attempts: Sequence[Attempt] = (),
+        owner: Owner | None = None,
+    ) -> None:
         self._multi = multi
+        self._owner = owner
         self._wait = wait
         self.attempts = list(attempts)
         self._failed: Attempt | None = None
@@ -113,11 +122,8 @@ class MultiAttempt:
         try:
             for holding in self._multi.holdings:
                 left = self._left()
-                attempt = (
-                    holding.attempt()
-                    if left is None
-                    else holding.attempt(left > 0, left if left > 0 else None)
-                )
+                blocking, timeout = (True, None) if left is None else (left > 0, left if left > 0 else None)
+                attempt = holding.attempt(blocking, timeout, owner=self._owner)
                 if self._wait is not None:
                     attempt.be_back(self._began + self._wait)
                 self.attempts.append(attempt)

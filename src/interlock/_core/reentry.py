@@ -81,8 +81,8 @@ class Reentrant:
     def attempt(
         self, blocking: bool = True, timeout: float | None = None, owner: Owner | None = None
     ) -> ReentrantAttempt:
-        attempt = self.holding.attempt(blocking, timeout)  # checks the arguments on re-entry too
-        owner = owner or attempt.owner
+        attempt = self.holding.attempt(blocking, timeout, owner=owner)  # checks the arguments on re-entry too
+        owner = attempt.owner
         entry = self.entry(owner)
         if entry is not None and entry.lease.state is State.LOST:
             if entry.lease._told:  # its owner knows that it holds nothing, and begins anew
@@ -200,11 +200,10 @@ class Reentrant:
         return entry
 
     async def acquire_restore(self, saved: Entry, owner: Owner | None = None) -> None:
-        attempt = self.holding.attempt()
-        owner = owner or attempt.owner
+        attempt = self.holding.attempt(owner=owner)
+        owner = attempt.owner
         try:
             lease = await attempt.demand()
-            lease._owner = owner
             saved.lease = lease  # the same entry: `with` statements over it count on it
             saved.over = saved.away = False
             if saved.total > 0:

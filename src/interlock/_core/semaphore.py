@@ -62,6 +62,7 @@ class SemaphoreHolding(Holding):
         *,
         permits: int | None = None,
         note: str = "",
+        owner: Owner | None = None,
     ) -> Attempt:
         wanted = timing.checked_count(1 if permits is None else permits, "permits")
         if wanted > self.capacity:
@@ -72,7 +73,7 @@ class SemaphoreHolding(Holding):
             gift = min(self.gift, wanted)
             self.gift -= gift
         try:
-            attempt = super().attempt(blocking, timeout, permits=wanted - gift, note=note)
+            attempt = super().attempt(blocking, timeout, permits=wanted - gift, note=note, owner=owner)
         except BaseException:
             with self.client.guard:
                 self.gift += gift
