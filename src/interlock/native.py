@@ -42,6 +42,48 @@ def original(name: str) -> Any:
     return getattr(_thread, name)
 
 
+class PlainSocket:
+    """A connection that a greenlet has made, as any thread of the system can use it; greenlets cannot any more."""
+
+    def __init__(self, sock: Any) -> None:
+        import _socket  # here, not above: `import interlock` stays light
+
+        self._calls = (
+            _socket.socket
+        )  # by their class: eventlet has put others before the methods of the object
+        self._tls = getattr(sock, "_sslobj", None)
+        if green("socket") == "gevent":
+            self._sock = sock._sock
+            sock._drop_events_and_close(closefd=False)  # what its event loop keeps of it
+        else:
+            self._sock = sock if self._tls is not None else sock.fd
+
+    def settimeout(self, timeout: float) -> None:
+        self._calls.settimeout(self._sock, timeout)
+
+    def sendall(self, data: bytes) -> None:
+        if self._tls is None:
+            self._calls.sendall(self._sock, data)
+        else:
+            sent = 0
+            while sent < len(data):
+                sent += self._tls.write(data[sent:])
+
+    def recv(self, most: int) -> bytes:
+        got: bytes = self._calls.recv(self._sock, most) if self._tls is None else self._tls.read(most)
+        return got
+
+    def setsockopt(self, level: int, name: int, value: bytes) -> None:
+        self._calls.setsockopt(self._sock, level, name, value)
+
+    def shutdown(self, how: int) -> None:
+        self._calls.shutdown(self._sock, how)
+
+    def close(self) -> None:
+        self._tls = None
+        self._calls.close(self._sock)
+
+
 _ends: dict[int, list[Callable[[], object]]] = {}  # by thread
 
 

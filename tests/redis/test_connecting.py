@@ -20,6 +20,7 @@ import redis
 
 import interlock
 from interlock import aio
+from interlock.backends.redis.reserve import Reserve
 from interlock.errors import StoreUnavailable
 from tests.patience import PATIENCE
 from tests.redis import clusters, sentinels
@@ -324,6 +325,40 @@ def test_nothing_is_granted_to_a_client_whose_keeper_gets_no_connection(keeper: 
                     client.lock("x").acquire(timeout=0.5)
             else:
                 asyncio.run(take())
+
+
+@pytest.mark.parametrize("keeper", ["sync", "thread", "task"])
+@pytest.mark.parametrize("refused", [True, False], ids=["refused", "slow"])
+def test_a_grant_waits_for_the_connection_of_the_keeper(
+    url: str, monkeypatch: Any, keeper: Any, refused: bool
+) -> None:
+    made: list[str] = []
+
+    def warm(reserve: Reserve, route: object, timeout: float) -> None:
+        time.sleep(0.3)
+        if refused:
+            raise StoreUnavailable("refused")
+        made.append("made")
+
+    async def warm_async(reserve: Reserve, route: object, timeout: float) -> None:
+        await asyncio.to_thread(warm, reserve, route, timeout)
+
+    async def take() -> bool:
+        async with aio.connect(url, keeper=keeper) as client:
+            return bool(await client.lock("x").acquire(blocking=False))
+
+    monkeypatch.setattr(Reserve, "warm", warm)
+    if keeper == "task":
+        monkeypatch.setattr(Reserve, "warm_async", warm_async)
+    with interlock.connect(url) as client:
+        try:
+            taken = (
+                bool(client.lock("x").acquire(blocking=False)) if keeper == "sync" else asyncio.run(take())
+            )
+        except StoreUnavailable:
+            taken = False
+        assert taken is not refused
+        assert bool(made) is not refused
 
 
 def test_a_lease_is_renewed_though_every_connection_of_its_client_is_busy(server: Server) -> None:

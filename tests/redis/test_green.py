@@ -30,6 +30,7 @@ def test_greenlets_that_pause_wait_and_compute_lose_nothing(url: str, library: s
     found: dict[str, Any] = json.loads(done.stdout)
     assert found.pop("after a pause") < 5
     assert found.pop("passed on after") < 3, "nobody was woken, and all looked for themselves"
+    assert found.pop("told after") < 10, "the keeper's thread did not wake the greenlet"
     assert found == {"lost while computing": False, "told": True, "called back": ["evicted"]}
 
 

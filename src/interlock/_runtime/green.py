@@ -10,13 +10,14 @@ from __future__ import annotations
 import socket
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any
 
 from interlock import native
 from interlock._core.drive import drive
-from interlock._runtime.threads import Threads, ThreadSignal
+from interlock._runtime.threads import Deliveries, Threads, ThreadSignal
 from interlock.ports import Job, Signal
 
 LOOK = 0.005  # seconds between looks at a thread that is to end
@@ -86,6 +87,8 @@ class Green(Threads):
     def __init__(self, report: Callable[[BaseException, Any], object] | None = None) -> None:
         super().__init__(report)
         self._hub = _hub()
+        self._told: deque[tuple[Callable[[Any], object], object]] = deque(maxlen=Deliveries.MOST)
+        self._telling = False
 
     def signal(self) -> GreenSignal:
         return GreenSignal()
@@ -94,12 +97,35 @@ class Green(Threads):
         return Native(self._report)
 
     def call(self, callback: Callable[[Any], object], argument: object) -> None:
-        self.later(lambda it: Threads.call(self, callback, it), argument)
+        """Among the greenlets of the thread where this was made, since what is called is a user's.
+
+        On a thread of the system with eventlet, whose greenlets nothing can reach from outside.
+        """
+
+        def run() -> None:
+            try:
+                callback(argument)
+            except Exception as error:
+                if self._report is not None:
+                    self._report(error, argument)
+
+        _post(self._hub, run)
 
     def later(self, deliver: Callable[[Any], object], argument: object) -> None:
-        """On the hub where this was made: what is called is a user's, and belongs among its greenlets."""
-        deliveries = super().later
-        _post(self._hub, lambda: deliveries(deliver, argument))
+        self._told.append((deliver, argument))
+        _post(self._hub, self._tell)
+
+    def _tell(self) -> None:
+        """Deliver what there is, in order: one at a time, however many were started for it."""
+        with suppress(IndexError):
+            while not self._telling:
+                deliver, argument = self._told.popleft()
+                self._telling = True
+                try:
+                    with suppress(Exception):
+                        deliver(argument)
+                finally:
+                    self._telling = False
 
 
 class Native(Green):

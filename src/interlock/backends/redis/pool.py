@@ -46,7 +46,8 @@ class Wire:
     """One connection, once it is made. Used by one thread at a time."""
 
     __slots__ = (
-        *("__weakref__", "_connection", "_place", "_reader", "_sock", "_timeout", "_tls", "least", "used"),
+        *("__weakref__", "_connection", "_place", "_reader", "_sock", "_timeout", "_tls"),
+        *("bound", "least", "used"),
     )
 
     def __init__(self, place: str) -> None:
@@ -55,9 +56,8 @@ class Wire:
         self._sock: Any = None
         self._reader = reader()
         self._timeout = -1.0
-        self._tls: Any = (
-            None  # where a thread reads and others send: a lock, since TLS cannot do both at once
-        )
+        self._tls: Any = None  # a lock where one thread reads and others send: TLS cannot do both at once
+        self.bound = False  # whether only the thread that has made it can use it
         self.least = 0.0  # seconds that a request must be given: a server that is far away answers no sooner
         self.used = 0.0
 
@@ -69,6 +69,17 @@ class Wire:
         connection = self._connection = address.connect(timeout)  # kept: the library closes what is forgotten
         self._sock = connection._sock
         self.least = min(FARTHEST, 2 * round_trip(connection))
+        self.bound = bool(native.green("socket"))
+
+    def unbind(self) -> None:
+        """Take the socket out of the hands of greenlets: from now on any thread of the system may use it."""
+        if self.bound:
+            try:
+                self._sock = native.PlainSocket(self._sock)
+            except (AttributeError, TypeError):
+                return  # a library that we do not know: whoever made it can use it
+            self._connection._sock = None
+            self.bound = False
 
     def ask(self, request: bytes, timeout: float, replies: int, now: float) -> Any:
         """The reply to one request; a list of them when it holds several commands."""
@@ -363,6 +374,8 @@ class Pool:
         companion = self._accompanied(timeout)
         until = time.monotonic() + timeout
         wire.connect(self.address, timeout)
+        if self._hurried:  # the keeper's: its thread is no greenlet, and another may have connected for it
+            wire.unbind()
         if companion is not None:
             companion.result(max(0.001, until - time.monotonic()), self.address.place)
 
@@ -434,17 +447,21 @@ class _Idle(Protocol):
 
 
 class _ByThread:
-    """Idle connections whose sockets are gevent's or eventlet's: only the thread that has made one can use it."""
+    """Idle connections whose sockets are gevent's or eventlet's: most can only be used by the thread that has made them."""
 
     def __init__(self) -> None:
         self._lists: dict[int, list[Wire]] = {}
+        self._unbound: list[Wire] = []
         self._ident: Callable[[], int] = native.original("get_ident")
 
     @property
     def _mine(self) -> list[Wire]:
-        return self._lists.get(self._ident(), [])
+        return self._lists.get(self._ident()) or self._unbound
 
     def append(self, wire: Wire, /) -> None:
+        if not wire.bound:
+            self._unbound.append(wire)
+            return
         ident = self._ident()
         if ident not in self._lists:
             self._lists[ident] = []

@@ -7,7 +7,6 @@ would not come at all.
 
 from __future__ import annotations
 
-from interlock import native
 from interlock.backends.redis import apart
 from interlock.backends.redis.address import Route
 from interlock.backends.redis.dialling import stepped
@@ -27,11 +26,8 @@ class Reserve:
 
     @property
     def wanted(self) -> bool:
-        """Whether a connection must be made for the keeper before anything is asked.
-
-        Not with sockets of gevent or eventlet: they can only be used by the thread that has made them.
-        """
-        return self._leaf is not None and not native.green("socket")
+        """Whether a connection must be made for the keeper before anything is asked."""
+        return self._leaf is not None
 
     def warm(self, route: Route, timeout: float) -> None:
         """Have the keeper's connection to the server of this route; on a plain thread."""
