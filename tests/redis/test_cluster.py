@@ -300,9 +300,9 @@ class TestManyNames:
         asked: list[Any] = []
         send = Shards.ask_at
 
-        def counted(shards: Shards, place: Any, *rest: Any) -> Any:
+        def counted(shards: Shards, place: Any, *rest: Any, **options: Any) -> Any:
             asked.append(place)
-            return send(shards, place, *rest)
+            return send(shards, place, *rest, **options)
 
         monkeypatch.setattr(Shards, "ask_at", counted)
         answers = drive(store.renew([Renewal(claim.resource, claim.id, 30.0) for claim in claims], 5.0))
