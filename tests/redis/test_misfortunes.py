@@ -14,7 +14,7 @@ import interlock
 from interlock._core.drive import drive
 from interlock._runtime.threads import Threads
 from interlock.backends.redis import RedisStore, open_url
-from interlock.model import EVERYTHING, Busy, Claim, Granted
+from interlock.model import EVERYTHING, Busy, Claim, Gone, Granted, Renewal
 from tests.redis.server import Server, started
 from tests.redis.test_chaos import Waiter
 from tests.storm.clocked import ClockedServer
@@ -143,6 +143,21 @@ def test_no_more_than_the_capacity_hold_whichever_key_is_evicted(
     for id in standing:
         drive(store.release("x", id))
     assert isinstance(drive(store.claim(Claim("x", "all", 30.0, 2, 2))), Granted)
+
+
+@pytest.mark.parametrize("key", ["records", "lapses"])
+def test_those_who_share_are_told_when_one_of_their_keys_was_evicted(
+    evicting: tuple[RedisStore, redis.Redis], key: str
+) -> None:
+    store, admin = evicting
+    reader = Claim("x", "reader", 30.0, 1, EVERYTHING)
+    drive(store.claim(reader))
+    assert admin.delete(COMPANIONS[key]) == 1
+    assert drive(store.renew([Renewal("x", "reader", 30.0)])) == [Gone()]
+    began = time.monotonic()
+    assert drive(store.wait(reader, None, 20.0)) is None
+    assert time.monotonic() - began < 15, "it waited for its removal, and does not stand"
+    assert isinstance(drive(store.claim(Claim("x", "w", 30.0, EVERYTHING, EVERYTHING))), Granted)
 
 
 @pytest.mark.parametrize("key", COMPANIONS)

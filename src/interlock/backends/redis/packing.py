@@ -90,6 +90,8 @@ def holder(value: bytes, now: int) -> Standing | None:
     """Whom a waiter waits for. How long it will live was not asked: its ttl, at most, as if it was renewed just now."""
     id, _, record = value.partition(b"\n")
     match = RECORD.fullmatch(record)
+    if match is None and value:
+        return None
     return _standing(now, id, record, 1, int(match[3]) if match else -1)
 
 

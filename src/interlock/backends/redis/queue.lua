@@ -283,10 +283,10 @@ local function open(k, h, w, e, mine)
   local first = redis.call('ZRANGEBYSCORE', e, LAPSES, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
   local all = redis.call('ZCARD', w)
   q.waiting = all > 0 and redis.call('ZCOUNT', w, q.now + 1, '+inf') or 0
-  if q.n > 0 and not first then -- the server evicted a part: nobody shares
+  if (first and not q.kept) or (q.n > 0 and not first) then -- the server evicted one of both: nobody shares
     ready(q)
-    redis.call('DEL', h)
-    q.n, q.a, q.expires = 0, 0, 0
+    redis.call('DEL', h, e)
+    q.n, q.a, q.expires, first = 0, 0, 0, nil
   end
   local lapsed = {}
   if tonumber(first or q.now + 1) <= q.now then
@@ -317,10 +317,11 @@ local function first_lapse(q) -- ms until the first holder lapses by itself
     if most < left then redis.call('PEXPIRE', q.k, most) end
     return most
   end
-  for _, id in ipairs(redis.call('ZREVRANGEBYSCORE', q.e, '+inf', LAPSES, 'LIMIT', 0, 4)) do -- the last ones to lapse
-    local r, at = parse(redis.call('HGET', q.h, id)), tonumber(redis.call('ZSCORE', q.e, id))
+  local last = redis.call('ZREVRANGEBYSCORE', q.e, '+inf', q.now + 60000, 'WITHSCORES', 'LIMIT', 0, 4)
+  for i = 1, #last, 2 do -- who is to live for more than a minute, perhaps by the clock of before
+    local r, at = parse(redis.call('HGET', q.h, last[i])), tonumber(last[i + 1])
     local most = r and plausible(q, at, tonumber(r.ttl)) or at
-    if most < at then redis.call('ZADD', q.e, most, id) end
+    if most < at then redis.call('ZADD', q.e, most, last[i]) end
   end
   local first = redis.call('ZRANGEBYSCORE', q.e, LAPSES, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
   return tonumber(first or 0) - q.now

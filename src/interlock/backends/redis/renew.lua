@@ -93,7 +93,7 @@ local function renewed(at, id, ttl)
     if left >= 0 and left < ttl then redis.call('PEXPIRE', k, string.format('%.0f', ttl)) end
     return 1
   end
-  local waits, shares = tonumber(redis.call('ZSCORE', w, id) or 0), 0
+  local waits = tonumber(redis.call('ZSCORE', w, id) or 0)
   if waits > now then
     if now + ttl > waits then
       ready({w = w})
@@ -102,18 +102,18 @@ local function renewed(at, id, ttl)
     end
     return 3
   end
-  shares = tonumber(redis.call('ZSCORE', e, id) or 0)
+  local f = redis.call('HMGET', h, id, '!' .. id, '#u')
+  local shares = parse(f[1]) and tonumber(redis.call('ZSCORE', e, id) or 0) or 0 -- in both, or the server evicted a part
   if shares > now then
     if now + ttl > shares then
-      local q = {h = h, e = e, w = w, expires = tonumber(redis.call('HGET', h, '#u') or 0)}
+      local q = {h = h, e = e, w = w, expires = tonumber(f[3] or 0)}
       ready(q)
       redis.call('ZADD', e, now + ttl, id)
       outlive(q, now + ttl)
     end
     return 1
   end
-  local mark = redis.call('HGET', h, '!' .. id)
-  return mark and string.sub(mark, 1, 1) == '=' and string.sub(mark, 2) or 0
+  return f[2] and string.sub(f[2], 1, 1) == '=' and string.sub(f[2], 2) or 0
 end
 
 local function asked(i)
