@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections.abc import Iterator
@@ -9,13 +10,15 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+import redis
 
 import interlock
-from interlock.errors import LeaseLost
+from interlock import aio
+from interlock.errors import LeaseLost, StoreUnavailable
 from interlock.testing.lag import Lag, at_most
 from tests.patience import PATIENCE, until
 from tests.redis.proxy import Proxy, proxied
-from tests.redis.server import Server
+from tests.redis.server import Server, running
 
 pytestmark = pytest.mark.chaos
 
@@ -119,3 +122,27 @@ def test_a_waiter_gets_in_although_replies_are_lost_all_the_time(
     with interlock.connect(server.url(prefix)) as direct:
         until(lambda: not direct.inspect("x").standings)
     client.close()
+
+
+def test_a_connection_that_did_not_answer_in_time_is_closed_with_its_client() -> None:
+    """Somebody else waited on it for longer, so it was kept beside the next one."""
+
+    async def main(server: Server) -> None:
+        client = aio.connect(server.url())
+        store = client._core.store
+        await client.inspect("x")
+        with server.frozen():
+            patient = asyncio.create_task(store.inspect("x", 30.0))
+            with pytest.raises(StoreUnavailable):
+                await store.inspect("x", 0.2)
+        await patient
+        await client.inspect("x")
+        await client.close()
+        with redis.Redis(port=server.port) as admin:
+            end = time.monotonic() + 10
+            while len(admin.client_list()) > 1:
+                assert time.monotonic() < end, admin.client_list()
+                await asyncio.sleep(0.01)
+
+    with running() as server:
+        asyncio.run(main(server))

@@ -103,6 +103,7 @@ class Links:
         self._accompanied = False
         self._hurried = hurried
         self._link: Link | None = None
+        self._former: list[Link] = []  # those that did not answer in time, and on which others may still wait
         self._connecting: asyncio.Task[Link] | None = None
         self._closed = False
 
@@ -159,6 +160,8 @@ class Links:
         link = Link(self.address.place, loop, connection)
         if self._closed:
             link.end(unreachable(self.address.place, "this client was closed"))
+        if self._link is not None:
+            self._former = [former for former in (*self._former, self._link) if not former.ended]
         self._link = link
         return link
 
@@ -186,15 +189,18 @@ class Links:
         self._accompanied = False
         _parents.append((self._link, self._connecting))
         self._link = self._connecting = None
+        _parents.extend(self._former)
+        self._former = []
 
     async def close(self) -> None:
         self._closed = True
-        link, self._link = self._link, None
+        links, self._link, self._former = (*self._former, self._link), None, []
         if self._connecting is not None and not self._connecting.done():
             self._connecting.cancel()
-        if link is not None and link.usable and not link.loop.is_closed():
-            link.end(unreachable(self.address.place, "this client was closed"))
-            await asyncio.sleep(0)  # let the transport close its socket
+        for link in links:
+            if link is not None and not link.ended and not link.loop.is_closed():
+                link.end(unreachable(self.address.place, "this client was closed"))
+                await asyncio.sleep(0)  # let the transport close its socket
 
 
 _parents: list[object] = []

@@ -34,6 +34,11 @@ class Stream(asyncio.Protocol, ABC):
     def _tell_all(self, error: InterlockError) -> object:
         """Nobody will get an answer any more. Says whether anything was asked that is not answered."""
 
+    @property
+    def ended(self) -> bool:
+        """Whether it is closed; one that is not usable may still be waited on."""
+        return self._connection._writer is None
+
     def _send(self, request: bytes, alone: bool) -> None:
         """Send at once where nobody else waits for a reply; otherwise with all that this turn of the loop asks."""
         if alone:
