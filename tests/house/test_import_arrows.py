@@ -11,8 +11,8 @@ from tests.house.source import imports, modules
 DATA = ("record", "wording", "model", "who", "errors", "events")
 PORTS = (*DATA, "ports")
 CORE = (*PORTS, "_core")
-# The pure part of the core, which stores agree with; and the system's own threads.
-RULES = (*PORTS, "native", "_core.admission", "_core.timing")
+# The pure part of the core, which stores agree with; and the system's own threads and locks.
+RULES = (*PORTS, "native", "bytelock", "_core.admission", "_core.timing")
 BELOW_FACES = (*CORE, "_runtime", "log", "urls", "shutdown", "making")
 ANYTHING = ("",)
 
@@ -28,6 +28,7 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "log": DATA,
     "ports": DATA,
     "native": PORTS,
+    "bytelock": (),
     "_core": CORE,
     "_runtime": (*CORE, "_runtime", "native"),
     "backends": RULES,  # and each its own package: backends do not know each other

@@ -116,7 +116,7 @@ def test_on_a_terminal_it_is_redrawn_in_place_and_the_cursor_comes_back(start: C
     os.close(ours)
     assert run.process.wait(DEADLINE) == 0
     assert b"\x1b[22A" in text
-    assert b"KILLED" in text
+    assert b"PAUSED" in text  # one that was killed holds nothing by the time it could be drawn
     assert text.rstrip().endswith(b"\x1b[?25h")
 
 

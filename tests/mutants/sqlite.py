@@ -5,6 +5,8 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant, Tests, agreeing, mutant
 
 CLAIMS = "backends/sqlite/claims.sql"
+INODES = "backends/sqlite/inodes.py"
+PRESENCE = "backends/sqlite/presence.py"
 ANSWERS = agreeing("answers_as_the_reference")
 WOKEN = Tests("tests/sqlite/test_waiting.py", "in_another_process or rings_only_the_next")
 
@@ -37,8 +39,8 @@ MUTANTS: list[Mutant] = [
         "a clock set back gives a token twice",
         (
             "backends/sqlite/claims.py",
-            "        token = max(token, last + 1)",
-            "        token = max(token, 1)",
+            "token = max(token, last + 1)",
+            "token = max(token, 1)",
         ),
         (CLAIMS, "where last < ?2\n", "where last < ?2 + 9000000000000000\n"),
         tests=ANSWERS,
@@ -58,5 +60,87 @@ MUTANTS: list[Mutant] = [
         "of two updates at once one is lost",
         ("backends/sqlite/registers.py", "    if old.version != version:", "    if False:"),
         tests=ANSWERS,
+    ),
+    mutant(
+        "sqlite: a quick claim does not ask whether its files are there",
+        "a claim in files that were removed is granted beside the holder's",
+        (
+            CLAIMS,
+            "  and not exists (select 1 from bell where topic = 'q' || ?1)\n  and unmoved();\n\n-- name: release_alone",
+            "  and not exists (select 1 from bell where topic = 'q' || ?1);\n\n-- name: release_alone",
+        ),
+        tests=Tests("tests/sqlite/test_removed.py", "idle_claim or write_lock_in_hand"),
+    ),
+    mutant(
+        "sqlite: the shared memory may be another",
+        "two groups of processes write into one log, each with locks of its own",
+        (
+            INODES,
+            "(inode(self._path), inode(self._shared)) == self._files",
+            "inode(self._path) == self._files[0]",
+        ),
+        tests=Tests("tests/sqlite/test_removed.py", "contending or idle_claim or move_together"),
+    ),
+    mutant(
+        "sqlite: a newcomer begins a log of its own",
+        "it does not see what the others hold",
+        (INODES, "        if shared:\n            raise refusal.log_removed(self.path)\n", ""),
+        tests=Tests("tests/sqlite/test_removed.py", "without_its_log"),
+    ),
+    mutant(
+        "sqlite: one's own life looks dead",
+        "a process takes its own locks away",
+        (PRESENCE, "if life in (0, self.life) or not self.life:", "if life == 0 or not self.life:"),
+        tests=Tests("tests/sqlite/test_presence.py", "for_itself"),
+    ),
+    mutant(
+        "sqlite: a forked child lives in its parent's life",
+        "the lock of a killed parent is held until its children end",
+        (
+            PRESENCE,
+            "        with suppress(OSError):\n            os.close(presence._descriptor)\n",
+            "        pass\n",
+        ),
+        tests=Tests("tests/sqlite/test_presence.py", "forked_child"),
+    ),
+    mutant(
+        "sqlite: what lingers dies with its process",
+        "min_hold ends early",
+        (CLAIMS, "bell = '', life = 0\n", "bell = ''\n"),
+        tests=Tests("tests/sqlite/test_presence.py", "on_purpose"),
+    ),
+    mutant(
+        "sqlite: nobody watches the one ahead",
+        "a killed holder blocks the queue for its ttl",
+        ("backends/sqlite/listener.py", "            if not alive(life):\n", "            if False:\n"),
+        tests=Tests("tests/sqlite/test_presence.py", "next_in_line or however_many"),
+    ),
+    mutant(
+        "sqlite: a trigger more is nobody's business",
+        "a stranger's trigger lets two hold at once",
+        ("backends/sqlite/file.py", "        _compare(path, found, expected())\n", ""),
+        tests=Tests("tests/sqlite/test_ownership.py", "anything_that_we_did_not_make"),
+    ),
+    mutant(
+        "sqlite: everybody may write the file",
+        "any user of the machine can take any lock",
+        ("backends/sqlite/ownership.py", "if found.st_mode & stat.S_IWOTH:", "if False:"),
+        tests=Tests("tests/sqlite/test_ownership.py", "everybody_may_write"),
+    ),
+    mutant(
+        "sqlite: renewals wait their turn",
+        "a client's own threads cost it its leases",
+        ("backends/sqlite/database.py", "self._urgent_until = self.clock.now() + URGENT", "pass"),
+        tests=Tests("tests/sqlite/test_guard.py", "renewals_come_before"),
+    ),
+    mutant(
+        "sqlite: a thread is noted before it runs",
+        "one failed start leaves a client deaf for good",
+        (
+            "backends/sqlite/listener.py",
+            "                self._thread = None  # one that did not start must not be taken for one that runs\n",
+            "                pass\n",
+        ),
+        tests=Tests("tests/sqlite/test_waiting.py", "cannot_be_started"),
     ),
 ]

@@ -20,13 +20,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import interlock
 from tests.patience import PATIENCE
 
 ROOT = Path(__file__).resolve().parents[2]
+SOURCE = Path(interlock.__file__).resolve().parents[1]  # the one under test: a mutant is a copy elsewhere
 
 
 def now() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
+
+
+def surroundings() -> dict[str, str]:
+    """The environment for a process that runs the source under test."""
+    return {**os.environ, "PYTHONPATH": f"{SOURCE}{os.pathsep}{ROOT}"}
 
 
 class Contender:
@@ -36,7 +43,7 @@ class Contender:
         self.process = subprocess.Popen(
             [sys.executable, "-m", "tests.sqlite.contender", path],
             cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}", **environment},
+            env={**surroundings(), **environment},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -88,19 +95,32 @@ def say(**fact: Any) -> None:
     sys.stdout.flush()
 
 
+def interlock_at(path: str) -> Any:
+    """A client, as soon as one can be had."""
+    while True:
+        try:
+            return interlock.connect(f"sqlite:///{path}")
+        except interlock.StoreUnavailable:
+            continue
+
+
 class Orders:
     """What a contender can be told to do."""
 
     def __init__(self, path: str) -> None:
-        import interlock
-
-        self.client = interlock.connect(f"sqlite:///{path}")
+        self.path = path
+        self.client = interlock_at(path)
         self.leases: dict[str, Any] = {}
 
     def acquire(self, name: str, timeout: float = PATIENCE, **options: Any) -> None:
         lease = self.client.lock(name, **options).acquire(timeout=timeout)
         self.leases[name] = lease
         say(token=lease.token if lease else None, at=now())
+
+    def acquire_permits(self, name: str, permits: int, capacity: int, **options: Any) -> None:
+        lock = self.client.semaphore(name, capacity, **options)
+        self.leases[name] = lease = lock.acquire(permits=permits)
+        say(token=lease.token)
 
     def release(self, name: str) -> None:
         lease = self.leases.pop(name)
@@ -140,6 +160,31 @@ class Orders:
                 Path(file).write_text(str(number + 1))
         say(tokens=tokens)
 
+    def contend(self, name: str, marker: str, seconds: float) -> None:
+        """Hold a lock again and again, coming anew now and then; count the times that somebody else held it too."""
+        holds = overlaps = 0
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            try:
+                if holds % 20 == 19:
+                    self.client.close()
+                    self.client = interlock_at(self.path)
+                with self.client.lock(name, ttl=5.0, timeout=2.0):
+                    try:
+                        os.close(os.open(marker, os.O_CREAT | os.O_EXCL | os.O_RDWR))
+                    except FileExistsError:
+                        overlaps += 1
+                        continue
+                    time.sleep(0.001)
+                    os.unlink(marker)
+                    holds += 1
+            except interlock.InterlockError as error:
+                print(f"{type(error).__name__}: {error}", file=sys.stderr)
+                holds += 1  # so that it does not come anew for ever
+                if self.client._core.closed:
+                    self.client = interlock_at(self.path)
+        say(holds=holds, overlaps=overlaps)
+
     def churn(self, name: str) -> None:
         """Take and give back, alone and against others, until killed."""
         while True:
@@ -151,6 +196,18 @@ class Orders:
         if os.fork():
             os._exit(0)
         say(forked=True)
+
+    def fork_and_sleep(self) -> None:
+        """Have a child that does nothing, and outlives this process."""
+        child = os.fork()
+        if not child:
+            time.sleep(600)
+            os._exit(0)
+        say(child=child)
+
+    def start_sleep(self) -> None:
+        """Start another program, which outlives this process."""
+        say(child=subprocess.Popen(["sleep", "600"], close_fds=False).pid)
 
     def fork_and_release(self, name: str) -> None:
         """Have a child try to give back what this process holds."""

@@ -59,7 +59,7 @@ def script(seed: int, length: int = 60) -> Iterator[Any]:
             case "evict":
                 yield order, id, chance.random() < 0.5
             case "look":
-                yield order, chance.choice(RESOURCES)
+                yield order, chance.choice(RESOURCES), chance.choice([None, 1, 2])
             case "scan":
                 yield order, chance.choice(["", "m", "mutex", "s", "x"]), chance.choice(["", "mutex", "rw"])
             case "pass":
@@ -83,8 +83,8 @@ def asked(store: Store, step: Any, versions: dict[str, int]) -> Coroutine[Any, A
             )
         case ("evict", id, everyone):
             return store.evict(WISHES[id][0], None if everyone else id, "to see")
-        case ("look", resource):
-            return store.inspect(resource)
+        case ("look", resource, limit):
+            return store.inspect(resource, limit=limit)
         case ("scan", prefix, after):
             return store.scan(prefix, after, 2)
         case ("write", name, right, value):
@@ -110,8 +110,8 @@ def plain(answer: Any) -> Any:
         return (answer.resource, answer.capacity, [plain(standing) for standing in answer.standings])
     if isinstance(answer, list):
         return [plain(each) for each in answer]
-    if hasattr(answer, "retry_after"):
-        return (answer.ahead, round(answer.retry_after, 6))
+    if isinstance(answer, Busy):
+        return (answer.ahead, round(answer.retry_after, 6), answer.holder and answer.holder.token)
     return answer
 
 

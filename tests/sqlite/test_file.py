@@ -78,6 +78,7 @@ def test_the_default_file_lies_in_the_users_state_directory(monkeypatch: pytest.
 
 def test_every_statement_is_right_and_has_a_header(store: SqliteStore) -> None:
     with closing(sqlite3.connect(store.path)) as connection:
+        connection.create_function("unmoved", 0, lambda: True)
         for statements in (CLAIMS, REGISTERS, SWEEP):
             for name, statement in statements.items():
                 numbers = {int(found) for found in re.findall(r"\?(\d+)", statement)}
@@ -152,7 +153,7 @@ def test_a_schema_from_the_future_is_refused(opened: Open, path: str) -> None:
     with closing(sqlite3.connect(path)) as connection:
         connection.execute(f"pragma user_version = {file.SCHEMA + 6}")
     with pytest.raises(
-        StoreUnfit, match=r"later interlock \(schema 7, this one knows 1\); upgrade interlock"
+        StoreUnfit, match=r"later interlock \(schema 8, this one knows 2\); upgrade interlock"
     ):
         opened()
 

@@ -11,10 +11,11 @@ from contextlib import asynccontextmanager, closing
 
 import pytest
 
+from interlock import aio
 from interlock._core.drive import drive
 from interlock._runtime.tasks import Tasks
 from interlock.backends.sqlite import SqliteStore, open_store
-from interlock.errors import StoreUnavailable
+from interlock.errors import StoreUnavailable, Unreached
 from interlock.model import Busy, Granted, Renewal, Renewed
 from interlock.testing.lag import at_most, stretched
 from tests.patience import PATIENCE
@@ -150,3 +151,38 @@ def test_an_unclosed_store_leaves_no_thread_behind(path: str) -> None:
 
     asyncio.run(program())
     eventually(lambda: threading.active_count() <= before)
+
+
+def test_a_thread_that_cannot_be_started_is_started_for_the_next_call(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the call that could not be made is not made later, for nobody."""
+
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    async def program() -> None:
+        async with opened(path) as store:
+            with monkeypatch.context() as patch:
+                patch.setattr(threading.Thread, "start", refuse)
+                with pytest.raises(Unreached, match="can't start new thread"):
+                    await store.claim(claim("r", "never"))
+            assert isinstance(await store.claim(claim("other", "b")), Granted)
+            assert (await store.inspect("r")).standings == ()
+
+    asyncio.run(program())
+
+
+def test_a_crowd_that_gives_up_at_the_same_time_is_told_that_it_was_too_late(path: str) -> None:
+    """Not that the store is away: it only has too much to do for a last question of each."""
+
+    async def program() -> list[object]:
+        async with aio.connect(f"sqlite:///{path}") as client:
+            lease = await client.lock("r").acquire()
+            assert lease
+            crowd = [client.lock("r").acquire(timeout=3.0) for _ in range(500)]
+            outcomes: list[object] = await asyncio.gather(*crowd)
+            await lease.release()
+            return outcomes
+
+    assert asyncio.run(program()) == [None] * 500

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
+import interlock
 from interlock._core.drive import drive
 from interlock.backends.sqlite import SqliteStore, doorbell, listener
 from interlock.backends.sqlite.doorbell import Doorbell
+from interlock.errors import StoreUnavailable
 from interlock.model import Busy, Claim, Granted, Renewal
 from interlock.testing.lag import Lag, at_most
 from tests.patience import PATIENCE
@@ -192,6 +197,126 @@ def test_a_flood_of_strangers_datagrams_wakes_nobody_and_breaks_nothing(opened: 
     assert took[0] < 10 * listener.NET
 
 
+def test_a_flood_costs_little_and_a_hand_over_is_still_quick(opened: Open) -> None:
+    """Anybody on the machine may ring; the address of a bell is no secret."""
+    holder, waiter = opened(), opened()
+    stand(holder, claim(id="a"))
+    (busy,) = stand(waiter, claim(id="b"))
+    flood = subprocess.Popen([sys.executable, "-c", FLOOD, waiter._listener.hang()], stdout=subprocess.PIPE)
+    try:
+        assert flood.stdout is not None
+        flood.stdout.readline()
+        with waiting(lambda: waiter.wait(claim(id="b"), busy, PATIENCE)) as took:
+            eventually(lambda: waiter._listener._deaf_until > 0)
+            before, began = time.process_time(), time.monotonic()
+            time.sleep(1.0)
+            spent = (time.process_time() - before) / (time.monotonic() - began)
+            drive(holder.release("r", "a"))
+    finally:
+        flood.kill()
+        flood.communicate()
+    assert spent < 0.25, f"{100 * spent:.0f} % of a core"
+    assert took[0] < SOON / 2
+
+
+FLOOD = """
+import socket, sys
+bell = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+where = "\\0" + sys.argv[1][1:] if sys.argv[1].startswith("@") else sys.argv[1]
+print("ready", flush=True)
+while True:
+    for nonsense in (b"cnobody", b"x", b"\\n" * 60000):
+        try:
+            bell.sendto(nonsense, where)
+        except OSError:
+            pass
+"""
+
+
+def test_rings_that_are_meant_for_somebody_are_no_flood(opened: Open) -> None:
+    store = opened()
+    ears = [listener.Ear(f"c{number}", threading.Event(), resource="r") for number in range(100)]
+    for ear in ears:
+        store._listener.listen(ear)
+    for ear in ears:
+        opened()._listener.bell.ring(store._listener.hang(), [ear.topic])
+        eventually(ear.signal.is_set)
+    assert store._listener._deaf_until == 0.0
+
+
+# ---- when something cannot be had ---------------------------------------------------------------------
+
+
+def test_a_thread_that_cannot_be_started_is_started_for_the_next_who_waits(
+    opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = opened()
+
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(StoreUnavailable, match="can't start new thread"):
+            drive(store.watch_register("n", 0, 1.0))
+    with waiting(lambda: store.watch_register("n", 0, PATIENCE)) as took:
+        eventually(listening(store))
+        drive(opened().compare_and_set("n", 0, "v", "1"))
+    assert took[0] < SOON
+
+
+def test_one_failed_thread_does_not_keep_a_client_from_waiting(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = threading.Thread.start
+    failed: list[str] = []
+
+    def refuse(thread: threading.Thread) -> None:
+        if thread.name == "interlock-doorbell" and not failed:
+            failed.append(thread.name)
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    with interlock.connect(f"sqlite:///{path}") as holder, interlock.connect(f"sqlite:///{path}") as client:
+        lease = holder.lock("r").acquire()
+        assert lease
+        got: list[object] = []
+        waiter = threading.Thread(target=lambda: got.append(client.lock("r").acquire(timeout=PATIENCE)))
+        waiter.start()
+        eventually(lambda: failed and len(client.inspect("r").waiters) == 1)
+        lease.release()
+        waiter.join(PATIENCE)
+        assert got
+        assert got[0]
+
+
+def test_a_socket_that_cannot_be_had_leaves_it_to_the_net(
+    opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse() -> None:
+        raise OSError(24, "Too many open files")
+
+    holder, waiter = opened(), opened()
+    stand(holder, claim(id="a"))
+    with monkeypatch.context() as patch:
+        patch.setattr(doorbell, "_new_socket", refuse)
+        (busy,) = stand(waiter, claim(id="b"))
+        assert isinstance(busy, Busy)
+        drive(holder.release("r", "a"))
+    assert isinstance(drive(waiter.claim(claim(id="b"))), Granted)
+
+
+def test_a_waiter_that_went_without_a_word_is_forgotten(opened: Open) -> None:
+    """An interrupt can strike before it says that it no longer listens."""
+    store = opened()
+    ear = listener.Ear("cgone", threading.Event(), resource="r")
+    store._listener.listen(ear)
+    assert store._listener._ears
+    del ear
+    eventually(lambda: not store._listener._ears)
+
+
 # ---- on time --------------------------------------------------------------------------------------
 
 
@@ -363,9 +488,10 @@ def test_who_begins_to_listen_during_a_look_is_not_passed_over(
     writer, waiter = opened(), opened()
     heard, run = threading.Event(), waiter._listener._database.run
 
+    ear = listener.Ear("rn", heard, changed=lambda connection: True)
+
     def late(*args: Any) -> Any:
-        ear = listener.Ear("rn", heard, changed=lambda connection: True)
-        waiter._listener._ears["rn"] = [ear]
+        waiter._listener._ears["rn"] = [weakref.ref(ear)]
         drive(writer.compare_and_set("n", 0, "v", "1"))
         return run(*args)
 

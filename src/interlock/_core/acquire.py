@@ -153,8 +153,21 @@ class Acquiring:
                 self._client.open()  # who waits in a client that was closed would wait for ever
                 if granted is None and (quiet := self._client.quiet()) > 0:
                     await self._runtime.sleep(max(0.0, min(quiet, self.left())))
-            answer = granted if granted is not None else await self._ask()
+            if granted is None:
+                try:
+                    granted = await self._ask()
+                except StoreUnavailable:
+                    if self.left() > 0 or not self._queues():
+                        raise
+                    # The store has been answering, and is only too busy for a last question: it said who is ahead.
+                    await self.take_back(self._until if self._until is not None else FOR_EVER)
+                    return None
+            answer = granted
         return answer
+
+    def _queues(self) -> bool:
+        """Whether the store has told us of a place in the queue, and that not so long ago that it may have lapsed."""
+        return self._place is not None and self._runtime.now() - self._answered < self.claim.place_ttl
 
     def _usable(self, answer: ClaimAnswer) -> TypeGuard[Granted]:
         """Whether it is a grant, of which most is left: one that took its ttl to arrive is asked for again."""
@@ -227,9 +240,7 @@ class Acquiring:
         while True:
             if failure is not None:
                 tries += 1
-                now = self._runtime.now()
-                patient = self._place is not None and now - self._answered < self.claim.place_ttl
-                if (tries >= TRIES and not patient) or self.left() <= 0:
+                if (tries >= TRIES and not self._queues()) or self.left() <= 0:
                     raise failure
                 pause = min(1.0, 0.02 * 2**tries) * (0.5 + self._runtime.random())
                 await self._runtime.sleep(max(0.0, min(self.left(), pause)))

@@ -170,7 +170,9 @@ class Run:
         over = threading.Event()
         eviction.watch(client._core, lease, over)
         try:
-            self._command.start(lease.token, lease.deadline)
+            # Where the store frees the locks of a dead process at once, the command must count as a part of ours.
+            vital = getattr(client._core.store, "vital", lambda: None)()
+            self._command.start(lease.token, lease.deadline, vital)
             status, ended = self._follow(lease)
             lost = ended or lease.state is State.LOST
         except ExecFailed as failed:

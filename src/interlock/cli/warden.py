@@ -49,6 +49,7 @@ HELD_OFF = (*RELAYED, *(getattr(signal, name) for name in ("SIGTTIN", "SIGTTOU")
 """Blocked in the warden, which must not stop or end with the rest of its group: see `Warden._relay`."""
 
 LONGEST_NAP = 1.0  # a suspended machine's sleep does not count; after waking we must look soon
+INHERITED = 100  # the least number of the descriptor that a command inherits
 PATIENCE = 5.0  # seconds with processes that do not even die of SIGKILL
 
 
@@ -128,7 +129,7 @@ class Warden:
         for line in lines:
             word, *values = line.decode("ascii").split()
             if word == "start":
-                self._start(values[0], float(values[1]))
+                self._begin(values)
             elif word == "until":
                 self._deadline = max(self._deadline, float(values[0]))
             elif word == "lost":
@@ -161,6 +162,17 @@ class Warden:
             kin.send([self._child], number)
 
     # ---- the command ------------------------------------------------------------------
+
+    def _begin(self, values: list[str]) -> None:
+        token, deadline, *vital = values
+        try:
+            if vital:
+                _live_on(os.fsdecode(bytes.fromhex(vital[0])), int(vital[1]))
+        except OSError as error:
+            # If the holder were killed, its store would let the next in while the command still runs.
+            self._report(f"failed {error.errno}")
+        else:
+            self._start(token, float(deadline))
 
     def _start(self, token: str, deadline: float) -> None:
         self._deadline = deadline
@@ -263,6 +275,23 @@ class Warden:
         if self._child and self._status is None and self._child not in below:
             below.append(self._child)  # where there is no /proc
         return below
+
+
+def _live_on(path: str, life: int) -> None:
+    """Keep a byte of the lock file locked for as long as we, the command, or anything it starts has this descriptor.
+
+    High up, where no script expects a descriptor of its own; and read-only, so that a stray write harms nothing.
+    """
+    import fcntl
+    import resource
+
+    from interlock.bytelock import lock
+
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    opened = os.open(path, os.O_RDONLY)
+    high = fcntl.fcntl(opened, fcntl.F_DUPFD, min(INHERITED, limit // 2) if limit > 0 else INHERITED)
+    lock(high, life)
+    os.close(opened)
 
 
 def _group(process: int) -> int:

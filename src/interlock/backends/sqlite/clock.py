@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 
 SLACK = 1.0  # seconds: what two processes' readings of the clock around one transaction may differ by
 SAME_BOOT = 10.0  # seconds: by how much the computed instant of one boot may wander
@@ -41,8 +42,7 @@ def _boot_clock() -> Callable[[], float]:
     for name in ("CLOCK_BOOTTIME", "CLOCK_MONOTONIC"):  # Linux; macOS, where it counts sleep too
         number = getattr(time, name, None)
         if number is not None:
-            clock_gettime = time.clock_gettime
-            return lambda: clock_gettime(number)
+            return partial(time.clock_gettime, number)
     return time.monotonic
 
 

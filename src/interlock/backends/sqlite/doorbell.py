@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING
+
+from interlock import native
 
 if TYPE_CHECKING:
     import socket
 
 LARGEST = 32 * 1024  # bytes of a datagram
-MANY = 100  # datagrams heard at once
+MANY = 16  # datagrams heard at once
 
 
 def available() -> bool:
@@ -38,7 +39,7 @@ class Doorbell:
         self._socket: socket.socket | None = None
         self._sender: socket.socket | None = None
         self._directory = ""
-        self._guard = threading.Lock()
+        self._guard = native.guard()  # a finalizer may ring from within
 
     def hang(self) -> str:
         """Make the socket if there is none yet; its address."""
@@ -61,17 +62,19 @@ class Doorbell:
         """Name the topics to the bell at `address`; nobody there, or no room, is not our trouble."""
         if not available():
             return
+        where = "\0" + address[1:] if address.startswith("@") else address
+        with suppress(OSError):  # also if there is no descriptor to be had: the net below has to do
+            sender = self._sending()
+            for datagram in _datagrams(topics):
+                sender.sendto(datagram, where)
+
+    def _sending(self) -> socket.socket:
         with self._guard:
             if self._sender is None:
-                self._sender = _new_socket()
-                self._sender.setblocking(False)  # a stopped process must not stop those who ring it
-            sender = self._sender
-        where = "\0" + address[1:] if address.startswith("@") else address
-        for datagram in _datagrams(topics):
-            try:
-                sender.sendto(datagram, where)
-            except OSError:
-                return
+                sender = _new_socket()
+                sender.setblocking(False)  # a stopped process must not stop those who ring it
+                self._sender = sender
+            return self._sender
 
     def hear(self, timeout: float) -> list[str]:
         """The topics rung for, waiting up to `timeout` seconds for the first."""

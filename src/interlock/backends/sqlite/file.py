@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
+from functools import cache
+from typing import TypeAlias
 
 from interlock.backends.sqlite import refusal
 from interlock.backends.sqlite.clock import Clock
 from interlock.backends.sqlite.statements import SWEEP, sections
 
+Objects: TypeAlias = dict[tuple[str, str], str]
+"""What a database is made of: kind and name of each thing, and the statement that made it."""
+
 MARK = 0x494C434B  # "ILCK": which program's file this is
-SCHEMA = 1
+SCHEMA = 2
 OLDEST = (3, 24, 0)
 PAGE = 2048  # bytes: what each commit writes for each table it touches; rows have about 200
 LOG = 4000  # pages after which a commit also empties the log into the file, which costs two disk flushes
@@ -38,49 +44,76 @@ def connect(path: str, clock: Clock) -> sqlite3.Connection:
 
 
 def _is_new(connection: sqlite3.Connection, path: str) -> bool:
-    """Whether the file is still empty; raises if it is somebody else's or a later interlock's."""
-    mark, schema, tables = _signs(connection)
-    if mark == MARK and 0 < schema <= SCHEMA:
+    """Whether the file is still empty; raises if it is somebody else's, another interlock's, or was tampered with."""
+    mark, schema, found = _signs(connection)
+    if mark == MARK and schema:
+        if schema != SCHEMA:
+            raise refusal.unfit(path, _of_another_version(schema))
+        _compare(path, found, expected())
         return False
-    if mark == MARK and schema > SCHEMA:
-        raise refusal.unfit(
-            path,
-            f"was written by a later interlock (schema {schema}, this one knows {SCHEMA}); "
-            "upgrade interlock, or name another file",
-        )
-    if mark or schema or tables:
+    if mark or schema or found:
         raise refusal.unfit(path, "is the database of another program; name another file for locks")
     return True
 
 
-def _signs(connection: sqlite3.Connection) -> tuple[int, int, int]:
-    """Whose file it is: application id, schema version, and how many tables it has, all of one instant."""
+def _of_another_version(schema: int) -> str:
+    if schema > SCHEMA:
+        advice = "upgrade interlock, or name another file"
+    else:
+        advice = "move it away once nobody uses it (tokens go on from the clock), or name another file"
+    age = "a later" if schema > SCHEMA else "an earlier"
+    return f"was written by {age} interlock (schema {schema}, this one knows {SCHEMA}); {advice}"
+
+
+def _signs(connection: sqlite3.Connection) -> tuple[int, int, Objects]:
+    """Whose file it is: application id, schema version, and all that it is made of, of one instant."""
     # Not one by one: the tables that another process is just making would look like a stranger's.
-    connection.execute("begin")
-    try:
+    with connection:
+        connection.execute("begin")
         (mark,) = connection.execute("pragma application_id").fetchone()
         (schema,) = connection.execute("pragma user_version").fetchone()
-        (tables,) = connection.execute("select count(*) from sqlite_master").fetchone()
-    finally:
-        connection.execute("rollback")
-    return mark, schema, tables
+        return mark, schema, _objects(connection)
+
+
+def _objects(connection: sqlite3.Connection) -> Objects:
+    """Every table, index, trigger and view, by kind and name; but not what `analyze` leaves behind."""
+    made = connection.execute(
+        "select type, name, sql from sqlite_master where name not like 'sqlite\\_stat%' escape '\\'"
+    )
+    return {(kind, name): sql or "" for kind, name, sql in made}
+
+
+@cache
+def expected() -> Objects:
+    """What a file of ours is made of, in the words of this SQLite."""
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        for statement in sections("schema").values():
+            connection.execute(statement)
+        return _objects(connection)
+
+
+def _compare(path: str, found: Objects, ours: Objects) -> None:
+    """Raise if anything is there, missing or different that could change what our statements do."""
+    for kind, name in sorted(found.keys() ^ ours.keys()) or [key for key in ours if found[key] != ours[key]]:
+        how = "has" if (kind, name) not in ours else "lacks" if (kind, name) not in found else "has another"
+        raise refusal.unfit(
+            path,
+            f"was changed by another program: it {how} {kind} {name}; move it away once nobody uses it, or name "
+            "another file for locks",
+        )
 
 
 def _create(connection: sqlite3.Connection) -> None:
     connection.execute(f"pragma page_size = {PAGE}")
     connection.execute("pragma journal_mode = wal")  # before the tables: not possible inside a transaction
-    connection.execute("begin immediate")
-    try:
+    with connection:
+        connection.execute("begin immediate")
         (schema,) = connection.execute("pragma user_version").fetchone()
         if schema == 0:  # otherwise another process was quicker
             for statement in sections("schema").values():
                 connection.execute(statement)
             connection.execute(f"pragma application_id = {MARK}")
             connection.execute(f"pragma user_version = {SCHEMA}")
-        connection.execute("commit")
-    finally:
-        if connection.in_transaction:
-            connection.execute("rollback")
 
 
 def _configure(connection: sqlite3.Connection, path: str) -> None:
@@ -93,6 +126,7 @@ def _configure(connection: sqlite3.Connection, path: str) -> None:
     # cut may lose the last commits, and with them every contender: all of them ran on this machine. Tokens
     # rise across it all the same, their floor is the clock.
     connection.execute("pragma synchronous = normal")
+    connection.execute("pragma trusted_schema = off")  # what a file says runs no function of ours
     connection.execute(f"pragma wal_autocheckpoint = {LOG}")
 
 
@@ -101,8 +135,8 @@ def _greet(connection: sqlite3.Connection, clock: Clock) -> None:
     boot, booted = connection.execute(SWEEP["boot"]).fetchone()
     if not clock.boot or (boot and not clock.restarted(boot, booted)):
         return
-    connection.execute("begin immediate")
-    try:
+    with connection:
+        connection.execute("begin immediate")
         boot, booted = connection.execute(
             SWEEP["boot"]
         ).fetchone()  # again: another process may have been quicker
@@ -111,7 +145,3 @@ def _greet(connection: sqlite3.Connection, clock: Clock) -> None:
                 connection.execute(SWEEP["drop_claims"])
                 connection.execute(SWEEP["drop_bells"])
             connection.execute(SWEEP["new_boot"], (clock.boot, clock.booted()))
-        connection.execute("commit")
-    finally:
-        if connection.in_transaction:
-            connection.execute("rollback")

@@ -16,7 +16,7 @@ from interlock.backends.sqlite import claims, registers
 from interlock.backends.sqlite.clock import SLACK, live
 from interlock.backends.sqlite.database import Database, Transaction
 from interlock.backends.sqlite.listener import Listener
-from interlock.backends.sqlite.queue import live_rows, standings
+from interlock.backends.sqlite.queue import live_rows, living, standings
 from interlock.backends.sqlite.row import IN
 from interlock.backends.sqlite.statements import CLAIMS, REGISTERS
 from interlock.backends.sqlite.sweep import Hand
@@ -30,6 +30,7 @@ CLAIM_IDLE = CLAIMS["claim_idle"]
 RELEASE_ALONE = CLAIMS["release_alone"]
 BATCH = 100  # renewals in one transaction: more would keep the file from others for too long
 HUNG = 60.0  # seconds a watcher's bell hangs
+CLOSING = 1.0  # seconds for the last question to the file
 HANG_AGAIN = 30.0  # a bell that will hang for less is hung again
 
 
@@ -54,19 +55,7 @@ class Ledger:
 
     def claim(self, until: float, claim: Claim) -> ClaimAnswer:
         answer: ClaimAnswer
-        token = max(self._clock.micros(), self._last + 1)
-        if claim.permits <= claim.capacity and self._database.run(until, self._claim_idle, claim, token):
-            self._last = token
-            answer = Granted(token, claim.ttl)
-        else:
-            answer = self._write(until, claims.claim, claim, token, self._listener.hang())
-            if isinstance(answer, Granted):
-                self._last = max(self._last, answer.token)
-        self._tidy()
-        return answer
-
-    def _claim_idle(self, connection: sqlite3.Connection, claim: Claim, token: int) -> bool:
-        now = self._clock.now()
+        now, token = self._clock.now(), max(self._clock.micros(), self._last + 1)
         row = (
             claim.resource,
             token,
@@ -78,21 +67,31 @@ class Ledger:
             claim.note,
             claim.who,
         )
-        return connection.execute(CLAIM_IDLE, row).rowcount == 1
+        if claim.permits <= claim.capacity and self._database.single(until, now, CLAIM_IDLE, row):
+            self._last = token
+            answer = Granted(token, claim.ttl)
+        else:
+            answer = self._write(until, claims.claim, claim, token, self._listener.hang())
+            if isinstance(answer, Granted):
+                self._last = max(self._last, answer.token)
+        if self._hand.due(now):
+            self._tidy()
+        return answer
 
     def release(self, until: float, resource: str, id: str, linger: float) -> bool:
-        if linger <= 0 and self._database.run(until, self._release_alone, resource, id):
+        now = self._clock.now()
+        if linger <= 0 and self._database.single(until, now, RELEASE_ALONE, (resource, id, now)):
             return True
         return self._write(until, claims.release, resource, id, linger)
-
-    def _release_alone(self, connection: sqlite3.Connection, resource: str, id: str) -> bool:
-        return connection.execute(RELEASE_ALONE, (resource, id, self._clock.now())).rowcount == 1
 
     def renew(self, until: float, renewals: Sequence[Renewal]) -> list[RenewAnswer]:
         answers: list[RenewAnswer] = []
         for start in range(0, len(renewals), BATCH):
-            answers += self._write(until, claims.renew, renewals[start : start + BATCH])
-        self._tidy()
+            renewed, calls = self._database.write_first(until, claims.renew, renewals[start : start + BATCH])
+            answers += renewed
+            self._listener.ring(calls)
+        if self._hand.due(self._clock.now()):
+            self._tidy()
         return answers
 
     def evict(self, until: float, resource: str, id: str | None, reason: str) -> list[Standing]:
@@ -107,10 +106,9 @@ class Ledger:
     def _tidy(self) -> None:
         """Now and then remove what lapsed; never to the harm of who happens to be the one to do it."""
         now = self._clock.now()
-        if self._hand.due(now):
-            self._hand.put_off(now)
-            with suppress(InterlockError):
-                self._database.write(now, self._hand.sweep)
+        self._hand.put_off(now)
+        with suppress(InterlockError):
+            self._database.write(now, self._hand.sweep)
 
     # ---- looking --------------------------------------------------------------------
 
@@ -118,9 +116,10 @@ class Ledger:
         return self._database.run(until, self.look, resource, limit)
 
     def look(self, connection: sqlite3.Connection, resource: str, limit: int | None = None) -> Queue:
-        found = connection.execute(CLAIMS["standings"], (resource,)).fetchall()
+        found = connection.execute(CLAIMS["standings"], (resource,))
         now = self._clock.now()
-        rows = live_rows(found, now)[:limit]
+        rows = living(live_rows(found, now), self._database.presence.alive, limit)
+        found.close()  # half read: it would keep its snapshot
         return Queue(resource, rows[0].capacity if rows else 0, tuple(standings(rows, now)))
 
     def scan(self, until: float, prefix: str, after: str, limit: int) -> list[str]:
@@ -141,7 +140,8 @@ class Ledger:
     ) -> Versioned | None:
         number = max(self._clock.micros(), self._last + 1)
         written = self._write(until, registers.compare_and_set, name, version, value, id, number)
-        self._tidy()
+        if self._hand.due(self._clock.now()):
+            self._tidy()
         return written
 
     # ---- waiting: called after the listener has been told, so that no ring is missed -----
@@ -177,7 +177,26 @@ class Ledger:
         self._bells = {}
 
     def close(self) -> None:
+        """Close the file. This process stays present there if claims of its own stand: it lives, and so do they."""
+        stands, life = True, self._database.presence.life
+        if life:
+            with suppress(InterlockError):
+                stands = self._database.run(self.now() + CLOSING, self._outlived, life)
         self._database.close()
+        if not stands:
+            self._database.retire()
+
+    def _outlived(self, connection: sqlite3.Connection, life: int) -> bool:
+        (stands,) = connection.execute(CLAIMS["outlived"], (life, self._clock.now())).fetchone()
+        return bool(stands)
+
+    def life(self) -> int:
+        """The byte that this process keeps locked while it lives; 0 if nobody can tell."""
+        return self._database.presence.life
+
+    def inside(self) -> bool:
+        """Whether the calling thread is in the middle of a call to this file."""
+        return self._database.surrounded()
 
 
 def _listen(tx: Transaction, resource: str, id: str, bell: str) -> bool:

@@ -26,9 +26,9 @@ def open_store(
     `asynchronous` the calls suspend and never block the event loop.
     """
     clock = clock or Clock()
-    path = settle(path, allow_network_filesystem)
-    database = Database(path, clock, runtime.random)
-    listener = Listener(Database(path, clock, runtime.random))
+    path, kind = settle(path, allow_network_filesystem)
+    database = Database(path, clock, runtime.random, kind)
+    listener = Listener(Database(path, clock, runtime.random, kind))
     ledger = Ledger(database, listener)
     ledger.open()  # now, not at the first claim: a file that will not do is refused where it is named
     leaf: Leaf

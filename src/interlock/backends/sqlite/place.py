@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 import sys
+from contextlib import suppress
 
 from interlock.backends.sqlite import refusal
 from interlock.errors import InvalidURL
@@ -32,8 +34,8 @@ def default_path() -> str:
     return os.path.join(state, "interlock", "locks.db")
 
 
-def settle(path: str | None, allow_network_filesystem: bool) -> str:
-    """Make sure of the place and return its absolute path; the file exists when this returns.
+def settle(path: str | None, allow_network_filesystem: bool) -> tuple[str, str]:
+    """Make sure of the place; its absolute path, and the kind of filesystem. The file exists when this returns.
 
     The directory is made with mode 0700 and the file with 0600: whoever may write it can take any lock.
     """
@@ -52,7 +54,7 @@ def settle(path: str | None, allow_network_filesystem: bool) -> str:
             "on a local disk, or add ?allow_network_filesystem=1 if only this machine uses it",
         )
     make_file(path)
-    return path
+    return path, kind
 
 
 def _make_directory(path: str, directory: str) -> None:
@@ -87,6 +89,28 @@ def make_file(path: str) -> None:
             "remove the other name, or use a symbolic link",
             errno.EMLINK,
         )
+
+
+def make_beside(path: str, suffix: str) -> None:
+    """Make a file of the database, empty, with the owner and mode that SQLite would give it, if there is none."""
+    beside = path + suffix
+    if os.path.exists(beside):
+        return
+    main = os.stat(path)
+    mode = stat.S_IMODE(main.st_mode) & 0o666
+    try:
+        made = os.open(beside, os.O_CREAT | os.O_EXCL | os.O_RDWR, mode)
+    except FileExistsError:
+        return  # another process was quicker
+    except OSError as error:
+        raise (refusal.full(path) if error.errno == errno.ENOSPC else refusal.read_only(path)) from error
+    try:
+        if os.name == "posix":
+            os.fchmod(made, mode)  # whatever the umask is
+            with suppress(PermissionError):  # root may give it away; another user to a group of its own
+                os.fchown(made, main.st_uid if os.geteuid() == 0 else -1, main.st_gid)
+    finally:
+        os.close(made)
 
 
 def filesystem(directory: str) -> str:

@@ -10,51 +10,108 @@ rung as well: what they must watch now may lapse sooner.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import Any
 
 from interlock._core.admission import admitted
-from interlock.backends.sqlite.clock import live
+from interlock.backends.sqlite.clock import SLACK
 from interlock.backends.sqlite.database import Transaction
 from interlock.backends.sqlite.row import EVICTED, WAITS, Row
 from interlock.backends.sqlite.statements import CLAIMS, REGISTERS
 from interlock.model import Standing
 
+HIGHEST = 2**63 - 1  # token
+
 
 class Place:
-    """Where a claim stands: live claims ahead of it, itself if it is there, and what lapsed on the way."""
+    """Where a claim stands: itself if it is there, and the live claims ahead of it, counted.
 
-    __slots__ = ("capacity", "evicted", "lapsed", "lapses_at", "mine", "permits")
+    Counted by the database: whoever joins a queue of a thousand must not read a thousand rows.
+    """
 
-    def __init__(self) -> None:
-        self.permits: list[int] = []  # of those ahead, in their order
-        self.lapses_at: list[float] = []
-        self.capacity: int | None = None  # under which they stand; None when nobody does
-        self.mine: Row | None = None
-        self.evicted = False
-        self.lapsed: list[int] = []
+    __slots__ = (
+        "ahead",
+        "capacity",
+        "evicted",
+        "first",
+        "first_lapse",
+        "left",
+        "mine",
+        "resource",
+        "taken",
+        "token",
+        "waiting",
+    )
+
+    def __init__(self, resource: str, mine: Row | None) -> None:
+        self.resource = resource
+        self.mine = mine
+        self.evicted = mine is not None and mine.state == EVICTED
+        self.token = HIGHEST if mine is None else mine.token  # those below it are ahead
+        self.left = False  # somebody ahead was found to be gone, and removed
+        self.ahead = self.taken = self.waiting = 0
+        self.capacity: int | None = (
+            None if mine is None else mine.capacity
+        )  # under which all stand, if anybody does
+        self.first = 0  # the token of the first of them, who has been in for longest
+        self.first_lapse = 0.0
+
+    def fits(self, permits: int, capacity: int) -> bool:
+        """Whether so many permits fit beside those ahead, who stand under the same capacity."""
+        return self.capacity in (None, capacity) and self.taken + permits <= capacity
+
+    def count(self, tx: Transaction) -> None:
+        """Count those ahead; remove what has lapsed among them."""
+        counted = tx.execute(CLAIMS["ahead"], (self.resource, self.token)).fetchone()
+        while counted[0] and not (counted[6] > tx.now >= counted[7] - SLACK):
+            lapsed = tx.execute(CLAIMS["lapsed"], (self.resource, self.token, tx.now, SLACK)).fetchall()
+            drop(tx, self.resource, [token for (token,) in lapsed])
+            self.left = True
+            counted = tx.execute(CLAIMS["ahead"], (self.resource, self.token)).fetchone()
+        self.ahead, self.taken, capacity, self.first, inside, _, self.first_lapse, _ = counted
+        self.waiting = self.ahead - inside
+        if self.ahead:
+            self.capacity = capacity
+
+    def next_lapse(self, tx: Transaction, permits: int, capacity: int) -> float:
+        """When something that a waiter here must watch lapses by itself: `_core.admission.to_watch`, asked of the database."""
+        nearest = tx.execute(CLAIMS["nearest"], (self.resource, self.token, capacity - permits)).fetchone()
+        if nearest is None and self.taken > capacity:
+            nearest = tx.execute(CLAIMS["nearest"], (self.resource, self.token, 0)).fetchone()
+        return self.first_lapse if nearest is None else float(nearest[0])
+
+    def lives(self, tx: Transaction) -> list[int]:
+        """Whose death would let it come nearer: the next waiter's ahead of it; if there is none, the holders'."""
+        which = "life_ahead" if self.waiting else "lives_inside"
+        return [life for (life,) in tx.execute(CLAIMS[which], (self.resource, self.token))]
 
 
-def find(tx: Transaction, resource: str, id: str) -> Place:
-    """Look along the queue as far as the claim; a waiter at the front costs the same in any queue."""
-    place = Place()
-    now = tx.now
-    cursor = tx.execute(CLAIMS["queue"], (resource,))
-    for raw in cursor:  # not Row(*raw): whoever joins a long queue walks along all of it
-        token, its, state, permits, capacity, ttl, lapses_at, _rung, _bell = raw
-        if not live(now, lapses_at, ttl):
-            place.lapsed.append(token)
-        elif state == EVICTED:
-            place.evicted |= its == id
-        else:
-            place.capacity = capacity
-            if its == id:
-                place.mine = Row(*raw)
-                break
-            place.permits.append(permits)
-            place.lapses_at.append(lapses_at)
-    cursor.close()  # half read: it would keep its snapshot, and the log could not be emptied
+def find(tx: Transaction, resource: str, id: str) -> Row | None:
+    """The row of a claim that has not lapsed; also that of an evicted one, which tells its owner."""
+    found = tx.execute(CLAIMS["mine"], (resource, id, tx.now, SLACK)).fetchone()
+    return None if found is None else Row(*found)
+
+
+def standing(tx: Transaction, resource: str, id: str) -> Row | None:
+    """The row of a claim that stands."""
+    mine = find(tx, resource, id)
+    return None if mine is None or mine.state == EVICTED else mine
+
+
+def locate(tx: Transaction, resource: str, id: str) -> Place:
+    place = Place(resource, find(tx, resource, id))
+    if not place.evicted:
+        place.count(tx)
     return place
+
+
+def bury(tx: Transaction, resource: str, lives: Iterable[int]) -> bool:
+    """Remove the claims of those processes that are gone; whether there were any."""
+    dead = [life for life in lives if not tx.alive(life)]
+    for life in dead:
+        tx.execute(CLAIMS["bury"], (resource, life))
+    return bool(dead)
 
 
 def drop(tx: Transaction, resource: str, tokens: Iterable[int]) -> None:
@@ -134,10 +191,34 @@ def tell(tx: Transaction, resource: str) -> None:
         tx.call(address, topic)
 
 
-def live_rows(raw: Iterable[Any], now: float) -> list[Row]:
+def live_rows(raw: Iterable[Any], now: float) -> Iterator[Row]:
     """The rows that stand: neither lapsed nor evicted."""
-    rows = [Row(*values) for values in raw]
-    return [row for row in rows if row.state != EVICTED and row.live(now)]
+    for values in raw:
+        row = Row(*values)
+        if row.state != EVICTED and row.live(now):
+            yield row
+
+
+def living(rows: Iterator[Row], alive: Callable[[int], bool], limit: int | None) -> list[Row]:
+    """The first rows, without those of dead processes whom the next claim would remove: holders who leave no room.
+
+    A dead one that is in nobody's way is shown: what it stands for may still matter to others.
+    """
+    found: list[Row] = []
+    taken = 0
+    for row in rows:
+        found.append(row)
+        taken += row.permits
+        if taken >= row.capacity:
+            lives = {row.life for row in found}
+            dead = {life for life in lives if not alive(life)}
+            found = [row for row in found if row.life not in dead]
+            taken = sum(row.permits for row in found)
+            if not dead:
+                break
+        if len(found) == limit:
+            return found
+    return [*found, *islice(rows, None if limit is None else limit - len(found))]
 
 
 def standings(rows: list[Row], now: float) -> list[Standing]:

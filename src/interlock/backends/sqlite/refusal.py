@@ -36,6 +36,20 @@ def unavailable(path: str) -> StoreUnavailable:
     )
 
 
+def log_removed(path: str) -> StoreUnavailable:
+    return StoreUnavailable(
+        f"{path}-wal was removed while other processes use the file; they go on, but nobody can join them: "
+        "end them and start them anew (what they hold is not lost)"
+    )
+
+
+def called_from_within(path: str) -> StoreUnavailable:
+    return StoreUnavailable(
+        f"{path}: called from a finalizer or a signal handler that runs in the middle of another call to the "
+        "same file; nothing was done"
+    )
+
+
 def unfit(path: str, why: str, number: int = errno.EINVAL) -> StoreUnfit:
     """A refusal; `errno` says the same to programs."""
     refusal = StoreUnfit(f"{path} {why}")

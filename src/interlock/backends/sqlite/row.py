@@ -22,6 +22,7 @@ class Row(NamedTuple):
     lapses_at: float
     rung: int
     bell: str
+    life: int
     since: float = 0.0
     note: str = ""
     who: str = ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import threading
 from collections.abc import Callable, Collection, Sequence
@@ -34,7 +35,10 @@ TRAITS = Traits(
     wakes="doorbell" if available() else "poll",
     reach="machine",
     survives="process",
-    two_holders=("the lock file is deleted or replaced while leases are held",),
+    two_holders=(
+        "the lock file, or its log (-wal), is deleted or replaced while leases are held",
+        "its shared memory (-shm) is removed in the instant in which a process is stopped in the middle of a write",
+    ),
     min_ttl=0.01,
     max_ttl=365 * 86400.0,
 )
@@ -69,6 +73,7 @@ class SqliteStore:
         self._listener = listener
         self._pausing = pausing
         self._leaf = leaf
+        self._here = isinstance(leaf, Here)  # then the most frequent calls need no coroutine to get there
         self._shared = shared  # another store has made ledger and listener, and will close them
         self._twin: SqliteStore | None = None
 
@@ -83,6 +88,8 @@ class SqliteStore:
     # ---- claims -------------------------------------------------------------------
 
     async def claim(self, claim: Claim, timeout: float = IO_TIMEOUT) -> ClaimAnswer:
+        if self._here:
+            return self._ledger.claim(self._ledger.now() + timeout, claim)
         return await self._leaf.run(self._ledger.claim, claim, timeout=timeout)
 
     async def wait(self, claim: Claim, busy: Busy | None, timeout: float) -> Granted | None:
@@ -94,6 +101,8 @@ class SqliteStore:
         return await self._leaf.run(self._ledger.renew, renewals, timeout=timeout)
 
     async def release(self, resource: str, id: str, linger: float = 0.0, timeout: float = IO_TIMEOUT) -> bool:
+        if self._here:
+            return self._ledger.release(self._ledger.now() + timeout, resource, id, linger)
         return await self._leaf.run(self._ledger.release, resource, id, linger, timeout=timeout)
 
     async def inspect(self, resource: str, timeout: float = IO_TIMEOUT, *, limit: int | None = None) -> Queue:
@@ -163,10 +172,22 @@ class SqliteStore:
         return ""
 
     def inside(self) -> bool:
-        return False
+        """Whether the calling thread is inside one of this store's own critical sections.
+
+        Then a finalizer or a signal handler has interrupted it there, and nothing can be asked of the store.
+        """
+        return self._ledger.inside()
+
+    def vital(self) -> tuple[str, int] | None:
+        """The file, and the byte of it, that a process must lock for this store to count it as a part of ours.
+
+        A claim of ours is then taken for that of a dead process only when both are gone. None if nobody can tell.
+        """
+        life = self._ledger.life()
+        return (os.path.realpath(self.path), life) if life else None
 
     def blocking(self) -> Store:
-        if isinstance(self._leaf, Here):
+        if self._here:
             return self
         if self._twin is None:
             here = Here(self._ledger.now)

@@ -12,7 +12,8 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
-from interlock.errors import StoreUnavailable
+from interlock import native
+from interlock.errors import StoreUnavailable, Unreached
 
 T = TypeVar("T")
 
@@ -22,7 +23,7 @@ class Worker:
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
-        self._guard = threading.Lock()
+        self._guard = native.guard()  # a finalizer may call us from within
         self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
 
@@ -52,13 +53,24 @@ class Worker:
             timer.cancel()
 
     def _put(self, job: Callable[[], None]) -> None:
+        """Raises `Unreached` if there is no thread to be had: nothing was done, and the next try may work."""
         with self._guard:
-            self._jobs.put(job)
             if self._thread is None:
-                self._thread = threading.Thread(
-                    target=_work, args=(self._jobs,), name="interlock-sqlite", daemon=True
-                )
-                self._thread.start()
+                self._start()
+            self._jobs.put(job)  # only now: without a thread, another call's would find it and run it late
+
+    def _start(self) -> None:
+        jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        thread = threading.Thread(target=_work, args=(jobs,), name="interlock-sqlite", daemon=True)
+        try:
+            thread.start()
+            self._jobs, self._thread = jobs, thread
+        except RuntimeError as error:
+            raise Unreached(f"no thread could be started that writes the file: {error}") from error
+        except BaseException:  # interrupted: nobody would ever end it
+            if self._thread is not thread:
+                jobs.put(None)
+            raise
 
     def after_fork(self) -> None:
         self.__init__(self._now)  # type: ignore[misc]
@@ -69,7 +81,6 @@ class Worker:
             thread, self._thread = self._thread, None
             if thread is not None:
                 self._jobs.put(None)
-                self._jobs = SimpleQueue()
 
     def __del__(self) -> None:
         self._jobs.put(None)  # a client that nobody closed must not leave its thread behind

@@ -86,8 +86,9 @@ class Story:
         victim.kill()
         victim.fate = "killed"
         self.narrate(
-            f"{victim.name} was killed (kill -9) while it held the lock. Nobody releases its lease: it "
-            f"lapses by itself, at the latest {self.pace.ttl:g} s after its last renewal."
+            f"{victim.name} was killed (kill -9) while it held the lock. Nobody releases its lease. Where the kernel "
+            f"can tell that it is dead (Linux) the next is let in at once; elsewhere at the latest {self.pace.ttl:g} s "
+            "after its last renewal."
         )
         self.until(lambda: self.next_grant(crash.at) is not None, "the queue went on after the crash")
         heir = self.next_grant(crash.at)

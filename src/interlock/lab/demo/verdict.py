@@ -132,7 +132,7 @@ def the_queue_went_on(evidence: Evidence, crash: Crash) -> Finding:
         return Finding(False, f"After {crash.worker} was killed nobody got the lock any more.")
     waited = grants[0][0] - crash.at
     text = (
-        f"{crash.worker} was killed (kill -9) while it held the lock. Its lease lapsed by itself, and the "
+        f"{crash.worker} was killed (kill -9) while it held the lock. Its lease ended by itself, and the "
         f"queue went on after {waited:.1f} s (ttl {evidence.ttl:g} s). Nobody had to clean up."
     )
     return Finding(waited <= evidence.ttl + 1.0 and grants[0][1] > crash.token, text)

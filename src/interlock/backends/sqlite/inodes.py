@@ -1,0 +1,248 @@
+"""Which files a database really is: the main file, and the shared memory beside it, that this process has open.
+
+SQLite finds its three files by name, once, when it opens them. If somebody removes the shared memory (`-shm`)
+while it is in use, whoever comes later makes a new one, and from then on there are two worlds, each with locks of its
+own, which write into the same log: two holders, and a damaged file. So every write transaction, once it has the
+write lock, makes sure that the names still lead to the files it has open. If not, it writes nothing; the process
+closes all its connections and begins anew with the files that are there now.
+
+- Whoever has the old files open leaves them only with their write lock in hand: nobody can be in the middle of a
+  write there. And nobody who looks after that begins one.
+- A newcomer cannot see the old lock. If others are present (see `presence`) but files are missing, it
+  gives a write that began before the removal a moment (`GRACE`) to end.
+- If only the log (`-wal`) is missing while others are present, a newcomer stays away: it would begin an empty one, of which
+  the others know nothing. They have the old one open and go on; when the last of them leaves, nothing is lost.
+
+SQLite shares the files among all connections of a process, so `Inodes` does too.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+from interlock import native
+from interlock.backends.sqlite import ownership, refusal
+from interlock.backends.sqlite.place import NETWORK, make_beside
+from interlock.backends.sqlite.presence import Presence, inode, present
+from interlock.errors import InterlockError
+
+SHARED, LOG = "-shm", "-wal"
+GRACE = 0.05  # seconds for a write that began before the shared memory was removed
+LOG_GRACE = 1.0  # seconds for a log that may just be being made, or removed in good order
+SETTLED = (
+    0.04  # seconds: after so long a directory's time of change cannot be met a second time (a tick has 0.01)
+)
+
+# Where the time of change of a directory moves whenever a name in it comes, goes, or leads elsewhere.
+DATED = frozenset("bcachefs btrfs ext2 ext3 ext4 f2fs overlay tmpfs xfs zfs".split())
+
+
+class Unsettled(Exception):
+    """Files are missing that others have open: ask again in a moment. In the end `error` says what is wrong."""
+
+    def __init__(self, error: InterlockError) -> None:
+        super().__init__(error)
+        self.error = error
+
+
+class User(Protocol):
+    """Something that has a connection to the files, or none at the moment."""
+
+    @property
+    def connected(self) -> bool: ...
+    @property
+    def closed(self) -> bool: ...
+    def inside(self) -> bool: ...
+    def leave(self) -> None:
+        """Close the connection now if nobody is using it, else before it is used again."""
+        ...
+
+
+class Identity:
+    """The files as they were when the first connection of this process was opened."""
+
+    def __init__(self, path: str, directory: int) -> None:
+        self._path, self._shared = path, path + SHARED
+        self._files = inode(path), inode(self._shared)
+        self.directory = directory
+        self.changed = -1  # when a name in the directory last changed, if that can be relied on
+
+    def holds(self) -> bool:
+        """Whether the names still lead to these files."""
+        try:
+            return (inode(self._path), inode(self._shared)) == self._files
+        except OSError:
+            return False
+
+    def holds_still(self) -> bool:
+        """As `holds`, for less: if no name in the directory has changed, neither has one of these."""
+        if self.changed >= 0 and os.fstat(self.directory).st_ctime_ns == self.changed:
+            return True
+        return self.holds()
+
+    def date(self) -> float:
+        """Note when a name in the directory last changed, just before it is found that these have not.
+
+        Returns in how many seconds that is worth another try; 0.0 if it could be done. The time of change has the resolution of the kernel's ticks: one that is only just over could be met a second time.
+        """
+        if self.directory < 0:
+            return 0.0
+        changed = os.fstat(
+            self.directory
+        ).st_ctime_ns  # not st_mtime_ns, which stays if the directory is moved
+        settled = time.time_ns() - changed > SETTLED * 1e9
+        self.changed = changed if settled and self.holds() else -1
+        return 0.0 if settled else SETTLED
+
+
+class Witness:
+    """Tells a statement, while it is executed, whether the files are still there.
+
+    SQLite swallows an exception that is raised in a function it calls, be it Ctrl-C. So the function is a generator
+    that never leaves its `try`: what strikes it is kept, the statement does nothing, and `testify` raises it.
+    """
+
+    def __init__(self, identity: Identity) -> None:
+        self._identity = identity
+        self._struck: BaseException | None = None
+        self.ask: Callable[[], bool] = self._answers().__next__
+        self.ask()  # so that it is inside its `try`
+
+    def _answers(self) -> Iterator[bool]:
+        identity, fstat = self._identity, os.fstat
+        while True:
+            try:
+                while True:  # as `holds_still`, but for a call that every claim would pay for
+                    unchanged = (
+                        identity.changed >= 0 and fstat(identity.directory).st_ctime_ns == identity.changed
+                    )
+                    yield self._struck is None and (unchanged or identity.holds())
+            except GeneratorExit:
+                return
+            except BaseException as error:
+                self._struck = error
+
+    def testify(self) -> None:
+        """Raise what struck during the last statement, if anything did."""
+        struck, self._struck = self._struck, None
+        if struck is not None:
+            raise struck
+
+
+class Inodes:
+    """The files under one path, for all connections of this process."""
+
+    def __init__(self, path: str, kind: str) -> None:
+        self.path = path
+        self.opening = native.guard()  # held while a connection is opened or closed
+        self._present = kind not in NETWORK
+        self._users: dict[int, weakref.ref[User]] = {}
+        self._identity: Identity | None = None
+        self._presence = Presence((0, 0))
+        self._dated = kind in DATED
+        self._directory = -1
+        self._missed = 0.0  # since when files have been missing that others have open
+
+    def join(self, user: User) -> None:
+        key = id(user)
+        self._users[key] = weakref.ref(user, lambda _: self._users.pop(key, None))
+
+    def part(self, user: User) -> None:
+        self._users.pop(id(user), None)
+
+    def users(self) -> list[User]:
+        return [user for reference in list(self._users.values()) if (user := reference()) is not None]
+
+    def abandon(self) -> None:
+        """The names lead elsewhere: have every connection of this process closed."""
+        for user in self.users():
+            user.leave()
+
+    def inside(self) -> bool:
+        """Whether the calling thread is in the middle of using a connection to these files."""
+        return any(user.inside() for user in self.users())
+
+    # ---- called while `opening` is held ------------------------------------------------
+
+    def settle(self) -> tuple[Identity, Presence]:
+        """The files that a new connection of this process will use; `Unsettled` if that is not clear yet."""
+        if self._identity is not None and any(user.connected for user in self.users()):
+            self._wait_for_files(accompanied=True)
+            return self._identity, self._presence
+        presence = present(self.path) if self._present else Presence((0, 0))
+        self._wait_for_files(presence.accompanied())
+        if presence is not self._presence:
+            self._presence.end()  # of a file that is no longer the one under this path
+            self._presence = presence
+        presence.begin(self.path)
+        for suffix in (LOG, SHARED):  # ours, before anybody else makes one that SQLite would believe
+            make_beside(self.path, suffix)
+        ownership.check(self.path)
+        if self._dated and self._directory < 0:
+            self._directory = _open_directory(self.path)
+        self._identity = Identity(self.path, self._directory)
+        return self._identity, presence
+
+    def _wait_for_files(self, accompanied: bool) -> None:
+        """Raise if files are missing that another connection, here or elsewhere, has open."""
+        shared, log = os.path.exists(self.path + SHARED), os.path.exists(self.path + LOG)
+        if not accompanied or (shared and log) or not os.path.getsize(self.path):
+            self._missed = 0.0
+            return
+        now = time.monotonic()
+        self._missed = self._missed or now
+        if now < self._missed + (LOG_GRACE if shared else GRACE):
+            raise Unsettled(refusal.unavailable(self.path))
+        if shared:
+            raise refusal.log_removed(self.path)
+
+    def left(self) -> None:
+        """A connection was closed. With the last of them goes what would keep the filesystem from being unmounted."""
+        if not any(user.connected for user in self.users()):
+            self.__del__()
+
+    def retire(self) -> None:
+        """A store was closed, and no claim of this process stands. With the last store the presence ends."""
+        with self.opening:
+            if all(user.closed for user in self.users()):
+                self._presence.end()
+
+    def __del__(self) -> None:
+        directory, self._directory = self._directory, -1
+        if directory >= 0:
+            os.close(directory)
+
+
+def _open_directory(path: str) -> int:
+    try:
+        return os.open(os.path.dirname(path), getattr(os, "O_PATH", os.O_RDONLY) | os.O_CLOEXEC)
+    except OSError:
+        return -1
+
+
+_guard = native.guard()
+_known: weakref.WeakValueDictionary[str, Inodes] = weakref.WeakValueDictionary()
+
+
+def inodes(path: str, kind: str) -> Inodes:
+    """What this process has open under a path, which is free of symbolic links."""
+    with _guard:
+        found = _known.get(path)
+        if found is None:
+            found = _known[path] = Inodes(path, kind)
+        return found
+
+
+def _after_fork() -> None:
+    global _guard
+    _guard = native.guard()
+    for known in list(_known.values()):
+        known.opening = native.guard()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,331 @@
+"""Dead on the same machine means free at once; and only the dead."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+import interlock
+from interlock import bytelock
+from interlock._core.drive import drive
+from interlock.backends.sqlite import SqliteStore, presence
+from interlock.model import Busy, Granted
+from interlock.testing.lag import at_most
+from tests.patience import PATIENCE, until
+from tests.sqlite.conftest import Open
+from tests.sqlite.contender import Contender, now, surroundings
+from tests.sqlite.stage import claim
+
+pytestmark = pytest.mark.skipif(not bytelock.AVAILABLE, reason="this kernel cannot tell who lives")
+
+SOON = 2.0  # seconds; far less than any ttl here, and enough for a busy machine
+TTL = 100.0
+
+
+def in_line(client: interlock.Client, name: str) -> int:
+    return len(client.inspect(name).standings)
+
+
+def line_of(client: interlock.Client, name: str, length: int) -> Callable[[], bool]:
+    return lambda: in_line(client, name) == length
+
+
+def test_the_next_in_line_is_in_at_once_when_the_holder_is_killed(path: str) -> None:
+    with (
+        interlock.connect(f"sqlite:///{path}") as client,
+        Contender(path) as holder,
+        Contender(path) as waiter,
+    ):
+        holder.ask("acquire", "r", ttl=TTL)
+        waiter.tell("acquire", "r", ttl=TTL)
+        until(line_of(client, "r", 2))
+        with at_most(0.1 + 0.1):  # 0.1 s is promised; as long again for the way to the test
+            holder.process.kill()
+            assert waiter.hear()["token"]
+
+
+def test_one_who_does_not_wait_finds_the_lock_of_a_killed_process_free(path: str) -> None:
+    with interlock.connect(f"sqlite:///{path}") as client, Contender(path) as holder:
+        holder.ask("acquire", "r", ttl=TTL)
+        assert client.lock("r").acquire(blocking=False) is None
+        assert client.lock("r").locked()
+        holder.process.kill()
+        holder.process.wait()
+        assert not client.lock("r").locked()
+        lease = client.lock("r").acquire(blocking=False)
+        assert lease
+        lease.release()
+
+
+def test_however_many_die_at_once_the_first_who_lives_is_next(path: str) -> None:
+    with interlock.connect(f"sqlite:///{path}") as client, ExitStack() as stack:
+        crews = [stack.enter_context(Contender(path)) for _ in range(4)]
+        crews[0].ask("acquire", "r", ttl=TTL)
+        for number, crew in enumerate(crews[1:3]):
+            crew.tell("wait_in_line", "r", 3, ttl=TTL)
+            until(line_of(client, "r", 4 + 3 * number))
+        crews[3].tell("acquire", "r", ttl=TTL)
+        until(line_of(client, "r", 8))
+        for crew in crews[:3]:
+            crew.process.kill()
+        killed = now()
+        assert crews[3].hear()["at"] - killed < SOON
+
+
+def test_a_place_that_a_dead_waiter_was_given_is_passed_on(path: str) -> None:
+    with interlock.connect(f"sqlite:///{path}") as client, ExitStack() as stack:
+        holder, dead, alive = (stack.enter_context(Contender(path)) for _ in range(3))
+        holder.ask("acquire", "r", ttl=TTL)
+        for place, crew in enumerate((dead, alive)):
+            crew.tell("acquire", "r", ttl=TTL)
+            until(line_of(client, "r", 2 + place))
+        dead.process.kill()
+        dead.process.wait()
+        released = holder.ask("release", "r")["at"]
+        assert alive.hear()["at"] - released < SOON
+
+
+@pytest.mark.parametrize("kind", ["semaphore", "readers"])
+def test_of_several_holders_only_the_dead_one_makes_room(path: str, kind: str) -> None:
+    capacity = 2 if kind == "semaphore" else 10
+    permits = 1 if kind == "semaphore" else 10
+    with Contender(path) as one, Contender(path) as two, interlock.connect(f"sqlite:///{path}") as client:
+        store = client._core.store
+        for crew in (one, two):
+            crew.ask("acquire_permits", "r", 1, capacity, ttl=TTL)
+        mine = claim("r", "mine", permits=permits, capacity=capacity)
+        assert isinstance(drive(store.claim(mine)), Busy)
+        one.process.kill()
+        one.process.wait()
+        answer = drive(store.claim(mine))
+        assert isinstance(answer, Granted if kind == "semaphore" else Busy)
+        assert len(drive(store.inspect("r")).standings) == 2
+        drive(store.release("r", "mine"))
+
+
+def test_a_stopped_process_is_not_dead(path: str) -> None:
+    with interlock.connect(f"sqlite:///{path}") as client, Contender(path) as holder:
+        holder.ask("acquire", "r", ttl=TTL)
+        holder.process.send_signal(signal.SIGSTOP)
+        assert client.lock("r").acquire(timeout=0.5) is None
+        holder.process.send_signal(signal.SIGCONT)
+        assert holder.ask("release", "r")["lost"] is None
+
+
+def test_what_a_process_leaves_on_purpose_stands_after_its_death(path: str) -> None:
+    with interlock.connect(f"sqlite:///{path}") as client, Contender(path) as holder:
+        holder.ask("acquire", "r", ttl=TTL, min_hold=TTL)
+        holder.ask("release", "r")
+        holder.process.kill()
+        holder.process.wait()
+        assert client.lock("r").acquire(blocking=False) is None
+
+
+def test_a_claim_of_a_store_that_was_closed_stands_while_its_process_lives(opened: Open) -> None:
+    """Closing gives nothing back by itself: see the port."""
+    closing, other = opened(), opened()
+    drive(closing.claim(claim()))
+    drive(closing.close())
+    assert isinstance(drive(other.claim(claim("r", "b", queued=False))), Busy)
+
+
+def test_the_life_of_one_process_does_not_end_for_itself(opened: Open) -> None:
+    """Its own lock is no obstacle to itself."""
+    holder, asker = opened(), opened()
+    drive(holder.claim(claim()))
+    assert isinstance(drive(asker.claim(claim("r", "b", queued=False))), Busy)
+    assert [standing.id for standing in drive(asker.inspect("r")).holders] == ["a"]
+
+
+# ---- forks ----------------------------------------------------------------------------------------
+
+
+def test_a_forked_child_does_not_live_in_the_life_of_its_parent(path: str) -> None:
+    """A child that goes on does not keep the lock of a killed parent."""
+    with interlock.connect(f"sqlite:///{path}") as client, Contender(path) as parent:
+        parent.ask("acquire", "r", ttl=TTL)
+        child = parent.ask("fork_and_sleep")["child"]
+        try:
+            parent.process.kill()
+            parent.process.wait()
+            assert client.lock("r").acquire(timeout=SOON)
+        finally:
+            os.kill(child, signal.SIGKILL)
+
+
+def test_the_end_of_a_child_does_not_end_the_life_of_its_parent(path: str) -> None:
+    with interlock.connect(f"sqlite:///{path}") as client, Contender(path) as parent:
+        parent.ask("acquire", "r", ttl=TTL)
+        parent.ask("fork_and_acquire", "other", 2)
+        assert client.lock("r").acquire(timeout=0.3) is None
+        assert parent.ask("release", "r")["lost"] is None
+
+
+def test_a_program_that_is_started_inherits_nothing(path: str) -> None:
+    with interlock.connect(f"sqlite:///{path}") as client, Contender(path) as parent:
+        parent.ask("acquire", "r", ttl=TTL)
+        child = parent.ask("start_sleep")["child"]
+        try:
+            parent.process.kill()
+            parent.process.wait()
+            assert client.lock("r").acquire(timeout=SOON)
+        finally:
+            os.kill(child, signal.SIGKILL)
+
+
+# ---- containers -------------------------------------------------------------------------------------
+
+
+def separates() -> bool:
+    if shutil.which("unshare") is None:
+        return False
+    words = ["unshare", "--pid", "--fork", "--mount", "--net", "--ipc", "--uts", "true"]
+    return subprocess.run(words, capture_output=True).returncode == 0
+
+
+@pytest.mark.skipif(not separates(), reason="this system makes no namespaces for us")
+def test_processes_in_other_namespaces_see_each_other_live_and_die(path: str) -> None:
+    program = (
+        "import interlock, sys, time\n"
+        "lease = interlock.connect(sys.argv[1]).lock('r', ttl=100).acquire()\n"
+        "print('held', flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    words = ["unshare", "--pid", "--fork", "--kill-child", "--mount", "--net", "--ipc", "--uts"]
+    with interlock.connect(f"sqlite:///{path}") as client:
+        holder = subprocess.Popen(
+            [*words, sys.executable, "-c", program, f"sqlite:///{path}"],
+            env=surroundings(),
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            assert holder.stdout is not None
+            assert holder.stdout.readline() == "held\n"
+            assert client.lock("r").acquire(timeout=0.3) is None
+        finally:
+            holder.kill()
+            holder.communicate()
+        assert client.lock("r").acquire(timeout=PATIENCE)
+
+
+# ---- when nobody can tell ----------------------------------------------------------------------------
+
+
+def test_where_nobody_can_tell_a_killed_holder_blocks_for_its_ttl(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(presence, "AVAILABLE", False)
+    with Contender(path) as holder:
+        holder.ask("acquire", "r", ttl=1.5)
+        holder.process.kill()
+        holder.process.wait()
+        with interlock.connect(f"sqlite:///{path}") as client:
+            assert client.lock("r").acquire(timeout=0.3) is None
+            assert client.lock("r").acquire(timeout=PATIENCE)
+
+
+def test_a_kernel_that_does_not_answer_makes_nobody_dead(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    life = store._ledger.life() + 1
+    assert not store._ledger._database.presence.alive(life)
+    monkeypatch.setattr(presence, "locked", lambda *_: None)
+    assert store._ledger._database.presence.alive(life)
+
+
+def test_on_a_network_filesystem_nobody_is_taken_for_dead(
+    opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from interlock.backends.sqlite import place
+
+    monkeypatch.setattr(place, "filesystem", lambda directory: "nfs4")
+    store = opened(allow_network_filesystem=True)
+    assert store._ledger.life() == 0
+    assert store.vital() is None
+
+
+# ---- what it costs -------------------------------------------------------------------------------------
+
+
+def descriptors(path: str) -> int:
+    return sum(os.path.realpath(f"/proc/self/fd/{number}") == path for number in os.listdir("/proc/self/fd"))
+
+
+def test_closing_the_last_store_closes_every_descriptor_of_the_file(opened: Open, path: str) -> None:
+    first, second = opened(), opened()
+    for store in (first, second):
+        drive(store.claim(claim(f"{id(store)}", "a")))
+        drive(store.release(f"{id(store)}", "a"))
+    drive(first.close())
+    drive(second.claim(claim()))
+    assert second._ledger.life()
+    drive(second.release("r", "a"))
+    drive(second.close())
+    assert descriptors(path) == 0
+
+
+def test_closing_one_store_leaves_the_locks_of_sqlite_to_the_others(path: str, opened: Open) -> None:
+    """Closing any descriptor of a file drops the locks that this process has on it."""
+    kept = opened()
+    drive(kept.claim(claim("kept", "k")))
+    for _ in range(3):
+        drive(opened().close())
+    with Contender(path) as visitor:
+        visitor.ask("acquire", "other")
+        visitor.ask("release", "other")
+        visitor.ask("close")  # the last process to leave would remove the log
+    assert os.path.exists(path + "-wal")
+    assert drive(kept.release("kept", "k"))
+
+
+def test_waiting_costs_next_to_nothing(path: str) -> None:
+    with Contender(path) as holder, interlock.connect(f"sqlite:///{path}") as client:
+        holder.ask("acquire", "r", ttl=TTL)
+        waiter = threading.Thread(target=lambda: client.lock("r").acquire(timeout=2.0))
+        waiter.start()
+        until(lambda: len(client.inspect("r").waiters) == 1)
+        began, at = time.process_time(), time.monotonic()
+        time.sleep(1.0)
+        spent = (time.process_time() - began) / (time.monotonic() - at)
+        waiter.join(PATIENCE)
+    assert spent < 0.05, f"{100 * spent:.1f} % of a core"
+
+
+def test_only_the_next_ahead_is_watched(path: str) -> None:
+    with (
+        Contender(path) as holder,
+        Contender(path) as first,
+        interlock.connect(f"sqlite:///{path}") as client,
+    ):
+        holder.ask("acquire", "r", ttl=TTL)
+        first.tell("acquire", "r", ttl=TTL)
+        until(line_of(client, "r", 2))
+        waiters = [threading.Thread(target=lambda: client.lock("r").acquire(timeout=1.0)) for _ in range(3)]
+        for waiter in waiters:
+            waiter.start()
+        until(line_of(client, "r", 5))
+        store = client._core.store
+        assert isinstance(store, SqliteStore)
+        until(lambda: sum(map(len, store._listener._watched.values())) == 3)
+        lives = set(store._listener._watched) - {store._ledger.life()}
+        assert len(lives) == 1  # the first waiter's: not the holder's
+        for waiter in waiters:
+            waiter.join(PATIENCE)
+
+
+def test_the_file_of_a_presence_is_a_path(store: SqliteStore, path: str) -> None:
+    vital = store.vital()
+    assert vital is not None
+    assert vital[0] == str(Path(path).resolve())
+    assert vital[1] == store._ledger.life() > 0
