@@ -327,38 +327,48 @@ def test_nothing_is_granted_to_a_client_whose_keeper_gets_no_connection(keeper: 
                 asyncio.run(take())
 
 
-@pytest.mark.parametrize("keeper", ["sync", "thread", "task"])
-@pytest.mark.parametrize("refused", [True, False], ids=["refused", "slow"])
-def test_a_grant_waits_for_the_connection_of_the_keeper(
-    url: str, monkeypatch: Any, keeper: Any, refused: bool
-) -> None:
-    made: list[str] = []
+class Beside:
+    """What becomes of the keeper's connection, in the place of making it."""
 
-    def warm(reserve: Reserve, route: object, timeout: float) -> None:
-        time.sleep(0.3)
-        if refused:
+    def __init__(self, outcome: str) -> None:
+        self._outcome = outcome
+        self.made = False
+
+    def warm(self, route: object, timeout: float) -> None:
+        time.sleep(0.3 if self._outcome == "slow" else 0.0)
+        if self._outcome == "refused":
             raise StoreUnavailable("refused")
-        made.append("made")
+        if self._outcome == "silent":
+            time.sleep(timeout + 0.5)
+            raise StoreUnavailable("late")
+        self.made = True
 
-    async def warm_async(reserve: Reserve, route: object, timeout: float) -> None:
-        await asyncio.to_thread(warm, reserve, route, timeout)
+    async def warm_async(self, route: object, timeout: float) -> None:
+        await asyncio.to_thread(self.warm, route, timeout)
+
+
+@pytest.mark.parametrize("keeper", ["sync", "thread", "task"])
+@pytest.mark.parametrize("outcome", ["slow", "refused", "silent"])
+def test_a_grant_waits_for_the_connection_of_the_keeper(
+    url: str, monkeypatch: Any, keeper: Any, outcome: str
+) -> None:
+    beside = Beside(outcome)
+    monkeypatch.setattr(Reserve, "warm", lambda reserve, route, timeout: beside.warm(route, timeout))
+    if keeper == "task":
+        monkeypatch.setattr(Reserve, "warm_async", lambda reserve, *words: beside.warm_async(*words))
 
     async def take() -> bool:
-        async with aio.connect(url, keeper=keeper) as client:
+        async with aio.connect(url, keeper=keeper, connect_timeout=1) as client:
             return bool(await client.lock("x").acquire(blocking=False))
 
-    monkeypatch.setattr(Reserve, "warm", warm)
-    if keeper == "task":
-        monkeypatch.setattr(Reserve, "warm_async", warm_async)
-    with interlock.connect(url) as client:
+    with interlock.connect(url, connect_timeout=1) as client:
         try:
             taken = (
                 bool(client.lock("x").acquire(blocking=False)) if keeper == "sync" else asyncio.run(take())
             )
         except StoreUnavailable:
             taken = False
-        assert taken is not refused
-        assert bool(made) is not refused
+    assert (taken, beside.made) == (outcome == "slow", outcome == "slow")
 
 
 def test_a_lease_is_renewed_though_every_connection_of_its_client_is_busy(server: Server) -> None:

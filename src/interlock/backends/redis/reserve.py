@@ -11,6 +11,8 @@ from interlock.backends.redis import apart
 from interlock.backends.redis.address import Route
 from interlock.backends.redis.dialling import stepped
 from interlock.backends.redis.leaf import Leaf
+from interlock.backends.redis.refusal import silent
+from interlock.errors import StoreUnavailable
 
 
 class Reserve:
@@ -37,7 +39,12 @@ class Reserve:
     async def warm_async(self, route: Route, timeout: float) -> None:
         """The same, on an event loop; also if the keeper is a thread."""
         assert self._leaf is not None
-        if self._blocks:
-            await apart.on_thread(lambda: self.warm(route, timeout), timeout)
-        else:
+        if not self._blocks:
             await self._leaf.warm(route, timeout)
+            return
+        try:
+            await apart.on_thread(lambda: self.warm(route, timeout), timeout)
+        except TimeoutError:
+            raise silent(route.place, timeout) from None
+        except RuntimeError as error:  # no thread is to be had, and the keeper will need one, too
+            raise StoreUnavailable(f"{route.place}: the keeper cannot connect: {error}") from None
