@@ -21,7 +21,7 @@ from contextlib import suppress
 from typing import Any, Protocol, TypeVar
 
 from interlock._core import timing
-from interlock._core.acquire import DONE, GONE
+from interlock._core.acquire import DONE, FOR_EVER, GONE
 from interlock._core.attempt import Attempt
 from interlock._core.client import Client
 from interlock._core.holding import Holding
@@ -183,11 +183,11 @@ class Wait:
             saved = await mutex.release_save(self._owner)
             try:
                 self._owed = notified = await self._until_notified(timeout)
-            except BaseException:
+            except BaseException as error:
                 await self._runtime.finish(self._pass_on)  # before we wait for the lock again
+                await self._take_again_after(error, saved)
                 raise
-            finally:
-                await self._take_again(saved)
+            await self._take_again(saved)
             await self._runtime.finish(self._answer)
         except BaseException:
             await self._runtime.finish(self._pass_on)
@@ -199,6 +199,15 @@ class Wait:
         with suppress(InterlockError):  # what cannot be removed lapses by itself
             await self._room.leave(self._call)
 
+    async def _take_again_after(self, error: BaseException, saved: Any) -> None:
+        """As `_take_again`; but whoever is interrupted does not wait for a store that is away, nor hears of that first."""
+        try:
+            if timing.time_for(error) < FOR_EVER:
+                await self._room.standings(timing.patience(timing.HURRY))  # does it answer?
+            await self._take_again(saved)
+        except InterlockError as failure:
+            error.add_note(f"and the lock was not taken again: {failure}")
+
     async def _take_again(self, saved: Any) -> None:
         """The caller holds the lock when wait ends, also when it is interrupted: its `with` will release."""
         mutex = self._condition.mutex
@@ -207,7 +216,7 @@ class Wait:
             try:
                 await mutex.acquire_restore(saved, self._owner)
                 break
-            except Exception:
+            except InterlockError:
                 raise
             except BaseException as error:
                 if interrupted is not None:

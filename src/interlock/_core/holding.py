@@ -308,7 +308,7 @@ class Holding:
         if lease is None or lease._state is State.RELEASED:  # the body released it itself
             return
         try:
-            await self.give_back(lease)
+            await self.give_back(lease, left=timing.time_for(error))
         except Exception as failure:  # a loss; or a store that became unfit
             if type(failure) is NotHeld:
                 return  # somebody else released it just now: whoever closed the client, say

@@ -77,9 +77,11 @@ class Multi:
     ) -> None:
         """Release all, the last taken first, whatever happens on the way; then raise the first failure."""
         failure: BaseException | None = None
+        until = self.client.runtime.now() + timing.time_for(error)
         for lease in reversed(leases):
             try:
-                await lease._holding.give_back(lease, strict=strict)
+                left = until - self.client.runtime.now()
+                await lease._holding.give_back(lease, strict=strict, left=left)
             except NotHeld as loss:
                 failure = failure or loss
             except BaseException as other:

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+from interlock._core import timing
+from interlock._core.acquire import FOR_EVER
 from interlock._core.attempt import Attempt
 from interlock._core.holding import Holding
 from interlock._core.lease import Lease
@@ -119,10 +121,10 @@ class Reentrant:
         entry = self.entry(owner)
         if entry is None or not entry.count(self.mode):
             raise NotHeld(f"{self.resource}: cannot release a lock that the caller does not hold")
-        await self._go_out(entry, owner, strict=True)
+        await self._go_out(entry, owner)
 
     async def _go_out(
-        self, entry: Entry, owner: Owner, *, strict: bool, attempt: ReentrantAttempt | None = None
+        self, entry: Entry, owner: Owner, attempt: ReentrantAttempt | None = None, left: float = FOR_EVER
     ) -> None:
         """Count one less; `attempt` is that of a `with` statement. The last one out gives the lease back."""
         last = False
@@ -143,9 +145,9 @@ class Reentrant:
                     ):  # no call since the count: an interrupt strikes before both or after
                         attempt.counted = False
             if last:
-                await entry.lease._holding.give_back(entry.lease, strict=strict)
+                await entry.lease._holding.give_back(entry.lease, strict=attempt is None, left=left)
             elif self.mode == "write" and not entry.writes:
-                await entry.lease._holding.shrink(entry.lease, 1)
+                await entry.lease._holding.shrink(entry.lease, 1, timing.patience(left))
         finally:
             if last:
                 self._forget_if_over(entry, owner)
@@ -179,7 +181,7 @@ class Reentrant:
         try:
             if not entry.count(self.mode):
                 raise NotHeld(f"{self.resource}: cannot release a lock that the caller does not hold")
-            await self._go_out(entry, attempt.owner, strict=False, attempt=attempt)
+            await self._go_out(entry, attempt.owner, attempt, timing.time_for(error))
         except Exception as failure:  # a loss; or a store that became unfit
             if error is None:
                 raise

@@ -101,7 +101,8 @@ class SemaphoreHolding(Holding):
         except InvalidSetting:
             raise
         except BaseException:  # interrupted: what was set apart is nobody's, and others wait for it
-            await self.client.runtime.finish(lambda: self._give(shares, 0.0))
+            soon = self.client.runtime.now()
+            await self.client.runtime.finish(lambda: self._give(shares, soon))
             raise
         if failure is not None:
             raise failure
@@ -137,11 +138,15 @@ class SemaphoreHolding(Holding):
             self.gifted[lease] -= gift
             self.gift += gift
 
-    async def _give(self, shares: list[Share], left: float = FOR_EVER) -> Exception | None:
-        """Give back what was set apart, all of it; return the first failure. May be repeated."""
+    async def _give(self, shares: list[Share], until: float = FOR_EVER) -> Exception | None:
+        """Give back what was set apart, all of it; return the first failure. May be repeated.
+
+        From `until` on a store that does not answer is not waited for: the keeper asks it again.
+        """
         failure: Exception | None = None
         while shares:
             lease, whole = shares[0]
+            left = until - self.client.runtime.now()
             try:
                 if whole:
                     await self.give_back(lease, strict=True, left=left)

@@ -59,6 +59,12 @@ def patience(left: float) -> float:
     return min(IO_TIMEOUT, max(SHORTEST_ASK, left + GRACE))
 
 
+def time_for(error: BaseException | None) -> float:
+    """How long a body's end may wait for the store, seconds: not long if the body was interrupted."""
+    interrupted = error is not None and not isinstance(error, (Exception, GeneratorExit))
+    return HURRY if interrupted else math.inf
+
+
 def renew_every(ttl: float) -> float:
     return ttl / 3
 
