@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.mutants import core, sqlite
+from tests.mutants import core, meetings, sqlite
 
-MUTANTS = [*core.MUTANTS, *sqlite.MUTANTS]
+MUTANTS = [*core.MUTANTS, *meetings.MUTANTS, *sqlite.MUTANTS]
