@@ -7,6 +7,7 @@ from typing import Any, cast
 from interlock.backends.redlock.links import Line, LinkPanel, Round
 from interlock.backends.redlock.packing import Packing
 from interlock.backends.redlock.requests import Inspect, Limits
+from interlock.errors import StoreUnavailable
 
 
 class Clock:
@@ -53,6 +54,17 @@ def test_once_a_majority_is_heard_the_others_have_as_long_again() -> None:
     assert round(asked.until - 100.0, 6) == 0.2
     assert clock.looks_at == [0.2]
     assert heard == [0, 1, 2, 3]
+
+
+def test_errors_are_no_answers() -> None:
+    """Two nodes that are gone say so at once: the others still have all the time that a majority needs."""
+    clock, heard = Clock(), list[int]()
+    asked = asking(clock, heard)
+    for node in (0, 1):
+        asked.answered(cast(Line, Node(node)), StoreUnavailable("gone"))
+    asked.answered(cast(Line, Node(2)), [1])
+    assert round(asked.until - 100.0, 6) == 0.5
+    assert heard == [0, 1, 2]
 
 
 def test_nobody_is_waited_for_longer_than_any_request_may_take() -> None:

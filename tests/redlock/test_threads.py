@@ -12,7 +12,7 @@ import pytest
 import interlock
 from interlock._core.drive import drive
 from interlock.backends.redlock.lanes import MOST, Lane, LanePanel
-from interlock.backends.redlock.requests import Request
+from interlock.backends.redlock.requests import Limits, Request
 from interlock.backends.redlock.store import RedlockStore
 from interlock.model import Claim, Granted
 from tests.patience import PATIENCE
@@ -35,8 +35,8 @@ def test_an_exception_between_taking_a_connection_and_using_it_costs_no_connecti
         panel = panel_of(client)
         take = panel._lane
 
-        def struck(request: Request, timeout: float) -> Lane:
-            take(request, timeout)
+        def struck(request: Request, limits: Limits) -> Lane:
+            take(request, limits)
             raise KeyboardInterrupt
 
         with client.lock("first"):

@@ -124,11 +124,12 @@ class SimulatedPanel:
                 break
             for node, reply in box.empty():
                 waiting.discard(node)
-                heard += 1
-                if heard == limits.least:
-                    patience = limits.patience(now() - sent)
                 if isinstance(reply, StoreUnavailable):
                     lost.append(node)
+                else:
+                    heard += 1
+                    if heard == limits.least:
+                        patience = limits.patience(now() - sent)
                 if hear(node, reply, sent, now()):
                     return lost
         return [*lost, *sorted(waiting)]

@@ -22,21 +22,20 @@ class Backoff:
     """The waiters of one store: whom each met when it last looked, and how many races it has lost."""
 
     def __init__(self) -> None:
-        self._met: dict[str, tuple[int, int]] = {}  # by the claim's id: the holder's token, races lost
+        self.waiters: dict[str, tuple[int, int]] = {}  # by the claim's id: the holder's token, races lost
 
     def pause(self, id: str, busy: Busy, chance: float) -> float:
         """Seconds until this waiter should ask again; `chance` is between 0 and 1."""
         age, token = (busy.holder.age, busy.holder.token) if busy.holder is not None else (0.0, 0)
-        before, lost = self._met.get(id, (token, 0))
+        before, lost = self.waiters.get(id, (token, 0))
         if token != before or not token:
             lost = min(RACES, lost + 1)
-        if len(self._met) >= REMEMBERED:
-            self._met.clear()
-        self._met[id] = (token, lost)
+        if len(self.waiters) >= REMEMBERED:
+            self.waiters.clear()
+        self.waiters[id] = (token, lost)
         longest = min(LONGEST, max(FIRST * (1 + LOST * lost), PART * age))
         return SHORTEST + (longest - SHORTEST) * chance
 
     def over(self, id: str) -> None:
         """This one waits no longer."""
-        if self._met:
-            self._met.pop(id, None)
+        self.waiters.pop(id, None)

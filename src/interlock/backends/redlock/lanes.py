@@ -68,14 +68,13 @@ class Lane:
         sent, waiting, heard = now(), set(awaited), 0
         for node in to:
             line = lines[node]
-            if line is None or (len(line.due) > OWED and not packed.lasting):
+            if line is None or (self._late and len(line.due) > OWED and not packed.lasting):
                 waiting.discard(node)
                 if packed.request is not None:
                     self._panel.unread(node, packed.request)
                 continue
             try:
-                line.send(packed, packed.quick(line.words))
-                if len(line.due) > OWED:
+                if line.send(packed, packed.quick(line.words)) > OWED:
                     self._late = True
             except InterlockError as error:
                 self._drop(line)
@@ -105,14 +104,14 @@ class Lane:
                 if reply is False or node not in waiting:
                     continue
                 waiting.discard(node)
-                heard += 1
                 if reply.__class__ is Failure:
                     reply = refusal(line.place, reply)
-                received = now()
-                if heard == limits.least:
-                    until = sent + limits.patience(received - sent)
+                received, answers = now(), not isinstance(reply, InterlockError)
+                heard += answers
                 if hear(node, reply, sent, received):
                     enough = True
+                elif answers and heard == limits.least:
+                    until = sent + limits.patience(received - sent)
         self.used = now()
         if enough:
             return [*lost, *self._overdue()] if self._late else lost
@@ -253,7 +252,7 @@ class LanePanel:
         limits: Limits,
     ) -> list[int]:
         packed = self._packing.pack(request)
-        lane = self._lane(request, min(limits.connecting, limits.total))
+        lane = self._lane(request, limits)
         hear = self._packing.translated(request, hear)
         try:
             quiet = lane.ask(packed, to, awaited, hear, limits)
@@ -274,9 +273,16 @@ class LanePanel:
             self._shrink(lane.used)
         return quiet
 
-    def _lane(self, request: Request, timeout: float) -> Lane:
+    def _lane(self, request: Request, limits: Limits) -> Lane:
         """An idle lane, the last used first; for a release that of its vote: on another a node that hangs might read it first."""
-        lane = self._free() or self._next(timeout)
+        lane: Lane | None = None
+        if not self._waiting:  # or others came first
+            try:
+                lane = self._idle.pop()
+            except IndexError:
+                pass
+        if lane is None:
+            lane = self._next(min(limits.connecting, limits.total))
         if type(request) is Vote:
             if len(self._voted) >= REMEMBERED:
                 self._voted.clear()
@@ -286,14 +292,6 @@ class LanePanel:
             if number != lane.number:
                 return self._instead(lane, number)
         return lane
-
-    def _free(self, called: bool = False) -> Lane | None:
-        if self._waiting and not called:
-            return None  # others came first
-        try:
-            return self._idle.pop()
-        except IndexError:
-            return None
 
     def _instead(self, lane: Lane, number: int) -> Lane:
         """The lane of this number if nobody uses it; otherwise this one."""
@@ -314,9 +312,11 @@ class LanePanel:
         self._waiting.append(turn)  # before the look: whoever gives one back after it sees that we wait
         try:
             while not self._closed:
+                try:
+                    return self._idle.pop()
+                except IndexError:
+                    pass
                 with self._guard:
-                    if (lane := self._free(called=True)) is not None:
-                        return lane
                     if len(self._lanes) < MOST:
                         lane = Lane(self, next(self._numbers))
                         self._lanes.add(lane)

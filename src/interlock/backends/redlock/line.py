@@ -67,8 +67,8 @@ class Line:
         except Garbled as error:
             raise garbled(self.place, error) from None
 
-    def send(self, packed: Packed, request: bytes) -> None:
-        """Hand it to the kernel. Only a node that has long read nothing makes it wait, and then not for long."""
+    def send(self, packed: Packed, request: bytes) -> int:
+        """Hand it to the kernel; how many replies are due now. Only a node that has long read nothing makes it wait, and then not for long."""
         self.due.append(packed)  # first: who is interrupted after the send must know that a reply will come
         try:
             gone = self.sock.send(request)
@@ -80,6 +80,7 @@ class Line:
             raise silent(self.place, 0.0) from None
         except OSError as error:
             raise unreachable(self.place, error) from None
+        return len(self.due)
 
     def receive(self, asked: Packed | None) -> Any:
         """The reply to what was asked last; False while it has not come. What came for earlier requests is dropped.
@@ -94,8 +95,10 @@ class Line:
                 return False
             except OSError as error:
                 raise unreachable(self.place, error) from None
-            self._feed(data)
+            if not data:
+                raise unreachable(self.place, "the server closed the connection")
             try:
+                self._reader.feed(data)
                 while (reply := gets()) is not False:
                     packed = popleft()
                     if reply.__class__ is Failure and reply.code == "NOSCRIPT":

@@ -107,14 +107,14 @@ class Round:
         if self.over or node not in self.waiting or reply is None:
             return
         self.waiting.discard(node)
-        self.heard += 1
-        now = self._panel.now()
+        now, answers = self._panel.now(), not isinstance(reply, InterlockError)
+        self.heard += answers
         if self._hear(node, reply, self._sent, now):
             self.enough = True
             self.end()
         elif not self.waiting or now >= self.until:
             self.end()
-        elif self.heard == self._limits.least:
+        elif answers and self.heard == self._limits.least:
             self.until = self._sent + self._limits.patience(now - self._sent)
             self._panel.look_at(self.until)
 

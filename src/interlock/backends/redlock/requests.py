@@ -116,7 +116,7 @@ Hear: TypeAlias = Callable[[int, Reply, float, float], bool]
 
 
 class Limits:
-    """Wait `timeout` seconds, or up to `longest` for as long as fewer than `least` nodes have answered.
+    """Wait `timeout` seconds, or up to `longest` for as long as fewer than `least` nodes have answered. An error is no answer.
 
     Where fewer than `least` have a connection, that is waited for first, for up to `connecting` seconds. `total` bounds both:
     without it connecting takes its time beside the request. `hurried`: the caller has less time than a request usually gets;

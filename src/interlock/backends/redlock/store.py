@@ -179,7 +179,8 @@ class RedlockStore:
         return await renewing.renew(self._quorum, renewals, timeout)
 
     async def release(self, resource: str, id: str, linger: float = 0.0, timeout: float = IO_TIMEOUT) -> bool:
-        self._backoff.over(id)
+        if self._backoff.waiters:
+            self._backoff.over(id)
         return await renewing.release(self._quorum, Release(resource, id, linger), timeout)
 
     async def inspect(self, resource: str, timeout: float = IO_TIMEOUT, *, limit: int | None = None) -> Queue:
