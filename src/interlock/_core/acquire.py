@@ -86,10 +86,14 @@ class Acquiring:
         "claim",
         "holder",
         "owner",
+        "runner",
     )
 
-    def __init__(self, client: Client, claim: Claim, wait: float | None, owner: Owner) -> None:
-        self.owner = owner
+    def __init__(
+        self, client: Client, claim: Claim, wait: float | None, owner: Owner, runner: Owner | None = None
+    ) -> None:
+        self.owner = owner  # of the lease
+        self.runner = runner or owner  # the thread or task that waits for the lease
         self._client = client
         self._runtime: Runtime = client.runtime
         self.claim = claim
@@ -190,7 +194,7 @@ class Acquiring:
             await self._client.store.wait(claim, busy, min(left, max(0.001, busy.retry_after)))
             return None
         if self._place is None:
-            self._place = Place(claim, self.asked, self.owner)
+            self._place = Place(claim, self.asked, self.runner)
             self._client.keeper.keep(self._place)
         else:
             self._place.refreshed = max(self._place.refreshed, self.asked)

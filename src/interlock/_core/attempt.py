@@ -27,8 +27,10 @@ class Attempt(Acquiring):
 
     __slots__ = ("_holding", "_who", "lease", "lender", "line", "over", "turn", "wait")
 
-    def __init__(self, holding: Holding, claim: Claim, wait: float | None, owner: Owner) -> None:
-        Acquiring.__init__(self, holding.client, claim, wait, owner)
+    def __init__(
+        self, holding: Holding, claim: Claim, wait: float | None, owner: Owner, runner: Owner | None = None
+    ) -> None:
+        Acquiring.__init__(self, holding.client, claim, wait, owner, runner)
         self._holding = holding
         self.wait = wait
         self.lease: Lease | None = None

@@ -134,14 +134,14 @@ class Client:
 
     def _others_under_way(self) -> list[Attempt]:
         """Attempts of other threads and tasks; one of our own cannot end while we wait for it."""
-        return [attempt for attempt in list(self.attempts) if attempt.owner is not self._closer]
+        return [attempt for attempt in list(self.attempts) if attempt.runner is not self._closer]
 
     async def _see_attempts_end(self, timeout: float = 1.0) -> None:
         """Wait for those who are asking the store now: granted a lease, they give it back, and need the store for it.
 
         Whoever has had no answer by then is not waited for: the claim is taken back for them, by its id.
         """
-        self._closer = self.runtime.owner()
+        self._closer = self.runtime.runner()
         self._none_under_way = self.runtime.signal()
         if self._others_under_way():
             await self.runtime.wait(self._none_under_way, timeout)

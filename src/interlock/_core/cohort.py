@@ -61,7 +61,7 @@ class Cohort:
             if head is attempt:
                 return None
             first: Attempt | None = None
-            if not head.owner.alive():  # left behind on a closed loop: whoever came first asks the store
+            if not head.runner.alive():  # left behind on a closed loop: whoever came first asks the store
                 first = _next(head.line) or attempt
                 self._lead(first, head.line)
                 head = first
@@ -171,7 +171,7 @@ class Cohort:
             if heirs is None:
                 return
             head, first = self._heads.get(lease._claim.resource), None
-            if head is None or not head.owner.alive() or head.claim.ttl != lease._claim.ttl:
+            if head is None or not head.runner.alive() or head.claim.ttl != lease._claim.ttl:
                 if (first := _next(heirs)) is not None:
                     heirs += (head and head.line) or ()
                     self._lead(first, heirs)
@@ -227,7 +227,7 @@ def _next(line: deque[Attempt] | None) -> Attempt | None:
     """The first that still waits, and has not been left behind on a loop that was closed."""
     while line:
         attempt = line.popleft()
-        if attempt.turn is not None and attempt.owner.alive():
+        if attempt.turn is not None and attempt.runner.alive():
             return attempt
     return None
 

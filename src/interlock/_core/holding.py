@@ -109,6 +109,7 @@ class Holding:
             else timing.checked_wait(blocking, timeout, self.timeout)
         )
         runtime = client.runtime
+        runner = None if owner is None else runtime.runner()
         owner = owner or runtime.owner()
         claim = Claim(
             self.resource,
@@ -123,7 +124,7 @@ class Holding:
             runtime.who(owner),
             1 if wait == 0.0 else self.block,
         )
-        return self.attempt_type(self, claim, wait, owner)
+        return self.attempt_type(self, claim, wait, owner, runner)
 
     def enrol(self, lease: Lease) -> None:
         client = self.client

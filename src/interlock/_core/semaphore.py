@@ -169,7 +169,7 @@ class GiftedAttempt(Attempt):
 
     def __init__(self, semaphore: SemaphoreHolding, attempt: Attempt, gift: int) -> None:
         claim: Claim = attempt.claim
-        super().__init__(semaphore, claim, attempt.wait, attempt.owner)
+        super().__init__(semaphore, claim, attempt.wait, attempt.owner, attempt.runner)
         self._semaphore = semaphore
         self._gift = gift
 
