@@ -165,11 +165,13 @@ def test_a_paused_holder_meets_the_loss_first_and_its_late_write_is_refused() ->
     scene = Scene()
     paused, other = scene.stage.node(), scene.stage.node()
     shared = scene.stage.guarded("r")
+    taken: list[Lease] = []
     met: list[str] = []
 
     async def hold() -> None:
         lease = await paused.client.lock("r").acquire()
         assert lease is not None
+        taken.append(lease)
         value = shared.read(lease.token)
         await paused.runtime.sleep(0.5)  # SIGSTOP falls in here
         with pytest.raises(LeaseLost):
@@ -186,6 +188,8 @@ def test_a_paused_holder_meets_the_loss_first_and_its_late_write_is_refused() ->
     scene.play(0.3)
     paused.pause()
     scene.play(2 * TTL, scene.start(other, take_over()))
+    with pytest.raises(LeaseLost):  # the clock alone says so: its keeper has not run yet
+        taken[0].check()
     paused.resume()
     scene.play(1.0, holder)
     assert met == ["both"]
