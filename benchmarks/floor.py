@@ -20,8 +20,8 @@ from interlock.backends.redis import packing
 from interlock.backends.redis.keys import Keys
 from interlock.backends.redis.resp import bulk
 from interlock.backends.redis.scripts import CLAIM, RELEASE
-from interlock.backends.redlock.packing import Packed, Packing
-from interlock.backends.redlock.requests import Release, Vote
+from interlock.backends.redlock.wire.packing import Packed, Packing
+from interlock.backends.redlock.wire.requests import Release, Vote
 from interlock.model import Claim
 
 ID, CHANNEL = "0123456789abcdef0123-1f", b"interlock:0123456789abcdef"

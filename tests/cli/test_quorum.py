@@ -16,7 +16,7 @@ import pytest
 import interlock
 from interlock._core.drive import drive
 from interlock.backends.redlock import RedlockStore
-from interlock.backends.redlock.mending import NodeState
+from interlock.backends.redlock.algorithm.recovery import NodeState
 from interlock.cli import nodes
 from tests.cli.program import Program, finished, until
 from tests.redlock.servers import Servers, quorum, say, steady

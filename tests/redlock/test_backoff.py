@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 
 import interlock
-from interlock.backends.redlock.backoff import FIRST, LONGEST, PART, RACES, SHORTEST, Backoff
+from interlock.backends.redlock.algorithm.backoff import FIRST, LONGEST, PART, RACES, SHORTEST, Backoff
 from interlock.backends.redlock.store import RedlockStore
 from interlock.model import Busy, Claim, Granted, Standing
 from interlock.testing.lag import Lag

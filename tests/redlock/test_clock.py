@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from interlock.backends.redlock.clock import DRIFT, SLACK, ClockWatch
-from interlock.backends.redlock.membership import Membership
+from interlock.backends.redlock.algorithm.clock import DRIFT, SLACK, ClockWatch
+from interlock.backends.redlock.algorithm.membership import Membership
 
 
 def watched(*readings: tuple[float, float, float]) -> list[float]:

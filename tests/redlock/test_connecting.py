@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from interlock.backends.redlock.connecting import AT_LEAST, Patience, Speed
-from interlock.backends.redlock.requests import Limits
+from interlock.backends.redlock.transport.connecting import AT_LEAST, Patience, Speed
+from interlock.backends.redlock.wire.requests import Limits
 
 ALL = range(5)
 CONNECTING = 5.0

@@ -10,8 +10,8 @@ import pytest
 
 import interlock
 from interlock import aio
-from interlock.backends.redlock.requests import CheckIn
 from interlock.backends.redlock.store import RedlockStore
+from interlock.backends.redlock.wire.requests import CheckIn
 from interlock.errors import StoreUnavailable
 from interlock.model import Busy, Claim, Granted, Renewal, Renewed
 from interlock.ports import CONNECT_TIMEOUT

@@ -12,9 +12,9 @@ import pytest
 
 from interlock.backends.redis.address import Address
 from interlock.backends.redis.dialling import stepped
-from interlock.backends.redlock.lanes import LanePanel
-from interlock.backends.redlock.packing import Packing
-from interlock.backends.redlock.requests import (
+from interlock.backends.redlock.transport.blocking import LanePanel
+from interlock.backends.redlock.wire.packing import Packing
+from interlock.backends.redlock.wire.requests import (
     BUSY,
     NO_VOTE,
     TOO_LOW,

@@ -14,9 +14,9 @@ from uuid import uuid4
 import pytest
 
 from interlock._runtime.tasks import Tasks
-from interlock.backends.redlock.membership import OWED, Membership
-from interlock.backends.redlock.requests import Hear, Limits, Release, Request
+from interlock.backends.redlock.algorithm.membership import OWED, Membership
 from interlock.backends.redlock.store import RedlockStore
+from interlock.backends.redlock.wire.requests import Hear, Limits, Release, Request
 from interlock.model import Claim, Granted
 from interlock.urls import open_store
 from tests.patience import PATIENCE

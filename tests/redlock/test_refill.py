@@ -8,9 +8,9 @@ from typing import cast
 from uuid import uuid4
 
 from interlock._core.drive import drive
-from interlock.backends.redlock.renewing import refill
-from interlock.backends.redlock.requests import Hear, Limits, Renew, Request, Vote
+from interlock.backends.redlock.algorithm.renewing import refill
 from interlock.backends.redlock.store import RedlockStore
+from interlock.backends.redlock.wire.requests import Hear, Limits, Renew, Request, Vote
 from interlock.errors import StoreUnavailable
 from interlock.model import Busy, Claim, ClaimAnswer, Granted, Renewal
 from tests.redis.server import Server

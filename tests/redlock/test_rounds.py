@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from interlock.backends.redlock.links import Line, LinkPanel, Round
-from interlock.backends.redlock.packing import Packing
-from interlock.backends.redlock.requests import Inspect, Limits
+from interlock.backends.redlock.transport.aio import Line, LinkPanel, Round
+from interlock.backends.redlock.wire.packing import Packing
+from interlock.backends.redlock.wire.requests import Inspect, Limits
 from interlock.errors import StoreUnavailable
 
 

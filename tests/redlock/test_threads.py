@@ -11,9 +11,9 @@ import pytest
 
 import interlock
 from interlock._core.drive import drive
-from interlock.backends.redlock.lanes import MOST, Lane, LanePanel
-from interlock.backends.redlock.requests import Limits, Request
 from interlock.backends.redlock.store import RedlockStore
+from interlock.backends.redlock.transport.blocking import MOST, Lane, LanePanel
+from interlock.backends.redlock.wire.requests import Limits, Request
 from interlock.model import Claim, Granted
 from tests.patience import PATIENCE
 from tests.redlock.servers import steady

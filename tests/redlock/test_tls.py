@@ -17,8 +17,8 @@ import pytest
 import interlock
 from interlock import aio
 from interlock.backends.redis import trust
-from interlock.backends.redlock.lanes import FRESH
 from interlock.backends.redlock.store import RedlockStore
+from interlock.backends.redlock.transport.blocking import FRESH
 from interlock.errors import StoreUnavailable, StoreUnfit
 from interlock.model import Claim, Granted
 from tests.cli.program import Program

@@ -8,9 +8,9 @@ from uuid import uuid4
 
 import pytest
 
-from interlock.backends.redlock.lanes import Lane, LanePanel
-from interlock.backends.redlock.requests import Release, Vote
 from interlock.backends.redlock.store import RedlockStore
+from interlock.backends.redlock.transport.blocking import Lane, LanePanel
+from interlock.backends.redlock.wire.requests import Release, Vote
 from interlock.model import Claim, Granted
 from interlock.ports import Job
 from tests.redlock.colours import COLOURS, run, until

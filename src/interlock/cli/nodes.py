@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from interlock.backends.redlock.looking import FOREIGN, NodeView, merged
-from interlock.backends.redlock.mending import NodeState
+from interlock.backends.redlock.algorithm.inspection import FOREIGN, NodeView, merged
+from interlock.backends.redlock.algorithm.recovery import NodeState
 from interlock.cli import document as documents
 from interlock.cli import words
 from interlock.model import Standing

@@ -11,8 +11,8 @@ from interlock._core.drive import drive
 from interlock._core.names import checked_name
 from interlock._runtime import clock
 from interlock.backends.redlock import RedlockStore
-from interlock.backends.redlock.looking import NodeView
-from interlock.backends.redlock.mending import NodeState
+from interlock.backends.redlock.algorithm.inspection import NodeView
+from interlock.backends.redlock.algorithm.recovery import NodeState
 from interlock.blocking import connect
 from interlock.cli import codes, nodes, table, words
 from interlock.cli.outlet import Outlet

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Sequence
 from copy import deepcopy
 from typing import Any
 
-from interlock.backends.redlock.requests import Hear, Limits, Release, Request, Unread, Vote, nothing
+from interlock.backends.redlock.wire.requests import Hear, Limits, Release, Request, Unread, Vote, nothing
 from interlock.errors import InterlockError, StoreUnavailable
 from interlock.model import Standing
 from interlock.ports import Signal

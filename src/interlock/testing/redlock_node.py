@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from interlock.backends.redlock.requests import (
+from interlock.backends.redlock.wire.requests import (
     BUSY,
     EVICTED,
     GONE,

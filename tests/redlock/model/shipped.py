@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from interlock.backends.redlock.requests import TOO_LOW, Admit, Vote
+from interlock.backends.redlock.wire.requests import TOO_LOW, Admit, Vote
 from interlock.model import Claim
 from interlock.testing.redlock_node import MANY, OLD, Node
 

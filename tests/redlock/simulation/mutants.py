@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from interlock.backends.redlock import claiming, membership, mending, renewing
-from interlock.backends.redlock.requests import TOO_LOW, Prolong, Release, Renew, Request, Vote
+from interlock.backends.redlock.algorithm import claiming, membership, recovery, renewing
+from interlock.backends.redlock.wire.requests import TOO_LOW, Prolong, Release, Renew, Request, Vote
 from interlock.record import replaced
 from interlock.testing.redlock_node import Node
 from tests.redlock.simulation.mutant import Mutant, Patch
@@ -140,7 +140,7 @@ def _endless_rounds() -> list[Patch]:
 
 
 def _short_rest() -> list[Patch]:
-    return [(mending, "RESTED", 0)]
+    return [(recovery, "RESTED", 0)]
 
 
 def _own_ttl_only() -> list[Patch]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
 from interlock.aio import Lease
-from interlock.backends.redlock.requests import Release, Vote
+from interlock.backends.redlock.wire.requests import Release, Vote
 from interlock.errors import StoreUnavailable
 from interlock.testing.checkers import Terms, Violation, judge
 from interlock.testing.faults import Faults

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from interlock.backends.redlock.membership import Membership
+from interlock.backends.redlock.algorithm.membership import Membership
 from interlock.backends.redlock.quorum import Quorum
-from interlock.backends.redlock.requests import Admit, CheckIn
 from interlock.backends.redlock.store import RedlockStore
+from interlock.backends.redlock.wire.requests import Admit, CheckIn
 from interlock.ports import Store
 from interlock.testing.faults import Link
 from interlock.testing.panel import BORN, SimulatedNode, SimulatedPanel

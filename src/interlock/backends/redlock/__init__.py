@@ -1,9 +1,12 @@
 """Locks on a majority of independent Redis servers: Redlock, with fencing tokens.
 
-One request, from top to bottom: `store` (the port) -> `claiming`, `renewing`, `looking` (the algorithm, once) over
-`quorum` and `membership` (whom to wait for) -> a panel, the leaf: `lanes` (blocking), `links` (asyncio), or a simulated
-one -> the `.lua` files, on each node. `requests` is the seam between the algorithm and the panels
-(`interlock.testing.redlock_node` says in Python what the scripts do), `clock` watches the nodes' clocks, `mending` brings nodes back that were away or lost their memory.
+A request passes from top to bottom:
+
+    open, store     from a URL to the store port
+    algorithm/      claiming, renewing, inspection, recovery, and what they know of the nodes: membership, clock
+    quorum          which nodes a request goes to, whose replies it waits for, and for how long
+    transport/      the way to the nodes: blocking, asyncio (interlock.testing has a simulated one)
+    wire/           the requests as records and as bytes, and the Lua scripts that answer them on each node
 """
 
 from interlock.backends.redlock.open import open_nodes, open_url

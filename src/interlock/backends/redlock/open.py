@@ -10,13 +10,13 @@ from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit
 
 from interlock.backends.redis.address import Address
 from interlock.backends.redis.open import MISSPELT
-from interlock.backends.redlock.lanes import LanePanel
-from interlock.backends.redlock.membership import Membership
-from interlock.backends.redlock.packing import Packing
+from interlock.backends.redlock.algorithm.membership import Membership
 from interlock.backends.redlock.quorum import Quorum
-from interlock.backends.redlock.requests import Panel
 from interlock.backends.redlock.store import RedlockStore
-from interlock.backends.redlock.threads import OnThreads
+from interlock.backends.redlock.transport.blocking import LanePanel
+from interlock.backends.redlock.transport.threads import OnThreads
+from interlock.backends.redlock.wire.packing import Packing
+from interlock.backends.redlock.wire.requests import Panel
 from interlock.errors import InvalidURL, Unsupported
 from interlock.ports import CONNECT_TIMEOUT, Runtime
 
@@ -141,7 +141,7 @@ def open_addresses(
         store = on_threads(beside)
         store.give_keeper(lambda: on_threads(beside))
         return store
-    from interlock.backends.redlock.links import LinkPanel  # here, not above: it needs asyncio
+    from interlock.backends.redlock.transport.aio import LinkPanel  # here, not above: it needs asyncio
 
     def on_loop(twin: RedlockStore | None) -> RedlockStore:
         return RedlockStore(quorum(LinkPanel(addresses, packing, runtime.now)), runtime, random, twin)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
-from interlock.backends.redlock.membership import Membership
-from interlock.backends.redlock.requests import Hear, Limits, Panel, Release, Request, Vote
+from interlock.backends.redlock.algorithm.membership import Membership
+from interlock.backends.redlock.wire.requests import Hear, Limits, Panel, Release, Request, Vote
 from interlock.errors import InterlockError, StoreUnavailable, StoreUnfit
 from interlock.ports import CONNECT_TIMEOUT, IO_TIMEOUT
 
 if TYPE_CHECKING:
-    from interlock.backends.redlock.mending import Mending
+    from interlock.backends.redlock.algorithm.recovery import Mending
 
 ROUND = 2.0
 """Seconds within which a round must be over to count, for every client alike. A node that forgot what it said waits longer

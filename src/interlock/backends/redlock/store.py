@@ -7,12 +7,12 @@ from contextlib import suppress
 
 from interlock import native
 from interlock.backends.redis.watching import LOOK, LOOK_AT_MOST, until_changed
-from interlock.backends.redlock import claiming, looking, renewing
-from interlock.backends.redlock.backoff import Backoff
-from interlock.backends.redlock.looking import Names, NodeView
-from interlock.backends.redlock.mending import Beside, Mending, NodeState
+from interlock.backends.redlock.algorithm import claiming, inspection, renewing
+from interlock.backends.redlock.algorithm.backoff import Backoff
+from interlock.backends.redlock.algorithm.inspection import Names, NodeView
+from interlock.backends.redlock.algorithm.recovery import Beside, Mending, NodeState
 from interlock.backends.redlock.quorum import Quorum
-from interlock.backends.redlock.requests import Evict, Release
+from interlock.backends.redlock.wire.requests import Evict, Release
 from interlock.errors import InterlockError, StoreUnavailable, Unsupported
 from interlock.model import (
     Busy,
@@ -184,7 +184,7 @@ class RedlockStore:
         return await renewing.release(self._quorum, Release(resource, id, linger), timeout)
 
     async def inspect(self, resource: str, timeout: float = IO_TIMEOUT, *, limit: int | None = None) -> Queue:
-        return await looking.inspect(self._quorum, resource, timeout, limit)
+        return await inspection.inspect(self._quorum, resource, timeout, limit)
 
     async def scan(self, prefix: str, after: str, limit: int) -> list[str]:
         found: list[str] = []
@@ -198,7 +198,9 @@ class RedlockStore:
     async def evict(
         self, resource: str, id: str | None, reason: str, *, foreign: bool = False, no_expiry: bool = False
     ) -> list[Standing]:
-        return await looking.evict(self._quorum, Evict(resource, id, reason, foreign, no_expiry), IO_TIMEOUT)
+        return await inspection.evict(
+            self._quorum, Evict(resource, id, reason, foreign, no_expiry), IO_TIMEOUT
+        )
 
     async def watch(self, resource: str, seen: Queue, timeout: float) -> None:
         await until_changed(self._beside, self.inspect, seen, timeout)
@@ -220,7 +222,7 @@ class RedlockStore:
 
     async def view(self, resource: str, timeout: float = IO_TIMEOUT) -> list[NodeView]:
         """One resource as each node has it: granted, free, no answer, quarantined, or what is wrong."""
-        return await looking.view(self._quorum, resource, timeout)
+        return await inspection.view(self._quorum, resource, timeout)
 
     async def status(self) -> list[NodeState]:
         """What each node remembers of the quorum; changes nothing."""

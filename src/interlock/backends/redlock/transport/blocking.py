@@ -18,10 +18,10 @@ from interlock import native
 from interlock.backends.redis.address import Address
 from interlock.backends.redis.refusal import refusal, unsent
 from interlock.backends.redis.resp import Failure
-from interlock.backends.redlock.connecting import Attempts, Ended, Patience
-from interlock.backends.redlock.line import Line
-from interlock.backends.redlock.packing import Packed, Packing
-from interlock.backends.redlock.requests import Hear, Limits, Release, Request, Unread, Vote, nothing
+from interlock.backends.redlock.transport.connecting import Attempts, Ended, Patience
+from interlock.backends.redlock.transport.connection import Line
+from interlock.backends.redlock.wire.packing import Packed, Packing
+from interlock.backends.redlock.wire.requests import Hear, Limits, Release, Request, Unread, Vote, nothing
 from interlock.errors import ClientClosed, InterlockError, StoreUnavailable
 
 MOST = 16  # lanes at once: more threads than these take turns

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from interlock.backends.redlock.clock import DRIFT, ClockWatch
-from interlock.backends.redlock.requests import Release
+from interlock.backends.redlock.algorithm.clock import DRIFT, ClockWatch
+from interlock.backends.redlock.wire.requests import Release
 from interlock.model import Claim
 from interlock.record import record
 

@@ -11,8 +11,8 @@ from typing import Any
 from interlock.backends.redis.address import Address
 from interlock.backends.redis.refusal import garbled, silent, unreachable
 from interlock.backends.redis.resp import Failure, Garbled, reader
-from interlock.backends.redlock.packing import INTRODUCTION, INTRODUCTIONS, Packed, introduced
-from interlock.backends.redlock.requests import Release, Vote
+from interlock.backends.redlock.wire.packing import INTRODUCTION, INTRODUCTIONS, Packed, introduced
+from interlock.backends.redlock.wire.requests import Release, Vote
 from interlock.errors import InterlockError
 
 CHUNK = 2048  # replies are small, and a large buffer costs more to get

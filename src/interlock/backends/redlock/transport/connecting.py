@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
 from interlock.backends.redis.address import Address
-from interlock.backends.redlock import threads
-from interlock.backends.redlock.line import Line
-from interlock.backends.redlock.packing import Packing
-from interlock.backends.redlock.requests import Limits
+from interlock.backends.redlock.transport import threads
+from interlock.backends.redlock.transport.connection import Line
+from interlock.backends.redlock.wire.packing import Packing
+from interlock.backends.redlock.wire.requests import Limits
 from interlock.errors import ClientClosed, InterlockError, StoreUnavailable
 
 AT_LEAST = 0.2  # seconds for which a connection is waited for at least, where a majority has one

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from interlock.backends.redlock.clock import DRIFT, SLACK
+from interlock.backends.redlock.algorithm.clock import DRIFT, SLACK
 from interlock.backends.redlock.quorum import QUARANTINED, ROUND, Quorum
-from interlock.backends.redlock.requests import (
+from interlock.backends.redlock.wire.requests import (
     BUSY,
     EVICTED,
     MISMATCH,

@@ -12,10 +12,10 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any, Protocol
 
-from interlock.backends.redlock.clock import DRIFT
+from interlock.backends.redlock.algorithm.clock import DRIFT
+from interlock.backends.redlock.algorithm.renewing import refill
 from interlock.backends.redlock.quorum import ROUND, Quorum, unheard
-from interlock.backends.redlock.renewing import refill
-from interlock.backends.redlock.requests import Admit, CheckIn, Limits, Reply
+from interlock.backends.redlock.wire.requests import Admit, CheckIn, Limits, Reply
 from interlock.errors import ClientClosed, InterlockError, InvalidSetting, StoreUnavailable
 from interlock.ports import Job, Signal
 from interlock.record import record, replaced

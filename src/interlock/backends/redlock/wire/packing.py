@@ -14,7 +14,7 @@ from interlock.backends.redis.packing import millis
 from interlock.backends.redis.refusal import refusal
 from interlock.backends.redis.resp import Failure, bulk, command
 from interlock.backends.redis.scripts import Call, Script
-from interlock.backends.redlock.requests import (
+from interlock.backends.redlock.wire.requests import (
     Admit,
     CheckIn,
     Evict,
@@ -32,17 +32,18 @@ from interlock.model import Standing
 
 REMEMBERED = 61.0  # seconds an eviction is remembered at least
 
-_VOTE, _RELEASE, RENEW = (Script(f"../redlock/{name}") for name in ("vote", "release", "renew"))
+HERE = "../redlock/wire/"  # from where `Script` looks for its files
+_VOTE, _RELEASE, RENEW = (Script(HERE + name) for name in ("vote", "release", "renew"))
 VOTE, VOTE_SHARED = _VOTE.call(3, 5), _VOTE.call(3, 8)
 RELEASE, RELEASE_SO = _RELEASE.call(2, 1), _RELEASE.call(2, 3)
-INSPECT = Script("../redlock/inspect").call(5, 2)
-EVICT = Script("../redlock/evict").call(5, 6)
-CHECKIN = Script("../redlock/checkin").call(1, 3)
-_ADMIT = Script("../redlock/admit").call(1, 5)
+INSPECT = Script(HERE + "inspect").call(5, 2)
+EVICT = Script(HERE + "evict").call(5, 6)
+CHECKIN = Script(HERE + "checkin").call(1, 3)
+_ADMIT = Script(HERE + "admit").call(1, 5)
 ADMIT = Call(
     _ADMIT.whole, _ADMIT.whole
 )  # with the script itself: nobody waits to hear that it must be sent again
-SCAN = Script("../redlock/scan").call(0, 3)
+SCAN = Script(HERE + "scan").call(0, 3)
 
 _millis: dict[float, bytes] = {}
 

@@ -15,9 +15,9 @@ from interlock.backends.redis.address import Address
 from interlock.backends.redis.refusal import refusal, silent, unreachable, unsent
 from interlock.backends.redis.resp import Failure
 from interlock.backends.redis.stream import Stream
-from interlock.backends.redlock.connecting import Patience, Speed
-from interlock.backends.redlock.packing import INTRODUCTION, INTRODUCTIONS, Packed, Packing, introduced
-from interlock.backends.redlock.requests import Hear, Limits, Request, Unread, nothing
+from interlock.backends.redlock.transport.connecting import Patience, Speed
+from interlock.backends.redlock.wire.packing import INTRODUCTION, INTRODUCTIONS, Packed, Packing, introduced
+from interlock.backends.redlock.wire.requests import Hear, Limits, Request, Unread, nothing
 from interlock.errors import ClientClosed, InterlockError
 
 OWED = 5000  # replies a silent node may owe before its connection is given up

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from interlock.backends.redlock.clock import DRIFT
+from interlock.backends.redlock.algorithm.clock import DRIFT
 from interlock.backends.redlock.quorum import QUARANTINED, ROUND, Quorum
-from interlock.backends.redlock.requests import (
+from interlock.backends.redlock.wire.requests import (
     GONE,
     NO_VOTE,
     RENEWED,

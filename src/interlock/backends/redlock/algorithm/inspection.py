@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from interlock.backends.redis.packing import LASTS
 from interlock.backends.redlock.quorum import QUARANTINED, Quorum
-from interlock.backends.redlock.requests import NO_VOTE, Evict, Inspect, Limits, Reply, Scan
+from interlock.backends.redlock.wire.requests import NO_VOTE, Evict, Inspect, Limits, Reply, Scan
 from interlock.errors import ForeignKey, InterlockError
 from interlock.model import Queue, Standing
 from interlock.record import record, replaced
