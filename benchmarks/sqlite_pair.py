@@ -7,9 +7,9 @@ from collections.abc import Callable
 from interlock._core.drive import drive
 from interlock._runtime.threads import Threads
 from interlock.backends.sqlite import open_store
-from interlock.backends.sqlite.clock import Clock
-from interlock.backends.sqlite.file import connect
-from interlock.backends.sqlite.statements import CLAIMS
+from interlock.backends.sqlite.file.clock import Clock
+from interlock.backends.sqlite.file.connection import connect
+from interlock.backends.sqlite.tables.statements import CLAIMS
 from interlock.model import Claim, Granted
 
 ID = "0123456789abcdef0123-1"

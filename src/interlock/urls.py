@@ -179,7 +179,7 @@ def file_of(url: str) -> str | None:
     """The absolute path of the lock file behind a URL of SQLite; None for any other store."""
     if not url.startswith("sqlite:"):
         return None
-    from interlock.backends.sqlite.place import default_path
+    from interlock.backends.sqlite.file.location import default_path
 
     parts = _parts(url)
     path, _ = _sqlite_file(parts._replace(query=_without_connect_timeout(parts.query)[0]))

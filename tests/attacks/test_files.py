@@ -62,7 +62,7 @@ def test_a_symbolic_link_leads_to_the_same_locks(tmp_path: Path) -> None:
 def test_a_claim_whose_caller_has_given_up_is_not_made_afterwards(tmp_path: Path) -> None:
     async def main() -> None:
         store = open_store(str(tmp_path / "locks.db"), Tasks(), asynchronous=True)
-        busy = asyncio.create_task(store._leaf.run(lambda until: time.sleep(0.2), timeout=5.0))
+        busy = asyncio.create_task(store._executor.run(lambda until: time.sleep(0.2), timeout=5.0))
         await asyncio.sleep(0)  # its turn comes first
         with pytest.raises(StoreUnavailable):
             await store.claim(Claim("x", "late", 30.0), 0.05)

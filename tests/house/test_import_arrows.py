@@ -36,6 +36,8 @@ ARROWS: dict[str, tuple[str, ...]] = {
         *RULES,
         "backends.redis",
     ),  # a quorum of such servers: their keys, scripts and addresses
+    # Tables that other SQL databases can share: nothing of SQLite's files and connections.
+    "backends.sqlite.tables": (*RULES, "backends.sqlite.tables"),
     "urls": (*PORTS, "_runtime", "backends"),
     "shutdown": ("_runtime",),
     "making": CORE,
@@ -63,6 +65,7 @@ APART: dict[str, tuple[str, ...]] = {
     "events": WORLD,
     "ports": WORLD,
     "_core": WORLD,
+    "backends.sqlite.tables": (*CHANCE, *BESIDE, "select", "selectors", "socket", "sqlite3"),
     "_runtime.threads": ("asyncio",),  # 83 ms of import, for programs that never await
     "blocking": ("asyncio",),
 }
@@ -81,9 +84,10 @@ def row(name: str) -> str | None:
 
 
 def allowed(name: str, entry: str) -> tuple[str, ...]:
-    """What a module may import: its row, and for a backend the package it is part of."""
+    """What a module may import: its row, and for a backend the package it is part of, unless the row is narrower."""
     own = ".".join(name.split(".")[:2])
-    return (*ARROWS[entry], own) if own.startswith("backends.") else ARROWS[entry]
+    whole = own.startswith("backends.") and entry.count(".") < 2
+    return (*ARROWS[entry], own) if whole else ARROWS[entry]
 
 
 @pytest.mark.parametrize("name", MODULES, ids=lambda name: name or "interlock")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant, Tests, agreeing, mutant
 
-CLAIMS = "backends/sqlite/claims.sql"
-INODES = "backends/sqlite/inodes.py"
-PRESENCE = "backends/sqlite/presence.py"
+CLAIMS = "backends/sqlite/tables/claims.sql"
+INODES = "backends/sqlite/file/inodes.py"
+LIVENESS = "backends/sqlite/file/liveness.py"
 ANSWERS = agreeing("answers_as_the_reference")
 WOKEN = Tests("tests/sqlite/test_waiting.py", "in_another_process or rings_only_the_next")
 
@@ -38,7 +38,7 @@ MUTANTS: list[Mutant] = [
         "sqlite: tokens follow the clock alone",
         "a clock set back gives a token twice",
         (
-            "backends/sqlite/claims.py",
+            "backends/sqlite/tables/claims.py",
             "token = max(token, last + 1)",
             "token = max(token, 1)",
         ),
@@ -49,8 +49,8 @@ MUTANTS: list[Mutant] = [
         "sqlite: who is let in is not rung",
         "every hand-off waits for a lapse",
         (
-            "backends/sqlite/queue.py",
-            '        tx.execute(CLAIMS["admit"], (resource, row.token, tx.now))\n        tx.call(row.bell, "c" + row.id)\n',
+            "backends/sqlite/tables/queue.py",
+            '        tx.execute(CLAIMS["admit"], (resource, row.token, tx.now))\n        tx.ring(row.bell, "c" + row.id)\n',
             '        tx.execute(CLAIMS["admit"], (resource, row.token, tx.now))\n',
         ),
         tests=WOKEN,
@@ -58,7 +58,7 @@ MUTANTS: list[Mutant] = [
     mutant(
         "sqlite: a register is written whatever its version",
         "of two updates at once one is lost",
-        ("backends/sqlite/registers.py", "    if old.version != version:", "    if False:"),
+        ("backends/sqlite/tables/registers.py", "    if old.version != version:", "    if False:"),
         tests=ANSWERS,
     ),
     mutant(
@@ -84,60 +84,60 @@ MUTANTS: list[Mutant] = [
     mutant(
         "sqlite: a newcomer begins a log of its own",
         "it does not see what the others hold",
-        (INODES, "        if shared:\n            raise refusal.log_removed(self.path)\n", ""),
+        (INODES, "        if shared:\n            raise errors.log_removed(self.path)\n", ""),
         tests=Tests("tests/sqlite/test_removed.py", "without_its_log"),
     ),
     mutant(
         "sqlite: one's own life looks dead",
         "a process takes its own locks away",
-        (PRESENCE, "if life in (0, self.life) or not self.life:", "if life == 0 or not self.life:"),
-        tests=Tests("tests/sqlite/test_presence.py", "for_itself"),
+        (LIVENESS, "if life in (0, self.life) or not self.life:", "if life == 0 or not self.life:"),
+        tests=Tests("tests/sqlite/test_liveness.py", "for_itself"),
     ),
     mutant(
         "sqlite: a forked child lives in its parent's life",
         "the lock of a killed parent is held until its children end",
         (
-            PRESENCE,
-            "        with suppress(OSError):\n            os.close(presence._descriptor)\n",
+            LIVENESS,
+            "        with suppress(OSError):\n            os.close(liveness._descriptor)\n",
             "        pass\n",
         ),
-        tests=Tests("tests/sqlite/test_presence.py", "forked_child"),
+        tests=Tests("tests/sqlite/test_liveness.py", "forked_child"),
     ),
     mutant(
         "sqlite: what lingers dies with its process",
         "min_hold ends early",
         (CLAIMS, "bell = '', life = 0\n", "bell = ''\n"),
-        tests=Tests("tests/sqlite/test_presence.py", "on_purpose"),
+        tests=Tests("tests/sqlite/test_liveness.py", "on_purpose"),
     ),
     mutant(
         "sqlite: nobody watches the one ahead",
         "a killed holder blocks the queue for its ttl",
-        ("backends/sqlite/listener.py", "            if not alive(life):\n", "            if False:\n"),
-        tests=Tests("tests/sqlite/test_presence.py", "next_in_line or however_many"),
+        ("backends/sqlite/notifier.py", "            if not alive(life):\n", "            if False:\n"),
+        tests=Tests("tests/sqlite/test_liveness.py", "next_in_line or however_many"),
     ),
     mutant(
         "sqlite: a trigger more is nobody's business",
         "a stranger's trigger lets two hold at once",
-        ("backends/sqlite/file.py", "        _compare(path, found, expected())\n", ""),
+        ("backends/sqlite/file/connection.py", "        _compare(path, found, expected())\n", ""),
         tests=Tests("tests/sqlite/test_ownership.py", "anything_that_we_did_not_make"),
     ),
     mutant(
         "sqlite: everybody may write the file",
         "any user of the machine can take any lock",
-        ("backends/sqlite/ownership.py", "if found.st_mode & stat.S_IWOTH:", "if False:"),
+        ("backends/sqlite/file/ownership.py", "if found.st_mode & stat.S_IWOTH:", "if False:"),
         tests=Tests("tests/sqlite/test_ownership.py", "everybody_may_write"),
     ),
     mutant(
         "sqlite: renewals wait their turn",
         "a client's own threads cost it its leases",
-        ("backends/sqlite/database.py", "self._urgent_until = self.clock.now() + URGENT", "pass"),
-        tests=Tests("tests/sqlite/test_guard.py", "renewals_come_before"),
+        ("backends/sqlite/file/database.py", "self._urgent_until = self.clock.now() + URGENT", "pass"),
+        tests=Tests("tests/sqlite/test_critical_section.py", "renewals_come_before"),
     ),
     mutant(
         "sqlite: a thread is noted before it runs",
         "one failed start leaves a client deaf for good",
         (
-            "backends/sqlite/listener.py",
+            "backends/sqlite/notifier.py",
             "                self._thread = None  # one that did not start must not be taken for one that runs\n",
             "                pass\n",
         ),

@@ -7,7 +7,8 @@ import os
 import pytest
 
 from interlock._core.drive import drive
-from interlock.backends.sqlite.clock import Clock, live
+from interlock.backends.sqlite.file.clock import Clock
+from interlock.backends.sqlite.tables.lapse import live
 from interlock.model import Busy, Granted, Renewal, Renewed
 from tests.sqlite.conftest import Open
 from tests.sqlite.stage import Hands, claim, rows

@@ -18,8 +18,10 @@ from pathlib import Path
 import pytest
 
 from interlock._core.drive import drive
-from interlock.backends.sqlite import SqliteStore, file, place, refusal
-from interlock.backends.sqlite.statements import CLAIMS, REGISTERS, SWEEP, sections
+from interlock.backends.sqlite import SqliteStore
+from interlock.backends.sqlite.file import connection as lockfile
+from interlock.backends.sqlite.file import errors, location
+from interlock.backends.sqlite.tables.statements import CLAIMS, REGISTERS, SWEEP, sections
 from interlock.errors import InvalidURL, StoreUnavailable, StoreUnfit
 from interlock.model import Granted
 from tests.sqlite.conftest import Open
@@ -48,8 +50,8 @@ def mounted(*what: str, at: Path) -> Iterator[None]:
 
 def test_a_new_file_is_marked_as_ours_and_uses_a_write_ahead_log(store: SqliteStore) -> None:
     with closing(sqlite3.connect(store.path)) as connection:
-        assert connection.execute("pragma application_id").fetchone() == (file.MARK,)
-        assert connection.execute("pragma user_version").fetchone() == (file.SCHEMA,)
+        assert connection.execute("pragma application_id").fetchone() == (lockfile.MARK,)
+        assert connection.execute("pragma user_version").fetchone() == (lockfile.SCHEMA,)
         assert connection.execute("pragma journal_mode").fetchone() == ("wal",)
 
 
@@ -69,11 +71,11 @@ def test_the_file_and_its_directory_belong_to_the_user_alone(opened: Open, tmp_p
 @linux
 def test_the_default_file_lies_in_the_users_state_directory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", "/state")
-    assert place.default_path() == "/state/interlock/locks.db"
+    assert location.default_path() == "/state/interlock/locks.db"
     monkeypatch.setenv("HOME", "/home/me")
     for ignored in ("", "relative/path"):
         monkeypatch.setenv("XDG_STATE_HOME", ignored)
-        assert place.default_path() == "/home/me/.local/state/interlock/locks.db"
+        assert location.default_path() == "/home/me/.local/state/interlock/locks.db"
 
 
 def test_every_statement_is_right_and_has_a_header(store: SqliteStore) -> None:
@@ -151,7 +153,7 @@ def test_another_programs_database_is_refused_and_left_alone(opened: Open, path:
 def test_a_schema_from_the_future_is_refused(opened: Open, path: str) -> None:
     drive(opened().close())
     with closing(sqlite3.connect(path)) as connection:
-        connection.execute(f"pragma user_version = {file.SCHEMA + 6}")
+        connection.execute(f"pragma user_version = {lockfile.SCHEMA + 6}")
     with pytest.raises(
         StoreUnfit, match=r"later interlock \(schema 8, this one knows 2\); upgrade interlock"
     ):
@@ -161,7 +163,7 @@ def test_a_schema_from_the_future_is_refused(opened: Open, path: str) -> None:
 def test_a_network_filesystem_is_refused_unless_the_user_insists(
     opened: Open, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(place, "filesystem", lambda directory: "nfs4")
+    monkeypatch.setattr(location, "filesystem", lambda directory: "nfs4")
     with pytest.raises(StoreUnfit, match=r"network filesystem \(nfs4\).*allow_network_filesystem=1"):
         opened()
     opened(allow_network_filesystem=True)
@@ -184,7 +186,7 @@ def test_the_mount_under_a_directory_is_found() -> None:
         "/net share/local/x": "tmpfs",
         "/over/here": "xfs",
     }
-    assert {directory: place.mounted(directory, table) for directory in found} == found
+    assert {directory: location.mounted(directory, table) for directory in found} == found
 
 
 @linux
@@ -250,6 +252,6 @@ UNAVAILABLE = (5, 261, 517, 6, 10, 1, 21)
 def test_no_raw_error_of_sqlite_reaches_a_user(code: int) -> None:
     error = sqlite3.OperationalError("as SQLite puts it")
     error.sqlite_errorcode = code
-    ours = refusal.refusal(error, "/some/locks.db")
+    ours = errors.translated(error, "/some/locks.db")
     assert type(ours) is (StoreUnfit if code in UNFIT else StoreUnavailable)
     assert "/some/locks.db" in str(ours)

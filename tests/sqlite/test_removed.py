@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from interlock._core.drive import drive
-from interlock.backends.sqlite import SqliteStore, inodes
+from interlock.backends.sqlite import SqliteStore
+from interlock.backends.sqlite.file import inodes
 from interlock.errors import StoreUnavailable
 from interlock.model import Granted
 from tests.patience import PATIENCE, until
@@ -78,8 +79,8 @@ def test_an_idle_claim_in_files_that_are_gone_is_not_granted(path: str) -> None:
 def test_no_quick_statement_writes_into_files_that_are_gone(store: SqliteStore, path: str, step: str) -> None:
     """The quick way is a single statement: it must not skip the question."""
     drive(store.claim(claim("held", "h")))
-    database = store._ledger._database
-    database._look_at = database.clock.now() + PATIENCE  # nothing but the statement asks
+    database = store._operations._database
+    database._verify_at = database.clock.now() + PATIENCE  # nothing but the statement asks
     remove(path, "-shm")
     Path(path + "-shm").touch(mode=0o600)
     if step == "claim":
@@ -140,7 +141,7 @@ def test_all_connections_of_a_process_move_together(opened: Open, path: str) -> 
     remove(path, "-shm")
     for number, store in enumerate(stores):
         assert drive(store.release(f"r{number}", f"{number}", timeout=PATIENCE))
-    assert {store._ledger._database.opened for store in stores} == {2}
+    assert {store._operations._database.opened for store in stores} == {2}
     assert os.path.exists(path + "-shm")
 
 
@@ -150,7 +151,7 @@ def test_whether_files_were_removed_is_asked_with_the_write_lock_in_hand(
     """Asked before, a writer that is held up in between would write into files that others have left."""
     drive(store.claim(claim("warm", "w")))
     asked: list[bool] = []
-    holds = inodes.Identity.holds
+    holds = inodes.FileIdentity.holds
 
     def locked() -> bool:
         with closing(sqlite3.connect(path, timeout=0, isolation_level=None)) as rival:
@@ -161,16 +162,16 @@ def test_whether_files_were_removed_is_asked_with_the_write_lock_in_hand(
             rival.execute("rollback")
             return False
 
-    def asking(identity: inodes.Identity) -> bool:
+    def asking(identity: inodes.FileIdentity) -> bool:
         asked.append(locked())
         return holds(identity)
 
-    database = store._ledger._database
-    until(lambda: database.clock.now() < database._look_at)
+    database = store._operations._database
+    until(lambda: database.clock.now() < database._verify_at)
     assert database._identity is not None
     database._identity.changed = -1
-    monkeypatch.setattr(inodes.Identity, "holds", asking)
-    database._look_at = database.clock.now() + PATIENCE
+    monkeypatch.setattr(inodes.FileIdentity, "holds", asking)
+    database._verify_at = database.clock.now() + PATIENCE
     for step in (
         store.claim(claim("r", "quick")),
         store.release("r", "quick"),
@@ -188,7 +189,7 @@ def test_a_directory_that_has_not_changed_is_asked_instead_of_each_file(
     store: SqliteStore, path: str
 ) -> None:
     drive(store.claim(claim()))
-    database = store._ledger._database
+    database = store._operations._database
 
     def dated() -> bool:
         drive(store.inspect("r"))

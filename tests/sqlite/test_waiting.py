@@ -16,7 +16,7 @@ import pytest
 
 import interlock
 from interlock._core.drive import drive
-from interlock.backends.sqlite import SqliteStore, doorbell, listener
+from interlock.backends.sqlite import SqliteStore, doorbell, notifier
 from interlock.backends.sqlite.doorbell import Doorbell
 from interlock.errors import StoreUnavailable
 from interlock.model import Busy, Claim, Granted, Renewal
@@ -33,7 +33,7 @@ def bells_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody is saved by the net."""
     if not doorbell.available():
         pytest.skip("no doorbells here")
-    monkeypatch.setattr(listener, "NET", 30.0)
+    monkeypatch.setattr(notifier, "NET", 30.0)
 
 
 @contextmanager
@@ -60,7 +60,7 @@ def waiting(wait: Callable[[], Coroutine[Any, Any, object]]) -> Iterator[list[fl
 
 
 def listening(store: SqliteStore) -> Callable[[], bool]:
-    return lambda: bool(store._listener._ears)
+    return lambda: bool(store._notifier._waiters)
 
 
 def stand(store: SqliteStore, *claims: Claim) -> list[Any]:
@@ -69,7 +69,7 @@ def stand(store: SqliteStore, *claims: Claim) -> list[Any]:
 
 def rung(store: SqliteStore, id: str, resource: str = "r") -> bool:
     """Whether a wait of this claim would return at once."""
-    return not store._ledger.unchanged(store._ledger.now() + 5, claim(resource, id), True)
+    return not store._operations.unchanged(store._operations.now() + 5, claim(resource, id), True)
 
 
 # ---- doorbells ----------------------------------------------------------------------------
@@ -160,15 +160,15 @@ def test_a_lost_ring_costs_no_more_than_a_poll(opened: Open, monkeypatch: pytest
     with waiting(lambda: waiter.wait(claim(id="b"), busy, 30.0)) as took:
         eventually(listening(waiter))
         drive(holder.release("r", "a"))
-    assert took[0] < 10 * listener.NET
+    assert took[0] < 10 * notifier.NET
     with waiting(lambda: waiter.watch_register("n", 0, 30.0)) as took:
         eventually(listening(waiter))
         drive(holder.compare_and_set("n", 0, "v", "1"))
-    assert took[0] < 10 * listener.NET
+    assert took[0] < 10 * notifier.NET
 
 
 def test_without_doorbells_waits_end_by_polling(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (doorbell, listener):
+    for module in (doorbell, notifier):
         monkeypatch.setattr(module, "available", lambda: False)
     holder, waiter = opened(), opened()
     stand(holder, claim(id="a"))
@@ -190,11 +190,11 @@ def test_a_flood_of_strangers_datagrams_wakes_nobody_and_breaks_nothing(opened: 
     with waiting(lambda: waiter.wait(claim(id="b"), busy, 30.0)) as took:
         eventually(listening(waiter))
         for _ in range(1000):
-            holder._listener.bell.ring(
-                waiter._listener.bell.address, ["cnobody", "\udcff".encode("utf-8", "ignore").decode()]
+            holder._notifier.bell.ring(
+                waiter._notifier.bell.address, ["cnobody", "\udcff".encode("utf-8", "ignore").decode()]
             )
         drive(holder.release("r", "a"))
-    assert took[0] < 10 * listener.NET
+    assert took[0] < 10 * notifier.NET
 
 
 def test_a_flood_costs_little_and_a_hand_over_is_still_quick(opened: Open) -> None:
@@ -202,12 +202,12 @@ def test_a_flood_costs_little_and_a_hand_over_is_still_quick(opened: Open) -> No
     holder, waiter = opened(), opened()
     stand(holder, claim(id="a"))
     (busy,) = stand(waiter, claim(id="b"))
-    flood = subprocess.Popen([sys.executable, "-c", FLOOD, waiter._listener.hang()], stdout=subprocess.PIPE)
+    flood = subprocess.Popen([sys.executable, "-c", FLOOD, waiter._notifier.hang()], stdout=subprocess.PIPE)
     try:
         assert flood.stdout is not None
         flood.stdout.readline()
         with waiting(lambda: waiter.wait(claim(id="b"), busy, PATIENCE)) as took:
-            eventually(lambda: waiter._listener._deaf_until > 0)
+            eventually(lambda: waiter._notifier._deaf_until > 0)
             before, began = time.process_time(), time.monotonic()
             time.sleep(1.0)
             spent = (time.process_time() - before) / (time.monotonic() - began)
@@ -235,13 +235,13 @@ while True:
 
 def test_rings_that_are_meant_for_somebody_are_no_flood(opened: Open) -> None:
     store = opened()
-    ears = [listener.Ear(f"c{number}", threading.Event(), resource="r") for number in range(100)]
-    for ear in ears:
-        store._listener.listen(ear)
-    for ear in ears:
-        opened()._listener.bell.ring(store._listener.hang(), [ear.topic])
-        eventually(ear.signal.is_set)
-    assert store._listener._deaf_until == 0.0
+    waiters = [notifier.Waiter(f"c{number}", threading.Event(), resource="r") for number in range(100)]
+    for waiter in waiters:
+        store._notifier.listen(waiter)
+    for waiter in waiters:
+        opened()._notifier.bell.ring(store._notifier.hang(), [waiter.topic])
+        eventually(waiter.signal.is_set)
+    assert store._notifier._deaf_until == 0.0
 
 
 # ---- when something cannot be had ---------------------------------------------------------------------
@@ -310,11 +310,11 @@ def test_a_socket_that_cannot_be_had_leaves_it_to_the_net(
 def test_a_waiter_that_went_without_a_word_is_forgotten(opened: Open) -> None:
     """An interrupt can strike before it says that it no longer listens."""
     store = opened()
-    ear = listener.Ear("cgone", threading.Event(), resource="r")
-    store._listener.listen(ear)
-    assert store._listener._ears
-    del ear
-    eventually(lambda: not store._listener._ears)
+    waiter = notifier.Waiter("cgone", threading.Event(), resource="r")
+    store._notifier.listen(waiter)
+    assert store._notifier._waiters
+    del waiter
+    eventually(lambda: not store._notifier._waiters)
 
 
 # ---- on time --------------------------------------------------------------------------------------
@@ -444,28 +444,28 @@ def test_1000_waiters_on_1000_resources_use_one_socket_one_thread_and_two_connec
     stand(holder, *(claim(f"r{n}", f"h{n}") for n in range(1000)))
     stand(store, claim("r0", "w0"))
     before = descriptors(), threading.active_count()
-    ears: list[listener.Ear] = []
+    waiters: list[notifier.Waiter] = []
     for n in range(1000):
         stand(store, claim(f"r{n}", f"w{n}"))
-        ears.append(listener.Ear(f"cw{n}", threading.Event(), resource=f"r{n}"))
-        store._listener.listen(ears[-1])
-    eventually(lambda: store._listener._database.opened > 0)
+        waiters.append(notifier.Waiter(f"cw{n}", threading.Event(), resource=f"r{n}"))
+        store._notifier.listen(waiters[-1])
+    eventually(lambda: store._notifier._database.opened > 0)
     assert descriptors() - before[0] <= 5  # a second connection: the file, its log, its shared memory
     assert threading.active_count() - before[1] <= 1
     for n in range(1000):
         drive(holder.release(f"r{n}", f"h{n}"))
-    eventually(lambda: all(ear.signal.is_set() for ear in ears))
-    for ear in ears:
-        store._listener.forget(ear)
+    eventually(lambda: all(waiter.signal.is_set() for waiter in waiters))
+    for waiter in waiters:
+        store._notifier.forget(waiter)
 
 
 def test_the_listener_ends_when_nobody_has_waited_for_a_while(
     opened: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listener, "IDLE", 0.1)
+    monkeypatch.setattr(notifier, "IDLE", 0.1)
     store = opened()
     drive(store.watch_register("n", 0, 0.01))
-    eventually(lambda: store._listener._thread is None)
+    eventually(lambda: store._notifier._thread is None)
     with waiting(lambda: store.watch_register("n", 0, 30.0)) as took:  # and starts again
         eventually(listening(store))
         drive(opened().compare_and_set("n", 0, "v", "1"))
@@ -478,23 +478,23 @@ def test_closing_ends_the_listener_and_gives_back_every_descriptor(opened: Open)
     drive(store.watch_register("n", 0, 0.01))
     drive(store.close())
     assert threading.active_count() == before
-    assert not store._listener.bell.address
+    assert not store._notifier.bell.address
 
 
 def test_who_begins_to_listen_during_a_look_is_not_passed_over(
     opened: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It looked before the change and listened before the look was over: nothing else would ever wake it."""
-    writer, waiter = opened(), opened()
-    heard, run = threading.Event(), waiter._listener._database.run
+    writer, store = opened(), opened()
+    heard, run = threading.Event(), store._notifier._database.run
 
-    ear = listener.Ear("rn", heard, changed=lambda connection: True)
+    waiter = notifier.Waiter("rn", heard, changed=lambda connection: True)
 
     def late(*args: Any) -> Any:
-        waiter._listener._ears["rn"] = [weakref.ref(ear)]
+        store._notifier._waiters["rn"] = [weakref.ref(waiter)]
         drive(writer.compare_and_set("n", 0, "v", "1"))
         return run(*args)
 
-    monkeypatch.setattr(waiter._listener._database, "run", late)
-    waiter._listener._look()
+    monkeypatch.setattr(store._notifier._database, "run", late)
+    store._notifier._poll()
     assert heard.is_set()

@@ -1,10 +1,8 @@
 """The embedded store: locks for the processes of one machine, in one SQLite file, with nothing to run.
 
-One request, from top to bottom: `store` (the port) -> `leaf` (which thread) -> `ledger` (one transaction,
-then the rings) -> `database` (the connection, patience, fork) -> `claims`, `queue`, `registers` (what the
-transaction does) -> the `.sql` files. Beside it: `listener` and `doorbell` end waits, `sweep` leaves nothing
-behind, `place`, `ownership` and `file` refuse what cannot carry locks, `inodes` notices files that were removed,
-`presence` knows who lives, `guard` lets one thread in at a time.
+One request, from top to bottom: `store` (the port) -> `executor` (which thread) -> `operations` (one transaction,
+then the rings) -> `file.database` (the connection, patience, fork) -> `tables` (what the transaction does, and its
+SQL). Beside it, `notifier` and `doorbell` end waits. Everything but `tables` is SQLite's own.
 """
 
 from interlock.backends.sqlite.open import open_store

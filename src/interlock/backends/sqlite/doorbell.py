@@ -1,7 +1,7 @@
 """A datagram socket whose address stands in the waiter's row: whoever lets the waiter in rings there.
 
 A ring only wakes; the transaction decides. So anybody may ring, a ring may be lost (a full buffer, another
-network namespace, a crash between commit and ring), and the listener's poll is the net under it.
+network namespace, a crash between commit and ring), and the notifier's poll is the net under it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import socket
 
 LARGEST = 32 * 1024  # bytes of a datagram
-MANY = 16  # datagrams heard at once
+MANY = 16  # datagrams received at once
 
 
 def available() -> bool:
@@ -76,19 +76,19 @@ class Doorbell:
                 self._sender = sender
             return self._sender
 
-    def hear(self, timeout: float) -> list[str]:
+    def receive(self, timeout: float) -> list[str]:
         """The topics rung for, waiting up to `timeout` seconds for the first."""
         bell = self._socket
         assert bell is not None, "hung before anybody listens"
-        heard: list[str] = []
+        received: list[str] = []
         bell.settimeout(max(0.0001, timeout))
         try:
             for _ in range(MANY):  # not for ever: a stranger may ring without end
-                heard += bell.recv(LARGEST * 2).decode("utf-8", "replace").split("\n")
+                received += bell.recv(LARGEST * 2).decode("utf-8", "replace").split("\n")
                 bell.settimeout(0)
         except (TimeoutError, BlockingIOError):
             pass
-        return heard
+        return received
 
     def take_down(self) -> None:
         for ours in (self._socket, self._sender):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from interlock.backends.sqlite.clock import Clock
-from interlock.backends.sqlite.database import Database
-from interlock.backends.sqlite.leaf import Here, Leaf
-from interlock.backends.sqlite.ledger import Ledger
-from interlock.backends.sqlite.listener import Listener
-from interlock.backends.sqlite.place import settle
+from interlock.backends.sqlite.executor import CallerThread, Executor
+from interlock.backends.sqlite.file.clock import Clock
+from interlock.backends.sqlite.file.database import Database
+from interlock.backends.sqlite.file.location import settle
+from interlock.backends.sqlite.notifier import Notifier
+from interlock.backends.sqlite.operations import Operations
 from interlock.backends.sqlite.store import SqliteStore
 from interlock.ports import Runtime
 
@@ -28,14 +28,14 @@ def open_store(
     clock = clock or Clock()
     path, kind = settle(path, allow_network_filesystem)
     database = Database(path, clock, runtime.random, kind)
-    listener = Listener(Database(path, clock, runtime.random, kind))
-    ledger = Ledger(database, listener)
-    ledger.open()  # now, not at the first claim: a file that will not do is refused where it is named
-    leaf: Leaf
+    notifier = Notifier(Database(path, clock, runtime.random, kind))
+    operations = Operations(database, notifier)
+    operations.open()  # now, not at the first claim: a file that will not do is refused where it is named
+    executor: Executor
     if asynchronous:
         from interlock.backends.sqlite.worker import Worker  # here, not above: it needs asyncio
 
-        leaf = Worker(clock.now)
+        executor = Worker(clock.now)
     else:
-        leaf = Here(clock.now)
-    return SqliteStore(ledger, listener, runtime, leaf, shared=False)
+        executor = CallerThread(clock.now)
+    return SqliteStore(operations, notifier, runtime, executor, shared=False)

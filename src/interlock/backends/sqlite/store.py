@@ -1,4 +1,4 @@
-"""The store port over a lock file. What happens to claims is in `ledger`, how rings are heard in `listener`."""
+"""The store port over a lock file. What happens to claims is in `operations`, how rings are heard in `notifier`."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any, Protocol
 
 from interlock.backends.sqlite.doorbell import available
-from interlock.backends.sqlite.leaf import Here, Leaf
-from interlock.backends.sqlite.ledger import Ledger
-from interlock.backends.sqlite.listener import Ear, Listener
+from interlock.backends.sqlite.executor import CallerThread, Executor
+from interlock.backends.sqlite.notifier import Notifier, Waiter
+from interlock.backends.sqlite.operations import Operations
 from interlock.errors import StoreUnavailable
 from interlock.model import (
     Busy,
@@ -67,20 +67,28 @@ class SqliteStore:
     traits = TRAITS
 
     def __init__(
-        self, ledger: Ledger, listener: Listener, pausing: Pausing, leaf: Leaf, *, shared: bool
+        self,
+        operations: Operations,
+        notifier: Notifier,
+        pausing: Pausing,
+        executor: Executor,
+        *,
+        shared: bool,
     ) -> None:
-        self._ledger = ledger
-        self._listener = listener
+        self._operations = operations
+        self._notifier = notifier
         self._pausing = pausing
-        self._leaf = leaf
-        self._here = isinstance(leaf, Here)  # then the most frequent calls need no coroutine to get there
-        self._shared = shared  # another store has made ledger and listener, and will close them
+        self._executor = executor
+        self._here = isinstance(
+            executor, CallerThread
+        )  # then the most frequent calls need no coroutine to get there
+        self._shared = shared  # another store has made operations and notifier, and will close them
         self._twin: SqliteStore | None = None
 
     @property
     def path(self) -> str:
         """The lock file."""
-        return self._ledger.path
+        return self._operations.path
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.path}>"
@@ -89,76 +97,80 @@ class SqliteStore:
 
     async def claim(self, claim: Claim, timeout: float = IO_TIMEOUT) -> ClaimAnswer:
         if self._here:
-            return self._ledger.claim(self._ledger.now() + timeout, claim)
-        return await self._leaf.run(self._ledger.claim, claim, timeout=timeout)
+            return self._operations.claim(self._operations.now() + timeout, claim)
+        return await self._executor.run(self._operations.claim, claim, timeout=timeout)
 
     async def wait(self, claim: Claim, busy: Busy | None, timeout: float) -> Granted | None:
-        ear = Ear("c" + claim.id, self._pausing.signal(), resource=claim.resource)
-        await self._listen(ear, timeout, self._ledger.unchanged, claim, busy is not None)
+        waiter = Waiter("c" + claim.id, self._pausing.signal(), resource=claim.resource)
+        await self._listen(waiter, timeout, self._operations.unchanged, claim, busy is not None)
         return None  # the next claim tells: a grant is a few microseconds away, and always right
 
     async def renew(self, renewals: Sequence[Renewal], timeout: float = IO_TIMEOUT) -> list[RenewAnswer]:
-        return await self._leaf.run(self._ledger.renew, renewals, timeout=timeout)
+        return await self._executor.run(self._operations.renew, renewals, timeout=timeout)
 
     async def release(self, resource: str, id: str, linger: float = 0.0, timeout: float = IO_TIMEOUT) -> bool:
         if self._here:
-            return self._ledger.release(self._ledger.now() + timeout, resource, id, linger)
-        return await self._leaf.run(self._ledger.release, resource, id, linger, timeout=timeout)
+            return self._operations.release(self._operations.now() + timeout, resource, id, linger)
+        return await self._executor.run(self._operations.release, resource, id, linger, timeout=timeout)
 
     async def inspect(self, resource: str, timeout: float = IO_TIMEOUT, *, limit: int | None = None) -> Queue:
-        return await self._leaf.run(self._ledger.inspect, resource, limit, timeout=timeout)
+        return await self._executor.run(self._operations.inspect, resource, limit, timeout=timeout)
 
     async def scan(self, prefix: str, after: str, limit: int) -> list[str]:
-        return await self._leaf.run(self._ledger.scan, prefix, after, limit, timeout=IO_TIMEOUT)
+        return await self._executor.run(self._operations.scan, prefix, after, limit, timeout=IO_TIMEOUT)
 
     async def evict(
         self, resource: str, id: str | None, reason: str, *, foreign: bool = False, no_expiry: bool = False
     ) -> list[Standing]:
-        return await self._leaf.run(self._ledger.evict, resource, id, reason, timeout=IO_TIMEOUT)
+        return await self._executor.run(self._operations.evict, resource, id, reason, timeout=IO_TIMEOUT)
 
     async def watch(self, resource: str, seen: Queue, timeout: float) -> None:
         first_lapse = min((standing.lapses_in for standing in seen.standings), default=timeout)
         outline = _outline(seen)
 
         def changed(connection: sqlite3.Connection) -> bool:
-            return _outline(self._ledger.look(connection, resource)) != outline
+            return _outline(self._operations.read_queue(connection, resource)) != outline
 
         await self._watch("q" + resource, changed, min(timeout, first_lapse))
 
     # ---- registers ----------------------------------------------------------------
 
     async def read(self, name: str, timeout: float = IO_TIMEOUT) -> Versioned:
-        return await self._leaf.run(self._ledger.read, name, timeout=timeout)
+        return await self._executor.run(self._operations.read, name, timeout=timeout)
 
     async def compare_and_set(
         self, name: str, version: int, value: str | None, id: str, timeout: float = IO_TIMEOUT
     ) -> Versioned | None:
-        return await self._leaf.run(self._ledger.compare_and_set, name, version, value, id, timeout=timeout)
+        return await self._executor.run(
+            self._operations.compare_and_set, name, version, value, id, timeout=timeout
+        )
 
     async def watch_register(self, name: str, version: int, timeout: float) -> None:
         def changed(connection: sqlite3.Connection) -> bool:
-            return self._ledger.version(connection, name) != version
+            return self._operations.version(connection, name) != version
 
         await self._watch("r" + name, changed, timeout)
 
     # ---- waiting --------------------------------------------------------------------
 
     async def _watch(self, topic: str, changed: Callable[[sqlite3.Connection], bool], timeout: float) -> None:
-        ear = Ear(topic, self._pausing.signal(), changed=changed)
-        await self._listen(ear, timeout, self._ledger.watch, topic, changed)
+        waiter = Waiter(topic, self._pausing.signal(), changed=changed)
+        await self._listen(waiter, timeout, self._operations.watch, topic, changed)
 
-    async def _listen(self, ear: Ear, timeout: float, unchanged: Callable[..., bool], *args: object) -> None:
+    async def _listen(
+        self, waiter: Waiter, timeout: float, unchanged: Callable[..., bool], *args: object
+    ) -> None:
         """Wait for a ring, having looked once after starting to listen: none is missed."""
-        until = self._ledger.now() + timeout
-        self._listener.listen(ear)
+        until = self._operations.now() + timeout
+        self._notifier.listen(waiter)
         try:
-            if await self._leaf.run(unchanged, *args, timeout=min(timeout, IO_TIMEOUT)):
-                await self._pausing.wait(ear.signal, max(0.0, until - self._ledger.now()))
+            if await self._executor.run(unchanged, *args, timeout=min(timeout, IO_TIMEOUT)):
+                await self._pausing.wait(waiter.signal, max(0.0, until - self._operations.now()))
         except StoreUnavailable:
-            if self._ledger.now() < until:
+            if self._operations.now() < until:
                 raise  # otherwise the time is up, which is an answer too
         finally:
-            self._listener.forget(ear)
+            self._notifier.forget(waiter)
 
     # ---- housekeeping -----------------------------------------------------------------
 
@@ -176,22 +188,22 @@ class SqliteStore:
 
         Then a finalizer or a signal handler has interrupted it there, and nothing can be asked of the store.
         """
-        return self._ledger.inside()
+        return self._operations.inside()
 
     def vital(self) -> tuple[str, int] | None:
         """The file, and the byte of it, that a process must lock for this store to count it as a part of ours.
 
         A claim of ours is then taken for that of a dead process only when both are gone. None if nobody can tell.
         """
-        life = self._ledger.life()
+        life = self._operations.life()
         return (os.path.realpath(self.path), life) if life else None
 
     def blocking(self) -> Store:
         if self._here:
             return self
         if self._twin is None:
-            here = Here(self._ledger.now)
-            self._twin = SqliteStore(self._ledger, self._listener, Plainly(), here, shared=True)
+            here = CallerThread(self._operations.now)
+            self._twin = SqliteStore(self._operations, self._notifier, Plainly(), here, shared=True)
         return self._twin
 
     def for_keeper(self) -> Store:
@@ -199,19 +211,19 @@ class SqliteStore:
 
     def after_fork(self) -> None:
         """The connections are new by themselves (see `Database`); so is everything else, from here."""
-        self._leaf.after_fork()
+        self._executor.after_fork()
         if not self._shared:
-            self._listener.after_fork()
-            self._ledger.after_fork()
+            self._notifier.after_fork()
+            self._operations.after_fork()
 
     async def close(self) -> None:
         if not self._shared:
-            await self._leaf.run(self._close, timeout=IO_TIMEOUT)
-            self._leaf.close()
+            await self._executor.run(self._close, timeout=IO_TIMEOUT)
+            self._executor.close()
 
     def _close(self, until: float) -> None:
-        self._listener.close()
-        self._ledger.close()
+        self._notifier.close()
+        self._operations.close()
 
 
 def _outline(queue: Queue) -> list[tuple[str, int, bool, str]]:

@@ -1,4 +1,4 @@
-"""The asyncio leaf: a thread beside the event loop, on which transactions run.
+"""The asyncio executor: a thread beside the event loop, on which transactions run.
 
 SQLite has no call that does not block. One thread for each asyncio store runs its transactions in the
 order they were asked for, so a claim that was cancelled is taken back after it was made, never before.

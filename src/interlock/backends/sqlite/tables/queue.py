@@ -15,16 +15,16 @@ from itertools import islice
 from typing import Any
 
 from interlock._core.admission import admitted
-from interlock.backends.sqlite.clock import SLACK
-from interlock.backends.sqlite.database import Transaction
-from interlock.backends.sqlite.row import EVICTED, WAITS, Row
-from interlock.backends.sqlite.statements import CLAIMS, REGISTERS
+from interlock.backends.sqlite.tables.lapse import SLACK
+from interlock.backends.sqlite.tables.row import EVICTED, WAITS, Row
+from interlock.backends.sqlite.tables.statements import CLAIMS, REGISTERS
+from interlock.backends.sqlite.tables.transaction import Transaction
 from interlock.model import Standing
 
 HIGHEST = 2**63 - 1  # token
 
 
-class Place:
+class Position:
     """Where a claim stands: itself if it is there, and the live claims ahead of it, counted.
 
     Counted by the database: whoever joins a queue of a thousand must not read a thousand rows.
@@ -99,18 +99,18 @@ def standing(tx: Transaction, resource: str, id: str) -> Row | None:
     return None if mine is None or mine.state == EVICTED else mine
 
 
-def locate(tx: Transaction, resource: str, id: str) -> Place:
-    place = Place(resource, find(tx, resource, id))
-    if not place.evicted:
-        place.count(tx)
-    return place
+def locate(tx: Transaction, resource: str, id: str) -> Position:
+    position = Position(resource, find(tx, resource, id))
+    if not position.evicted:
+        position.count(tx)
+    return position
 
 
-def bury(tx: Transaction, resource: str, lives: Iterable[int]) -> bool:
+def remove_dead(tx: Transaction, resource: str, lives: Iterable[int]) -> bool:
     """Remove the claims of those processes that are gone; whether there were any."""
     dead = [life for life in lives if not tx.alive(life)]
     for life in dead:
-        tx.execute(CLAIMS["bury"], (resource, life))
+        tx.execute(CLAIMS["remove_dead"], (resource, life))
     return bool(dead)
 
 
@@ -146,7 +146,7 @@ def advance(tx: Transaction, resource: str, asking: str = "") -> None:
     drop(tx, resource, lapsed)
     for row in came:
         tx.execute(CLAIMS["admit"], (resource, row.token, tx.now))
-        tx.call(row.bell, "c" + row.id)
+        tx.ring(row.bell, "c" + row.id)
     if outside is not None and outside.id != asking and widest + outside.permits <= outside.capacity:
         nudge(tx, resource, outside)
 
@@ -155,10 +155,10 @@ def nudge(tx: Transaction, resource: str, row: Row) -> None:
     """Make a waiter look again."""
     if not row.rung:  # otherwise it has been rung and has not looked yet
         tx.execute(CLAIMS["nudge"], (resource, row.token))
-        tx.call(row.bell, "c" + row.id)
+        tx.ring(row.bell, "c" + row.id)
 
 
-def nudge_watchers(tx: Transaction, resource: str, leaving: Row) -> None:
+def nudge_waiters_watching(tx: Transaction, resource: str, leaving: Row) -> None:
     """Make those look again who stay outside and watched `leaving`.
 
     That is `to_watch` seen from the other end: those who cannot share with it and have nobody nearer in their
@@ -184,11 +184,11 @@ def nudge_watchers(tx: Transaction, resource: str, leaving: Row) -> None:
         nudge(tx, resource, row)
 
 
-def tell(tx: Transaction, resource: str) -> None:
+def notify_queue_watchers(tx: Transaction, resource: str) -> None:
     """Ring whoever watches the queue."""
     topic = "q" + resource
     for (address,) in tx.execute(REGISTERS["bells"], (topic, tx.now)).fetchall():
-        tx.call(address, topic)
+        tx.ring(address, topic)
 
 
 def live_rows(raw: Iterable[Any], now: float) -> Iterator[Row]:
@@ -224,4 +224,4 @@ def living(rows: Iterator[Row], alive: Callable[[int], bool], limit: int | None)
 def standings(rows: list[Row], now: float) -> list[Standing]:
     """The live rows of a resource as an operator sees them: who is in follows from the rule alone."""
     inside = admitted([row.permits for row in rows], rows[0].capacity) if rows else 0
-    return [row.standing(now, place < inside) for place, row in enumerate(rows)]
+    return [row.standing(now, position < inside) for position, row in enumerate(rows)]

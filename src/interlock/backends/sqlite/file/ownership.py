@@ -16,7 +16,7 @@ import errno
 import os
 import stat
 
-from interlock.backends.sqlite import refusal
+from interlock.backends.sqlite.file import errors
 
 BESIDE = ("-wal", "-shm", "-journal")
 
@@ -39,11 +39,11 @@ def check(path: str) -> None:
 
 def _check_mode(path: str, file: str, found: os.stat_result) -> None:
     if not stat.S_ISREG(found.st_mode):
-        raise refusal.unfit(
+        raise errors.unfit(
             path, f"cannot be used, because {file} is not a regular file; remove that, or name another file"
         )
     if found.st_mode & stat.S_IWOTH:
-        raise refusal.unfit(
+        raise errors.unfit(
             path,
             f"cannot be trusted, because everybody may write {file} (mode {stat.S_IMODE(found.st_mode):04o}) and so give "
             "one lock to two; take that right away (chmod o-w), or name another file",
@@ -56,7 +56,7 @@ def _check_owner(path: str, file: str, found: os.stat_result) -> None:
         return
     directory = os.path.dirname(file)
     if os.stat(directory).st_mode & stat.S_IWOTH:
-        raise refusal.unfit(
+        raise errors.unfit(
             path,
             f"cannot be trusted, because {file} belongs to user {found.st_uid} and lies in a directory in which everybody "
             f"may put files; name a file in another directory",

@@ -4,7 +4,7 @@ It starts with the first who waits, and ends when nobody has waited for a while.
 is one socket, one thread and one connection, used only to read.
 
 What no ring tells: a ring that was lost, and the death of a process. Each waiter watches the life of the one just ahead
-of it, the first in line that of the holders (see `presence`): so however many die at once, the first who lives
+of it, the first in line that of the holders (see `liveness`): so however many die at once, the first who lives
 finds out, and its next claim removes them all.
 
 Anybody on the machine may ring, so the bell must not cost more than a small part of a core: when rings come that
@@ -19,13 +19,13 @@ import time
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import TypeAlias
+from typing import NamedTuple
 
 from interlock import native
-from interlock.backends.sqlite.database import Database
 from interlock.backends.sqlite.doorbell import Doorbell, available
-from interlock.backends.sqlite.row import WAITS
-from interlock.backends.sqlite.statements import CLAIMS
+from interlock.backends.sqlite.file.database import Database
+from interlock.backends.sqlite.tables.row import WAITS
+from interlock.backends.sqlite.tables.statements import CLAIMS
 from interlock.errors import InterlockError, StoreUnavailable
 from interlock.ports import Signal
 
@@ -40,15 +40,23 @@ NONSENSE = (
 )
 WASTED = 0.005  # seconds of computing on such rings, likewise
 
-Place: TypeAlias = tuple[bool, frozenset[int]]
 NOBODY: frozenset[int] = frozenset()
-GONE: Place = (True, NOBODY)
 
 
-class Ear:
+class Polled(NamedTuple):
+    """What a poll found about one claim: whether it was rung, and whose death would let it come nearer."""
+
+    rung: bool
+    lives: frozenset[int]
+
+
+GONE = Polled(True, NOBODY)
+
+
+class Waiter:
     """Somebody who waits for a topic: a claim of a resource, or anything `changed` can look at."""
 
-    __slots__ = ("__weakref__", "changed", "placed", "resource", "signal", "topic")
+    __slots__ = ("__weakref__", "changed", "polled", "resource", "signal", "topic")
 
     def __init__(
         self,
@@ -61,10 +69,10 @@ class Ear:
         self.signal = signal
         self.resource = resource
         self.changed = changed
-        self.placed = False  # whether its place in the queue has been looked at
+        self.polled = False  # whether its place in the queue has been looked at
 
 
-class Listener:
+class Notifier:
     """Sets the signals of those who wait, when they are rung or when it finds that they should have been."""
 
     def __init__(self, database: Database) -> None:
@@ -72,25 +80,25 @@ class Listener:
         self._database = database  # its own connection: whether *others* have written is told per connection
         self._guard = native.guard()  # a finalizer may call us from within
         # Weakly: an interrupt can keep a waiter from being forgotten, and nobody would wait for it for ever.
-        self._ears: dict[str, list[weakref.ref[Ear]]] = {}
+        self._waiters: dict[str, list[weakref.ref[Waiter]]] = {}
         self._thread: threading.Thread | None = None
         self._seen = (0, 0)
         self._pause = NET if available() else NO_BELL
         self._watched: dict[
-            int, list[weakref.ref[Ear]]
+            int, list[weakref.ref[Waiter]]
         ] = {}  # by the life whose end would let them come nearer
         self._nonsense = 0
         self._wasted = 0.0
         self._deaf_until = 0.0
         self._closed = False
 
-    def listen(self, ear: Ear) -> None:
+    def listen(self, waiter: Waiter) -> None:
         """From now on a ring for the topic sets the signal. Look once more after this, then wait.
 
         Raises `StoreUnavailable` if there is no thread to be had that could hear it: the next try may work.
         """
         with self._guard:
-            self._ears.setdefault(ear.topic, []).append(weakref.ref(ear))
+            self._waiters.setdefault(waiter.topic, []).append(weakref.ref(waiter))
             if self._thread is None and not self._closed:
                 self._start()
 
@@ -107,23 +115,25 @@ class Listener:
             if self._thread is not None and not self._thread.is_alive():
                 self._thread = None  # one that did not start must not be taken for one that runs
 
-    def forget(self, ear: Ear) -> None:
+    def forget(self, waiter: Waiter) -> None:
         with self._guard:
-            ears = [other for other in self._ears.get(ear.topic, ()) if other() not in (ear, None)]
-            if ears:
-                self._ears[ear.topic] = ears
+            waiters = [
+                other for other in self._waiters.get(waiter.topic, ()) if other() not in (waiter, None)
+            ]
+            if waiters:
+                self._waiters[waiter.topic] = waiters
             else:
-                self._ears.pop(ear.topic, None)
+                self._waiters.pop(waiter.topic, None)
 
-    def _listening(self) -> list[Ear]:
+    def _listening(self) -> list[Waiter]:
         """Everybody who waits. Those who went without a word are forgotten."""
         with self._guard:
-            found: list[Ear] = []
-            for topic, references in list(self._ears.items()):
-                ears = [ear for reference in references if (ear := reference()) is not None]
-                found += ears
-                if not ears:
-                    del self._ears[topic]
+            found: list[Waiter] = []
+            for topic, references in list(self._waiters.items()):
+                waiters = [waiter for reference in references if (waiter := reference()) is not None]
+                found += waiters
+                if not waiters:
+                    del self._waiters[topic]
             return found
 
     def hang(self) -> str:
@@ -133,9 +143,9 @@ class Listener:
                 self.bell.hang()
         return self.bell.address
 
-    def ring(self, calls: dict[str, list[str]]) -> None:
+    def ring(self, rings: dict[str, list[str]]) -> None:
         """Wake those whom a transaction has let in: ours at once, others by datagram."""
-        for address, topics in calls.items():
+        for address, topics in rings.items():
             if address == self.bell.address:
                 self._wake(topics)
             else:
@@ -144,11 +154,11 @@ class Listener:
     def _wake(self, topics: list[str]) -> bool:
         """Whether anybody here was meant."""
         with self._guard:
-            references = [reference for topic in topics for reference in self._ears.get(topic, ())]
+            references = [reference for topic in topics for reference in self._waiters.get(topic, ())]
         for reference in references:
-            ear = reference()
-            if ear is not None:
-                ear.signal.set()
+            waiter = reference()
+            if waiter is not None:
+                waiter.signal.set()
         return bool(references)
 
     def close(self) -> None:
@@ -164,37 +174,37 @@ class Listener:
     def after_fork(self) -> None:
         """In a forked child: nobody of ours waits yet, and no thread runs."""
         self._guard = native.guard()
-        self._ears = {}
+        self._waiters = {}
         self._thread = None
         self.bell.after_fork()
 
     # ---- the thread ---------------------------------------------------------------
 
     def _run(self) -> None:
-        look_at = beat_at = idle_at = time.monotonic()
+        poll_at = check_at = idle_at = time.monotonic()
         while True:
-            self._hear(min(look_at, beat_at) - time.monotonic())
+            self._receive(min(poll_at, check_at) - time.monotonic())
             now = time.monotonic()
             with self._guard:
-                if self._ears:
+                if self._waiters:
                     idle_at = now + IDLE
                 if self._closed or now >= idle_at:
                     self._thread = None
                     return
-            if now >= look_at:
-                self._look()
-                look_at = now + max(self._pause, min(LONGEST, SHARE * (time.monotonic() - now)))
-            if now >= beat_at:
-                self._mourn()
-                beat_at = now + NET
+            if now >= poll_at:
+                self._poll()
+                poll_at = now + max(self._pause, min(LONGEST, SHARE * (time.monotonic() - now)))
+            if now >= check_at:
+                self._check_lives()
+                check_at = now + NET
 
-    def _hear(self, timeout: float) -> None:
-        if not self.bell.address or self._deaf():
+    def _receive(self, timeout: float) -> None:
+        if not self.bell.address or self._is_deaf():
             time.sleep(max(0.0, timeout))
             return
         began = time.thread_time()
         try:
-            topics = self.bell.hear(timeout)
+            topics = self.bell.receive(timeout)
         except OSError:  # the socket is gone, or out of memory: the net has to do
             time.sleep(max(0.0, timeout))
             return
@@ -209,65 +219,65 @@ class Listener:
             self._deaf_until = time.monotonic() + max(DEAF, SHARE * self._wasted)
             self._pause, self._wasted = DEAF, 0.0
 
-    def _deaf(self) -> bool:
+    def _is_deaf(self) -> bool:
         return time.monotonic() < self._deaf_until
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         """Look for what was changed without a ring reaching us."""
         try:
             missed = self._database.run(self._database.clock.now() + NET, self._missed)
         except InterlockError:
             return  # whoever waits learns it from its own next call
-        for ear in missed:
-            ear.signal.set()
+        for waiter in missed:
+            waiter.signal.set()
         if available():
-            self._pause = DEAF if missed or self._deaf() else min(NET, self._pause * 2)
+            self._pause = DEAF if missed or self._is_deaf() else min(NET, self._pause * 2)
 
-    def _missed(self, connection: sqlite3.Connection) -> list[Ear]:
+    def _missed(self, connection: sqlite3.Connection) -> list[Waiter]:
         (version,) = connection.execute("pragma data_version").fetchone()
         now_seen = (self._database.opened, version)
-        ears = (
+        waiters = (
             self._listening()
         )  # after the version: who listens later looks for itself, and sees what it has
-        if now_seen == self._seen and all(ear.placed for ear in ears):
+        if now_seen == self._seen and all(waiter.polled for waiter in waiters):
             return []
-        places: dict[str, dict[str, Place]] = {}
-        watched: dict[int, list[weakref.ref[Ear]]] = {}
-        missed: list[Ear] = []
-        for ear in ears:
-            if ear.changed is not None:
-                changed = not ear.signal.is_set() and ear.changed(connection)
+        polled: dict[str, dict[str, Polled]] = {}
+        watched: dict[int, list[weakref.ref[Waiter]]] = {}
+        missed: list[Waiter] = []
+        for waiter in waiters:
+            if waiter.changed is not None:
+                changed = not waiter.signal.is_set() and waiter.changed(connection)
             else:
-                if ear.resource not in places:
-                    places[ear.resource] = dict(_places(connection, ear.resource))
-                changed, lives = places[ear.resource].get(ear.topic[1:], GONE)
+                if waiter.resource not in polled:
+                    polled[waiter.resource] = dict(_poll_claims(connection, waiter.resource))
+                changed, lives = polled[waiter.resource].get(waiter.topic[1:], GONE)
                 for life in lives:
-                    watched.setdefault(life, []).append(weakref.ref(ear))
-            ear.placed = True
-            if changed and not ear.signal.is_set():
-                missed.append(ear)
+                    watched.setdefault(life, []).append(weakref.ref(waiter))
+            waiter.polled = True
+            if changed and not waiter.signal.is_set():
+                missed.append(waiter)
         self._watched = watched
         self._seen = now_seen  # at the end: whoever is interrupted in between has seen nothing
         return missed
 
-    def _mourn(self) -> None:
+    def _check_lives(self) -> None:
         """Wake those for whom the death of another process makes a difference."""
-        alive = self._database.presence.alive
+        alive = self._database.liveness.alive
         for life, references in self._watched.items():
             if not alive(life):
                 for reference in references:
-                    if (ear := reference()) is not None:
-                        ear.signal.set()
+                    if (waiter := reference()) is not None:
+                        waiter.signal.set()
 
 
-def _places(connection: sqlite3.Connection, resource: str) -> Iterator[tuple[str, Place]]:
+def _poll_claims(connection: sqlite3.Connection, resource: str) -> Iterator[tuple[str, Polled]]:
     """For each claim of a resource whether it was rung, and whose death would let it come nearer."""
     holders: set[int] = set()
     lives: frozenset[int] = NOBODY
     for id, rung, state, life in connection.execute(CLAIMS["rung"], (resource,)):
         if state == WAITS:
-            yield id, (rung != 0, lives or frozenset(holders))
+            yield id, Polled(rung != 0, lives or frozenset(holders))
             lives = frozenset((life,))
         else:
-            yield id, (rung != 0, NOBODY)
+            yield id, Polled(rung != 0, NOBODY)
             holders.add(life)

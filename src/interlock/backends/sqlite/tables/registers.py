@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import sqlite3
-
-from interlock.backends.sqlite.clock import live
-from interlock.backends.sqlite.database import Transaction
-from interlock.backends.sqlite.statements import CLAIMS, REGISTERS
+from interlock.backends.sqlite.tables.lapse import live
+from interlock.backends.sqlite.tables.statements import CLAIMS, REGISTERS
+from interlock.backends.sqlite.tables.transaction import Connection, Transaction
 from interlock.model import Versioned
 
 REMEMBERED = 60.0  # seconds a deleted register keeps its version
 NOTHING = Versioned(None, 0)
 
 
-def read(connection: sqlite3.Connection, name: str, now: float) -> Versioned:
+def read(connection: Connection, name: str, now: float) -> Versioned:
     return _written(connection.execute(REGISTERS["read"], (name,)).fetchone(), now)
 
 
@@ -38,5 +36,5 @@ def compare_and_set(
     tx.execute(REGISTERS["write"], (name, value, number, id, tx.now + REMEMBERED if value is None else None))
     topic = "r" + name
     for (address,) in tx.execute(REGISTERS["bells"], (topic, tx.now)).fetchall():
-        tx.call(address, topic)
+        tx.ring(address, topic)
     return Versioned(value, number)

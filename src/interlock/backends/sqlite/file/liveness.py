@@ -29,11 +29,11 @@ Inode: TypeAlias = tuple[int, int]
 LOWEST, HIGHEST = 2**40, 2**62  # beyond every byte of the file, and beyond those that SQLite locks
 
 _guard = native.guard()
-_presences: dict[Inode, Presence] = {}
+_livenesses: dict[Inode, Liveness] = {}
 _stray: list[int] = []  # descriptors that cannot be closed without dropping SQLite's locks
 
 
-class Presence:
+class Liveness:
     """The life of this process on one lock file. One for each file, shared by all stores on it."""
 
     def __init__(self, inode: Inode, descriptor: int = -1) -> None:
@@ -68,27 +68,27 @@ class Presence:
     def end(self) -> None:
         """Let go. Only to be called while this process has no connection to the file."""
         with _guard:
-            if _presences.pop(self.inode, None) is self:
+            if _livenesses.pop(self.inode, None) is self:
                 os.close(self._descriptor)
             self.life, self._descriptor = 0, -1
 
 
-def present(path: str) -> Presence:
-    """The presence of this process on the file, not yet begun; to be asked for before a connection is opened."""
+def present(path: str) -> Liveness:
+    """The liveness of this process on the file, not yet begun; to be asked for before a connection is opened."""
     if not AVAILABLE:
-        return Presence(inode(path))
+        return Liveness(inode(path))
     with _guard:
-        found = _presences.get(inode(path))
+        found = _livenesses.get(inode(path))
         if found is not None:
             return found
         # For writing: on a layered filesystem (overlayfs) a file opened only for reading may be another one.
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         stat = os.fstat(descriptor)
-        made = Presence((stat.st_dev, stat.st_ino), descriptor)
-        if made.inode in _presences:  # the file was replaced just now, by one we have open already
+        made = Liveness((stat.st_dev, stat.st_ino), descriptor)
+        if made.inode in _livenesses:  # the file was replaced just now, by one we have open already
             _stray.append(descriptor)
-            return _presences[made.inode]
-        _presences[made.inode] = made
+            return _livenesses[made.inode]
+        _livenesses[made.inode] = made
         return made
 
 
@@ -101,11 +101,11 @@ def _after_fork() -> None:
     """In a forked child: the life is the parent's; only our copy of its descriptor is closed."""
     global _guard
     _guard = native.guard()
-    for presence in _presences.values():
+    for liveness in _livenesses.values():
         with suppress(OSError):
-            os.close(presence._descriptor)
-        presence.life, presence._descriptor = 0, -1
-    _presences.clear()
+            os.close(liveness._descriptor)
+        liveness.life, liveness._descriptor = 0, -1
+    _livenesses.clear()
 
 
 if hasattr(os, "register_at_fork"):

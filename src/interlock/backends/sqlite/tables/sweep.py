@@ -7,10 +7,10 @@ lapsed rows moves on at once, with a larger slice.
 
 from __future__ import annotations
 
-from interlock.backends.sqlite.clock import SLACK
-from interlock.backends.sqlite.database import Transaction
-from interlock.backends.sqlite.registers import REMEMBERED
-from interlock.backends.sqlite.statements import SWEEP
+from interlock.backends.sqlite.tables.lapse import SLACK
+from interlock.backends.sqlite.tables.registers import REMEMBERED
+from interlock.backends.sqlite.tables.statements import SWEEP
+from interlock.backends.sqlite.tables.transaction import Transaction
 
 WRITES = 64  # between two slices
 SECONDS = 2.0
@@ -20,7 +20,7 @@ START: tuple[str, int] = ("", 0)
 END: tuple[bytes, int] = (b"", 0)  # SQLite orders every blob after every text
 
 
-class Hand:
+class SweepCursor:
     """Where the next slice begins, and when it is due."""
 
     def __init__(self) -> None:

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from interlock.backends.sqlite.clock import SLACK
-from interlock.backends.sqlite.database import Transaction
-from interlock.backends.sqlite.queue import (
+from interlock.backends.sqlite.tables.lapse import SLACK
+from interlock.backends.sqlite.tables.queue import (
     HIGHEST,
-    Place,
+    Position,
     advance,
-    bury,
     drop,
     live_rows,
     locate,
+    notify_queue_watchers,
     nudge,
-    nudge_watchers,
+    nudge_waiters_watching,
+    remove_dead,
     standing,
     standings,
-    tell,
 )
-from interlock.backends.sqlite.row import EVICTED, IN, WAITS, Row
-from interlock.backends.sqlite.statements import CLAIMS
+from interlock.backends.sqlite.tables.row import EVICTED, IN, WAITS, Row
+from interlock.backends.sqlite.tables.statements import CLAIMS
+from interlock.backends.sqlite.tables.transaction import Transaction
 from interlock.errors import SettingsMismatch
 from interlock.model import Busy, Claim, ClaimAnswer, Gone, Granted, Renewal, RenewAnswer, Renewed, Standing
 
@@ -32,58 +32,64 @@ FEW = 4  # renewals on one resource: for more of them its queue is read once, no
 
 def claim(tx: Transaction, claim: Claim, token: int, bell: str) -> ClaimAnswer:
     """`token` is the lowest it may be given, `bell` where to ring if it must wait."""
-    place = locate(tx, claim.resource, claim.id)
-    while not place.fits(claim.permits, claim.capacity) and bury(tx, claim.resource, place.lives(tx)):
-        place.count(tx)
-        place.left = True
-    if place.evicted:
+    position = locate(tx, claim.resource, claim.id)
+    while not position.fits(claim.permits, claim.capacity) and remove_dead(
+        tx, claim.resource, position.lives(tx)
+    ):
+        position.count(tx)
+        position.left = True
+    if position.evicted:
         return _gone(tx, claim.resource, claim.id)
-    if place.capacity is not None and place.capacity != claim.capacity:
-        raise SettingsMismatch(claim.resource, claim.capacity, place.capacity)
-    if place.mine is None:
-        moved, answer = _enter(tx, claim, place, token, bell)
+    if position.capacity is not None and position.capacity != claim.capacity:
+        raise SettingsMismatch(claim.resource, claim.capacity, position.capacity)
+    if position.mine is None:
+        moved, answer = _enter(tx, claim, position, token, bell)
         let_in = False
     else:
-        moved, answer = _repeat(tx, claim, place, place.mine, bell)
+        moved, answer = _repeat(tx, claim, position, position.mine, bell)
         let_in = moved  # by a lapse that nobody noticed; others behind may be in as well
-    if place.left or let_in:
+    if position.left or let_in:
         advance(tx, claim.resource, claim.id)
-    if place.left or moved:
-        tell(tx, claim.resource)
+    if position.left or moved:
+        notify_queue_watchers(tx, claim.resource)
     return answer
 
 
-def _enter(tx: Transaction, claim: Claim, place: Place, token: int, bell: str) -> tuple[bool, ClaimAnswer]:
+def _enter(
+    tx: Transaction, claim: Claim, position: Position, token: int, bell: str
+) -> tuple[bool, ClaimAnswer]:
     """Whether the queue has changed, and the answer."""
-    fits = place.fits(claim.permits, claim.capacity)
+    fits = position.fits(claim.permits, claim.capacity)
     if fits or claim.queued:
         (last,) = tx.execute(CLAIMS["last"]).fetchone()
-        place.token = token = max(token, last + 1)
+        position.token = token = max(token, last + 1)
         state, ttl, bell = (IN, claim.ttl, "") if fits else (WAITS, claim.place_ttl, bell)
         row = (claim.resource, token, claim.id, state, claim.permits, claim.capacity, ttl, tx.now)
         tx.execute(CLAIMS["enter"], (*row, bell, tx.life, claim.note, claim.who))
     if fits:
         return True, Granted(token, claim.ttl)
-    return claim.queued, _busy(tx, claim, place, claim.permits)
+    return claim.queued, _busy(tx, claim, position, claim.permits)
 
 
-def _repeat(tx: Transaction, claim: Claim, place: Place, mine: Row, bell: str) -> tuple[bool, ClaimAnswer]:
+def _repeat(
+    tx: Transaction, claim: Claim, position: Position, mine: Row, bell: str
+) -> tuple[bool, ClaimAnswer]:
     """Whether it came in just now, and the answer."""
-    fits = place.fits(mine.permits, claim.capacity)
+    fits = position.fits(mine.permits, claim.capacity)
     state, ttl, bell = (IN, claim.ttl, "") if fits else (WAITS, claim.place_ttl, bell)
     tx.execute(CLAIMS["repeat"], (claim.resource, mine.token, state, ttl, tx.now, bell, tx.life))
     if fits:
         return mine.state != IN, Granted(mine.token, claim.ttl)
-    return False, _busy(tx, claim, place, mine.permits)
+    return False, _busy(tx, claim, position, mine.permits)
 
 
-def _busy(tx: Transaction, claim: Claim, place: Place, permits: int) -> Busy:
+def _busy(tx: Transaction, claim: Claim, position: Position, permits: int) -> Busy:
     holder: Standing | None = None
-    if place.ahead:
-        first = tx.execute(CLAIMS["standing"], (claim.resource, place.first)).fetchone()
+    if position.ahead:
+        first = tx.execute(CLAIMS["standing"], (claim.resource, position.first)).fetchone()
         holder = Row(*first).standing(tx.now, True)
-    lapse = place.next_lapse(tx, permits, claim.capacity)
-    return Busy(place.ahead, max(0.0, lapse - tx.now), holder)
+    lapse = position.next_lapse(tx, permits, claim.capacity)
+    return Busy(position.ahead, max(0.0, lapse - tx.now), holder)
 
 
 def _gone(tx: Transaction, resource: str, id: str) -> Gone:
@@ -98,21 +104,21 @@ def release(tx: Transaction, resource: str, id: str, linger: float) -> bool:
     mine = standing(tx, resource, id)
     if mine is None:
         return False
-    tx.call(mine.bell, "c" + id)  # whoever waits for it to go: so a condition's waiter is notified
+    tx.ring(mine.bell, "c" + id)  # whoever waits for it to go: so a condition's waiter is notified
     if linger > 0 and _is_in(tx, mine, resource):
         tx.execute(CLAIMS["linger"], (resource, mine.token, linger, tx.now))
     else:
         drop(tx, resource, [mine.token])
     advance(tx, resource)
-    tell(tx, resource)
-    nudge_watchers(tx, resource, mine)
+    notify_queue_watchers(tx, resource)
+    nudge_waiters_watching(tx, resource, mine)
     return True
 
 
 def _is_in(tx: Transaction, mine: Row, resource: str) -> bool:
-    place = Place(resource, mine)
-    place.count(tx)
-    return place.fits(mine.permits, mine.capacity)
+    position = Position(resource, mine)
+    position.count(tx)
+    return position.fits(mine.permits, mine.capacity)
 
 
 def evict(tx: Transaction, resource: str, id: str | None, reason: str) -> list[Standing]:
@@ -123,12 +129,12 @@ def evict(tx: Transaction, resource: str, id: str | None, reason: str) -> list[S
             met.append((row, seen))
             remembered = max(REMEMBERED, row.ttl)
             tx.execute(CLAIMS["mark"], (resource, row.token, reason, tx.now, remembered))
-            tx.call(row.bell, "c" + row.id)
+            tx.ring(row.bell, "c" + row.id)
     if met:
         advance(tx, resource)
-        tell(tx, resource)
+        notify_queue_watchers(tx, resource)
     for row, _ in met:
-        nudge_watchers(tx, resource, row)
+        nudge_waiters_watching(tx, resource, row)
     return [seen for _, seen in met]
 
 
@@ -158,7 +164,7 @@ def _renew(tx: Transaction, renewal: Renewal, low: int, high: int) -> RenewAnswe
         return _gone(tx, resource, id)
     shrunk = renewal.permits is not None and _shrink(tx, resource, id, renewal.permits)
     if shrunk or renewal.note is not None:
-        tell(tx, resource)
+        notify_queue_watchers(tx, resource)
     return Renewed(renewal.ttl)
 
 
@@ -169,7 +175,7 @@ def _shrink(tx: Transaction, resource: str, id: str, permits: int) -> bool:
         return False
     tx.execute(CLAIMS["shrink"], (resource, mine.token, permits))
     advance(tx, resource)
-    nudge_watchers(tx, resource, mine)
+    nudge_waiters_watching(tx, resource, mine)
     if mine.state == WAITS:
         nudge(tx, resource, mine)  # a narrower claim watches other claims
     return True

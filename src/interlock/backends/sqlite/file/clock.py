@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-SLACK = 1.0  # seconds: what two processes' readings of the clock around one transaction may differ by
 SAME_BOOT = 10.0  # seconds: by how much the computed instant of one boot may wander
 
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
@@ -83,8 +82,3 @@ class Clock:
         the instant of the boot by at least the time the machine had been up.
         """
         return bool(boot and self.boot) and boot != self.boot and abs(booted - self.booted()) > SAME_BOOT
-
-
-def live(now: float, lapses_at: float, ttl: float) -> bool:
-    """Whether a row counts: not lapsed, and not further ahead than its ttl, as only an earlier boot's is."""
-    return now < lapses_at <= now + ttl + SLACK

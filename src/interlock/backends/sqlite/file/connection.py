@@ -7,9 +7,9 @@ from contextlib import closing
 from functools import cache
 from typing import TypeAlias
 
-from interlock.backends.sqlite import refusal
-from interlock.backends.sqlite.clock import Clock
-from interlock.backends.sqlite.statements import SWEEP, sections
+from interlock.backends.sqlite.file import errors
+from interlock.backends.sqlite.file.clock import Clock
+from interlock.backends.sqlite.tables.statements import SWEEP, sections
 
 Objects: TypeAlias = dict[tuple[str, str], str]
 """What a database is made of: kind and name of each thing, and the statement that made it."""
@@ -27,7 +27,7 @@ def connect(path: str, clock: Clock) -> sqlite3.Connection:
     Raises sqlite3.OperationalError while another process is just making the schema: ask again.
     """
     if sqlite3.sqlite_version_info < OLDEST:
-        raise refusal.unfit(
+        raise errors.unfit(
             path, f"needs SQLite {'.'.join(map(str, OLDEST))} or later, not {sqlite3.sqlite_version}"
         )
     # timeout=0: SQLite's own waiting backs off to 100 ms, and a hand-off shall take less than one.
@@ -48,11 +48,11 @@ def _is_new(connection: sqlite3.Connection, path: str) -> bool:
     mark, schema, found = _signs(connection)
     if mark == MARK and schema:
         if schema != SCHEMA:
-            raise refusal.unfit(path, _of_another_version(schema))
+            raise errors.unfit(path, _of_another_version(schema))
         _compare(path, found, expected())
         return False
     if mark or schema or found:
-        raise refusal.unfit(path, "is the database of another program; name another file for locks")
+        raise errors.unfit(path, "is the database of another program; name another file for locks")
     return True
 
 
@@ -96,7 +96,7 @@ def _compare(path: str, found: Objects, ours: Objects) -> None:
     """Raise if anything is there, missing or different that could change what our statements do."""
     for kind, name in sorted(found.keys() ^ ours.keys()) or [key for key in ours if found[key] != ours[key]]:
         how = "has" if (kind, name) not in ours else "lacks" if (kind, name) not in found else "has another"
-        raise refusal.unfit(
+        raise errors.unfit(
             path,
             f"was changed by another program: it {how} {kind} {name}; move it away once nobody uses it, or name "
             "another file for locks",
@@ -119,7 +119,7 @@ def _create(connection: sqlite3.Connection) -> None:
 def _configure(connection: sqlite3.Connection, path: str) -> None:
     (mode,) = connection.execute("pragma journal_mode = wal").fetchone()
     if mode != "wal":
-        raise refusal.unfit(
+        raise errors.unfit(
             path, f"cannot use a write-ahead log here (journal mode {mode}); name another file"
         )
     # NORMAL: no disk flush per commit. A killed process loses nothing, the kernel has its pages. A power

@@ -8,7 +8,7 @@ import stat
 import sys
 from contextlib import suppress
 
-from interlock.backends.sqlite import refusal
+from interlock.backends.sqlite.file import errors
 from interlock.errors import InvalidURL
 
 MOUNTS = "/proc/self/mountinfo"
@@ -43,12 +43,12 @@ def settle(path: str | None, allow_network_filesystem: bool) -> tuple[str, str]:
         raise InvalidURL("a lock file cannot be :memory:, which no other process sees; use memory://")
     path = os.path.abspath(default_path() if path is None else path)
     if os.path.isdir(path):
-        raise refusal.unfit(path, f"is a directory; name a file in it, such as {path}/locks.db", errno.EISDIR)
+        raise errors.unfit(path, f"is a directory; name a file in it, such as {path}/locks.db", errno.EISDIR)
     directory = os.path.dirname(path)
     _make_directory(path, directory)
     kind = filesystem(directory)
     if kind in NETWORK and not allow_network_filesystem:
-        raise refusal.unfit(
+        raise errors.unfit(
             path,
             f"lies on a network filesystem ({kind}), where locks between machines cannot be trusted; name a file "
             "on a local disk, or add ?allow_network_filesystem=1 if only this machine uses it",
@@ -61,7 +61,7 @@ def _make_directory(path: str, directory: str) -> None:
     try:
         os.makedirs(directory, mode=0o700, exist_ok=True)
     except OSError as error:
-        raise refusal.unfit(
+        raise errors.unfit(
             path,
             f"needs the directory {directory}, which cannot be made ({error.strerror}); "
             "make it, or name another file",
@@ -77,13 +77,13 @@ def make_file(path: str) -> None:
         except FileExistsError:
             pass  # another process was quicker
         except OSError as error:
-            raise (refusal.full(path) if error.errno == errno.ENOSPC else refusal.read_only(path)) from error
+            raise (errors.full(path) if error.errno == errno.ENOSPC else errors.read_only(path)) from error
     # An existing file is never opened here: closing it again would drop the locks of every connection
     # this process has on it (POSIX), and two processes would write at once.
     if not os.access(path, os.R_OK | os.W_OK) or not os.access(os.path.dirname(path), os.W_OK | os.X_OK):
-        raise refusal.read_only(path)
+        raise errors.read_only(path)
     if os.stat(path).st_nlink > 1:
-        raise refusal.unfit(
+        raise errors.unfit(
             path,
             "has a second name (a hard link), under which SQLite would keep a log of its own: two holders; "
             "remove the other name, or use a symbolic link",
@@ -103,7 +103,7 @@ def make_beside(path: str, suffix: str) -> None:
     except FileExistsError:
         return  # another process was quicker
     except OSError as error:
-        raise (refusal.full(path) if error.errno == errno.ENOSPC else refusal.read_only(path)) from error
+        raise (errors.full(path) if error.errno == errno.ENOSPC else errors.read_only(path)) from error
     try:
         if os.name == "posix":
             os.fchmod(made, mode)  # whatever the umask is

@@ -18,7 +18,8 @@ import pytest
 import interlock
 from interlock import bytelock
 from interlock._core.drive import drive
-from interlock.backends.sqlite import SqliteStore, presence
+from interlock.backends.sqlite import SqliteStore
+from interlock.backends.sqlite.file import liveness, location
 from interlock.model import Busy, Granted
 from interlock.testing.lag import at_most
 from tests.patience import PATIENCE, until
@@ -225,7 +226,7 @@ def test_processes_in_other_namespaces_see_each_other_live_and_die(path: str) ->
 def test_where_nobody_can_tell_a_killed_holder_blocks_for_its_ttl(
     path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(presence, "AVAILABLE", False)
+    monkeypatch.setattr(liveness, "AVAILABLE", False)
     with Contender(path) as holder:
         holder.ask("acquire", "r", ttl=1.5)
         holder.process.kill()
@@ -238,20 +239,18 @@ def test_where_nobody_can_tell_a_killed_holder_blocks_for_its_ttl(
 def test_a_kernel_that_does_not_answer_makes_nobody_dead(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    life = store._ledger.life() + 1
-    assert not store._ledger._database.presence.alive(life)
-    monkeypatch.setattr(presence, "locked", lambda *_: None)
-    assert store._ledger._database.presence.alive(life)
+    life = store._operations.life() + 1
+    assert not store._operations._database.liveness.alive(life)
+    monkeypatch.setattr(liveness, "locked", lambda *_: None)
+    assert store._operations._database.liveness.alive(life)
 
 
 def test_on_a_network_filesystem_nobody_is_taken_for_dead(
     opened: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from interlock.backends.sqlite import place
-
-    monkeypatch.setattr(place, "filesystem", lambda directory: "nfs4")
+    monkeypatch.setattr(location, "filesystem", lambda directory: "nfs4")
     store = opened(allow_network_filesystem=True)
-    assert store._ledger.life() == 0
+    assert store._operations.life() == 0
     assert store.vital() is None
 
 
@@ -269,7 +268,7 @@ def test_closing_the_last_store_closes_every_descriptor_of_the_file(opened: Open
         drive(store.release(f"{id(store)}", "a"))
     drive(first.close())
     drive(second.claim(claim()))
-    assert second._ledger.life()
+    assert second._operations.life()
     drive(second.release("r", "a"))
     drive(second.close())
     assert descriptors(path) == 0
@@ -317,8 +316,8 @@ def test_only_the_next_ahead_is_watched(path: str) -> None:
         until(line_of(client, "r", 5))
         store = client._core.store
         assert isinstance(store, SqliteStore)
-        until(lambda: sum(map(len, store._listener._watched.values())) == 3)
-        lives = set(store._listener._watched) - {store._ledger.life()}
+        until(lambda: sum(map(len, store._notifier._watched.values())) == 3)
+        lives = set(store._notifier._watched) - {store._operations.life()}
         assert len(lives) == 1  # the first waiter's: not the holder's
         for waiter in waiters:
             waiter.join(PATIENCE)
@@ -328,4 +327,4 @@ def test_the_file_of_a_presence_is_a_path(store: SqliteStore, path: str) -> None
     vital = store.vital()
     assert vital is not None
     assert vital[0] == str(Path(path).resolve())
-    assert vital[1] == store._ledger.life() > 0
+    assert vital[1] == store._operations.life() > 0

@@ -8,12 +8,12 @@ closes all its connections and begins anew with the files that are there now.
 
 - Whoever has the old files open leaves them only with their write lock in hand: nobody can be in the middle of a
   write there. And nobody who looks after that begins one.
-- A newcomer cannot see the old lock. If others are present (see `presence`) but files are missing, it
+- A newcomer cannot see the old lock. If others are present (see `liveness`) but files are missing, it
   gives a write that began before the removal a moment (`GRACE`) to end.
 - If only the log (`-wal`) is missing while others are present, a newcomer stays away: it would begin an empty one, of which
   the others know nothing. They have the old one open and go on; when the last of them leaves, nothing is lost.
 
-SQLite shares the files among all connections of a process, so `Inodes` does too.
+SQLite shares the files among all connections of a process, so `OpenFiles` does too.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from interlock import native
-from interlock.backends.sqlite import ownership, refusal
-from interlock.backends.sqlite.place import NETWORK, make_beside
-from interlock.backends.sqlite.presence import Presence, inode, present
+from interlock.backends.sqlite.file import errors, ownership
+from interlock.backends.sqlite.file.liveness import Liveness, inode, present
+from interlock.backends.sqlite.file.location import NETWORK, make_beside
 from interlock.errors import InterlockError
 
 SHARED, LOG = "-shm", "-wal"
@@ -62,7 +62,7 @@ class User(Protocol):
         ...
 
 
-class Identity:
+class FileIdentity:
     """The files as they were when the first connection of this process was opened."""
 
     def __init__(self, path: str, directory: int) -> None:
@@ -99,14 +99,14 @@ class Identity:
         return 0.0 if settled else SETTLED
 
 
-class Witness:
+class UnmovedFunction:
     """Tells a statement, while it is executed, whether the files are still there.
 
     SQLite swallows an exception that is raised in a function it calls, be it Ctrl-C. So the function is a generator
-    that never leaves its `try`: what strikes it is kept, the statement does nothing, and `testify` raises it.
+    that never leaves its `try`: what strikes it is kept, the statement does nothing, and `raise_interrupt` raises it.
     """
 
-    def __init__(self, identity: Identity) -> None:
+    def __init__(self, identity: FileIdentity) -> None:
         self._identity = identity
         self._struck: BaseException | None = None
         self.ask: Callable[[], bool] = self._answers().__next__
@@ -126,14 +126,14 @@ class Witness:
             except BaseException as error:
                 self._struck = error
 
-    def testify(self) -> None:
+    def raise_interrupt(self) -> None:
         """Raise what struck during the last statement, if anything did."""
         struck, self._struck = self._struck, None
         if struck is not None:
             raise struck
 
 
-class Inodes:
+class OpenFiles:
     """The files under one path, for all connections of this process."""
 
     def __init__(self, path: str, kind: str) -> None:
@@ -141,8 +141,8 @@ class Inodes:
         self.opening = native.guard()  # held while a connection is opened or closed
         self._present = kind not in NETWORK
         self._users: dict[int, weakref.ref[User]] = {}
-        self._identity: Identity | None = None
-        self._presence = Presence((0, 0))
+        self._identity: FileIdentity | None = None
+        self._liveness = Liveness((0, 0))
         self._dated = kind in DATED
         self._directory = -1
         self._missed = 0.0  # since when files have been missing that others have open
@@ -168,24 +168,24 @@ class Inodes:
 
     # ---- called while `opening` is held ------------------------------------------------
 
-    def settle(self) -> tuple[Identity, Presence]:
+    def settle(self) -> tuple[FileIdentity, Liveness]:
         """The files that a new connection of this process will use; `Unsettled` if that is not clear yet."""
         if self._identity is not None and any(user.connected for user in self.users()):
             self._wait_for_files(accompanied=True)
-            return self._identity, self._presence
-        presence = present(self.path) if self._present else Presence((0, 0))
-        self._wait_for_files(presence.accompanied())
-        if presence is not self._presence:
-            self._presence.end()  # of a file that is no longer the one under this path
-            self._presence = presence
-        presence.begin(self.path)
+            return self._identity, self._liveness
+        liveness = present(self.path) if self._present else Liveness((0, 0))
+        self._wait_for_files(liveness.accompanied())
+        if liveness is not self._liveness:
+            self._liveness.end()  # of a file that is no longer the one under this path
+            self._liveness = liveness
+        liveness.begin(self.path)
         for suffix in (LOG, SHARED):  # ours, before anybody else makes one that SQLite would believe
             make_beside(self.path, suffix)
         ownership.check(self.path)
         if self._dated and self._directory < 0:
             self._directory = _open_directory(self.path)
-        self._identity = Identity(self.path, self._directory)
-        return self._identity, presence
+        self._identity = FileIdentity(self.path, self._directory)
+        return self._identity, liveness
 
     def _wait_for_files(self, accompanied: bool) -> None:
         """Raise if files are missing that another connection, here or elsewhere, has open."""
@@ -196,9 +196,9 @@ class Inodes:
         now = time.monotonic()
         self._missed = self._missed or now
         if now < self._missed + (LOG_GRACE if shared else GRACE):
-            raise Unsettled(refusal.unavailable(self.path))
+            raise Unsettled(errors.unavailable(self.path))
         if shared:
-            raise refusal.log_removed(self.path)
+            raise errors.log_removed(self.path)
 
     def left(self) -> None:
         """A connection was closed. With the last of them goes what would keep the filesystem from being unmounted."""
@@ -206,10 +206,10 @@ class Inodes:
             self.__del__()
 
     def retire(self) -> None:
-        """A store was closed, and no claim of this process stands. With the last store the presence ends."""
+        """A store was closed, and no claim of this process stands. With the last store the liveness ends."""
         with self.opening:
             if all(user.closed for user in self.users()):
-                self._presence.end()
+                self._liveness.end()
 
     def __del__(self) -> None:
         directory, self._directory = self._directory, -1
@@ -225,15 +225,15 @@ def _open_directory(path: str) -> int:
 
 
 _guard = native.guard()
-_known: weakref.WeakValueDictionary[str, Inodes] = weakref.WeakValueDictionary()
+_known: weakref.WeakValueDictionary[str, OpenFiles] = weakref.WeakValueDictionary()
 
 
-def inodes(path: str, kind: str) -> Inodes:
+def inodes(path: str, kind: str) -> OpenFiles:
     """What this process has open under a path, which is free of symbolic links."""
     with _guard:
         found = _known.get(path)
         if found is None:
-            found = _known[path] = Inodes(path, kind)
+            found = _known[path] = OpenFiles(path, kind)
         return found
 
 

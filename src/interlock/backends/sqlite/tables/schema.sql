@@ -8,7 +8,7 @@
 -- since: when it was admitted; for a waiter, when it came.
 -- rung: something changed for this claim since it was last answered.
 -- bell: the doorbell of the process that waits for a change; '' when nobody does.
--- life: the byte of this file that its process keeps locked while it lives; 0 when nobody can tell. See presence.py.
+-- life: the byte of this file that its process keeps locked while it lives; 0 when nobody can tell. See liveness.py.
 create table claim (
   resource text not null,
   token integer not null,

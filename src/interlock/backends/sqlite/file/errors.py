@@ -51,10 +51,10 @@ def called_from_within(path: str) -> StoreUnavailable:
 
 
 def unfit(path: str, why: str, number: int = errno.EINVAL) -> StoreUnfit:
-    """A refusal; `errno` says the same to programs."""
-    refusal = StoreUnfit(f"{path} {why}")
-    refusal.errno = number
-    return refusal
+    """The file cannot be used, and why; `errno` says the same to programs."""
+    error = StoreUnfit(f"{path} {why}")
+    error.errno = number
+    return error
 
 
 def full(path: str) -> StoreUnfit:
@@ -67,7 +67,7 @@ def read_only(path: str) -> StoreUnfit:
     )
 
 
-def refusal(error: sqlite3.Error, path: str) -> InterlockError:
+def translated(error: sqlite3.Error, path: str) -> InterlockError:
     """The error of ours that stands for one of SQLite's: nothing raw reaches a user."""
     code = _code(error)
     primary = code & 0xFF

@@ -8,16 +8,16 @@ from typing import Any, Protocol, TypeVar
 T = TypeVar("T")
 
 
-class Leaf(Protocol):
-    """How a store's calls reach its ledger: `step(until, *args)`, where `until` bounds its patience."""
+class Executor(Protocol):
+    """How a store's calls reach its operations: `step(until, *args)`, where `until` bounds its patience."""
 
     async def run(self, step: Callable[..., T], *args: Any, timeout: float) -> T: ...
     def after_fork(self) -> None: ...
     def close(self) -> None: ...
 
 
-class Here:
-    """The blocking leaf: nothing suspends."""
+class CallerThread:
+    """The blocking executor: nothing suspends."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now

@@ -12,14 +12,15 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from interlock.backends.sqlite import claims, registers
-from interlock.backends.sqlite.clock import SLACK, live
-from interlock.backends.sqlite.database import Database, Transaction
-from interlock.backends.sqlite.listener import Listener
-from interlock.backends.sqlite.queue import live_rows, living, standings
-from interlock.backends.sqlite.row import IN
-from interlock.backends.sqlite.statements import CLAIMS, REGISTERS
-from interlock.backends.sqlite.sweep import Hand
+from interlock.backends.sqlite.file.database import Database
+from interlock.backends.sqlite.notifier import Notifier
+from interlock.backends.sqlite.tables import claims, registers
+from interlock.backends.sqlite.tables.lapse import SLACK, live
+from interlock.backends.sqlite.tables.queue import live_rows, living, standings
+from interlock.backends.sqlite.tables.row import IN
+from interlock.backends.sqlite.tables.statements import CLAIMS, REGISTERS
+from interlock.backends.sqlite.tables.sweep import SweepCursor
+from interlock.backends.sqlite.tables.transaction import Transaction
 from interlock.errors import InterlockError
 from interlock.model import Claim, ClaimAnswer, Granted, Queue, Renewal, RenewAnswer, Standing, Versioned
 from interlock.ports import IO_TIMEOUT
@@ -34,16 +35,16 @@ CLOSING = 1.0  # seconds for the last question to the file
 HANG_AGAIN = 30.0  # a bell that will hang for less is hung again
 
 
-class Ledger:
+class Operations:
     """Callable from any thread. `until` bounds the patience of every call: see `Database.run`."""
 
-    def __init__(self, database: Database, listener: Listener) -> None:
+    def __init__(self, database: Database, notifier: Notifier) -> None:
         self.path = database.path
         self.now = database.clock.now
         self._database = database
         self._clock = database.clock
-        self._listener = listener
-        self._hand = Hand()
+        self._notifier = notifier
+        self._sweep = SweepCursor()
         self._last = 0  # the highest token seen here: a proposal below it would be refused
         self._bells: dict[str, float] = {}  # topic: until when our bell hangs there
 
@@ -71,10 +72,10 @@ class Ledger:
             self._last = token
             answer = Granted(token, claim.ttl)
         else:
-            answer = self._write(until, claims.claim, claim, token, self._listener.hang())
+            answer = self._write(until, claims.claim, claim, token, self._notifier.hang())
             if isinstance(answer, Granted):
                 self._last = max(self._last, answer.token)
-        if self._hand.due(now):
+        if self._sweep.due(now):
             self._tidy()
         return answer
 
@@ -87,10 +88,10 @@ class Ledger:
     def renew(self, until: float, renewals: Sequence[Renewal]) -> list[RenewAnswer]:
         answers: list[RenewAnswer] = []
         for start in range(0, len(renewals), BATCH):
-            renewed, calls = self._database.write_first(until, claims.renew, renewals[start : start + BATCH])
+            renewed, rings = self._database.write_first(until, claims.renew, renewals[start : start + BATCH])
             answers += renewed
-            self._listener.ring(calls)
-        if self._hand.due(self._clock.now()):
+            self._notifier.ring(rings)
+        if self._sweep.due(self._clock.now()):
             self._tidy()
         return answers
 
@@ -98,27 +99,27 @@ class Ledger:
         return self._write(until, claims.evict, resource, id, reason)
 
     def _write(self, until: float, work: Callable[..., T], *args: Any) -> T:
-        result, calls = self._database.write(until, work, *args)
-        if calls:
-            self._listener.ring(calls)
+        result, rings = self._database.write(until, work, *args)
+        if rings:
+            self._notifier.ring(rings)
         return result
 
     def _tidy(self) -> None:
         """Now and then remove what lapsed; never to the harm of who happens to be the one to do it."""
         now = self._clock.now()
-        self._hand.put_off(now)
+        self._sweep.put_off(now)
         with suppress(InterlockError):
-            self._database.write(now, self._hand.sweep)
+            self._database.write(now, self._sweep.sweep)
 
     # ---- looking --------------------------------------------------------------------
 
     def inspect(self, until: float, resource: str, limit: int | None = None) -> Queue:
-        return self._database.run(until, self.look, resource, limit)
+        return self._database.run(until, self.read_queue, resource, limit)
 
-    def look(self, connection: sqlite3.Connection, resource: str, limit: int | None = None) -> Queue:
+    def read_queue(self, connection: sqlite3.Connection, resource: str, limit: int | None = None) -> Queue:
         found = connection.execute(CLAIMS["standings"], (resource,))
         now = self._clock.now()
-        rows = living(live_rows(found, now), self._database.presence.alive, limit)
+        rows = living(live_rows(found, now), self._database.liveness.alive, limit)
         found.close()  # half read: it would keep its snapshot
         return Queue(resource, rows[0].capacity if rows else 0, tuple(standings(rows, now)))
 
@@ -140,11 +141,11 @@ class Ledger:
     ) -> Versioned | None:
         number = max(self._clock.micros(), self._last + 1)
         written = self._write(until, registers.compare_and_set, name, version, value, id, number)
-        if self._hand.due(self._clock.now()):
+        if self._sweep.due(self._clock.now()):
             self._tidy()
         return written
 
-    # ---- waiting: called after the listener has been told, so that no ring is missed -----
+    # ---- waiting: called after the notifier has been told, so that no ring is missed -----
 
     def unchanged(self, until: float, claim: Claim, waits: bool) -> bool:
         """Whether nothing has happened to the claim since it was answered; our bell hangs there then."""
@@ -154,7 +155,7 @@ class Ledger:
         state, rung, bell, ttl, lapses_at, _note = found
         if rung or (waits and state == IN) or not live(self._clock.now(), lapses_at, ttl):
             return False
-        ours = self._listener.hang()
+        ours = self._notifier.hang()
         return bell == ours or self._write(until, _listen, claim.resource, claim.id, ours)
 
     def _find(
@@ -165,7 +166,7 @@ class Ledger:
 
     def watch(self, until: float, topic: str, changed: Callable[[sqlite3.Connection], bool]) -> bool:
         """Whether nothing has changed; whoever changes something about the topic rings our bell then."""
-        now, address = self._clock.now(), self._listener.hang()
+        now, address = self._clock.now(), self._notifier.hang()
         if address and self._bells.get(topic, 0.0) < now + HANG_AGAIN:
             self._write(until, _hang, topic, address)
             if len(self._bells) > 1000:
@@ -178,7 +179,7 @@ class Ledger:
 
     def close(self) -> None:
         """Close the file. This process stays present there if claims of its own stand: it lives, and so do they."""
-        stands, life = True, self._database.presence.life
+        stands, life = True, self._database.liveness.life
         if life:
             with suppress(InterlockError):
                 stands = self._database.run(self.now() + CLOSING, self._outlived, life)
@@ -192,7 +193,7 @@ class Ledger:
 
     def life(self) -> int:
         """The byte that this process keeps locked while it lives; 0 if nobody can tell."""
-        return self._database.presence.life
+        return self._database.liveness.life
 
     def inside(self) -> bool:
         """Whether the calling thread is in the middle of a call to this file."""

@@ -105,7 +105,7 @@ update claim set rung = 1 where resource = ?1 and token = ?2;
 -- ?1 resource, ?2 token.
 delete from claim where resource = ?1 and token = ?2;
 
--- name: bury
+-- name: remove_dead
 -- Removes the claims of a process that is gone. ?1 resource, ?2 life.
 delete from claim where resource = ?1 and life = ?2 and state < 2;
 
@@ -153,7 +153,7 @@ update claim set permits = ?3 where resource = ?1 and token = ?2;
 update claim set bell = ?3 where resource = ?1 and id = ?2 and state < 2;
 
 -- name: rung
--- What a listener that missed a ring would have heard, and whose life each must watch, in queue order. ?1 resource.
+-- What a notifier that missed a ring would have heard, and whose life each must watch, in queue order. ?1 resource.
 select id, rung, state, life from claim where resource = ?1 and state < 2 order by token;
 
 -- name: names

@@ -5,8 +5,8 @@ handler, or from another thread (`PyThreadState_SetAsyncExc`, as dramatiq and fu
 `acquire` with a timeout and the `try` that would release it, such an exception leaves the lock held for ever.
 So the way in and the way out are both C, and nothing of Python stands between them and the `with` statement:
 
-    with guard:                          # C: takes nothing yet
-        if guard.take(True, timeout):    # struck just after this, the lock is held, and the block ends
+    with section:                          # C: takes nothing yet
+        if section.take(True, timeout):    # struck just after this, the lock is held, and the block ends
             ...
                                          # C: releases it; RuntimeError (see `NOT_TAKEN`) if it was not taken
 
@@ -24,7 +24,7 @@ NOT_TAKEN = ("cannot release un-acquired lock",)
 """The arguments of the RuntimeError with which a block ends that never took the lock."""
 
 
-class Guard:
+class CriticalSection:
     """Lets one thread in at a time."""
 
     # As slots, which the interpreter reads from the instance: so both are the lock's own functions.

@@ -1,0 +1,44 @@
+"""What a write transaction offers to those who change the tables, whichever database runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol, TypeAlias
+
+Rings: TypeAlias = dict[str, list[str]]
+"""Whom to ring: the address of a doorbell, and the topics to name."""
+
+
+class Cursor(Protocol):
+    """The rows that a statement has found, or how many it has changed."""
+
+    @property
+    def rowcount(self) -> int: ...
+    def __iter__(self) -> Iterator[Any]: ...
+    def fetchone(self) -> Any: ...
+    def fetchall(self) -> list[Any]: ...
+    def close(self) -> None: ...
+
+
+class Connection(Protocol):
+    """What the tables need of a connection: to run one statement."""
+
+    def execute(self, sql: str, parameters: Sequence[Any] = ..., /) -> Cursor: ...
+
+
+class Transaction:
+    """One write transaction: how it runs statements, what time it is, who lives, and whom to ring once it is committed."""
+
+    __slots__ = ("alive", "execute", "life", "now", "rings")
+
+    def __init__(self, connection: Connection, now: float, life: int, alive: Callable[[int], bool]) -> None:
+        self.execute = connection.execute
+        self.now = now
+        self.life = life  # of this process
+        self.alive = alive  # whether the process with a life exists
+        self.rings: Rings = {}
+
+    def ring(self, address: str, topic: str) -> None:
+        """Ring this bell about this topic after the commit; '' is nobody's address."""
+        if address:
+            self.rings.setdefault(address, []).append(topic)
