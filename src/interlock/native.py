@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import _thread
 import sys
+import threading
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -82,6 +83,72 @@ class PlainSocket:
     def close(self) -> None:
         self._tls = None
         self._calls.close(self._sock)
+
+
+class _Life:
+    """What a new thread calls. `ended` is called once, when that call is over or when the thread goes without making it."""
+
+    __slots__ = ("ended", "work")
+
+    def __init__(self, work: Callable[[], object], ended: Callable[[], object]) -> None:
+        self.work = work
+        self.ended: Callable[[], object] | None = ended
+
+    def __call__(self) -> None:
+        try:
+            self.work()
+        finally:
+            self._end()  # not only when this object goes: an error that somebody keeps may keep this frame, too
+
+    def _end(self) -> None:
+        ended, self.ended = self.ended, None
+        if ended is not None:
+            ended()
+
+    def __del__(self) -> None:
+        self._end()
+
+
+def begin(work: Callable[[], object], ended: Callable[[], object]) -> None:
+    """Do `work` on a new thread, and `ended` when that is over, however the thread ends; does not wait for its start.
+
+    A greenlet in a program of greenlets. Raises RuntimeError if no thread can be had.
+    """
+    life = _Life(work, ended)
+    try:
+        _thread.start_new_thread(life, ())
+    except BaseException:
+        life.ended = None
+        raise
+
+
+if sys.version_info >= (3, 12):
+    Thread = threading.Thread
+else:
+
+    class Thread(threading.Thread):
+        """A thread whose `start` does not hang.
+
+        `threading.Thread.start` waits until the new thread runs. On Python 3.11 an exception that is thrown into the
+        caller meanwhile (`PyThreadState_SetAsyncExc`, as dramatiq and func_timeout do at a time limit) can strike the new
+        thread instead, whose state still carries the caller's identity. That thread is gone before it has told
+        anybody that it runs, and its starter would wait for ever, with whatever locks it has.
+        """
+
+        @property
+        def _bootstrap(self) -> Callable[[], None]:
+            library, started = cast(Any, super()), cast(Any, self)._started
+            return _Life(library._bootstrap, started.set)
+
+        def start(self) -> None:
+            """As the library's; RuntimeError also if the new thread was ended before it began."""
+            super().start()
+            if self.ident is None:
+                library = cast(Any, threading)
+                with library._active_limbo_lock:
+                    library._limbo.pop(self, None)  # nobody else would take it out
+                self._is_stopped = True
+                raise RuntimeError("can't start new thread: an exception ended it before it began")
 
 
 _ends: dict[int, list[Callable[[], object]]] = {}  # by thread

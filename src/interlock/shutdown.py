@@ -14,7 +14,7 @@ import threading
 import time
 from types import FrameType
 
-from interlock._runtime import clock
+from interlock import clock, native
 from interlock._runtime.lifetimes import call_at_rest, give_back_everything
 
 AGAIN = 0.005  # seconds until the main thread is looked at again
@@ -53,7 +53,7 @@ class _Ending:
             self._until = clock.now() + self._timeout
             if _at_work(frame):
                 call_at_rest(lambda: self._at_rest(number))
-                self._caller = threading.Thread(target=self._call_again, args=(number,), daemon=True)
+                self._caller = native.Thread(target=self._call_again, args=(number,), daemon=True)
                 self._caller.start()
         if not _at_work(frame) or clock.now() >= self._until:
             self._end(number, frame)
@@ -80,7 +80,7 @@ class _Ending:
             self._caller.join(1.0)  # from here on nobody calls but those who mean it
             self._caller = None
         # On a thread of its own: after so long the main thread may still be inside a guard this needs.
-        worker = threading.Thread(target=give_back_everything, args=(left,), daemon=True)
+        worker = native.Thread(target=give_back_everything, args=(left,), daemon=True)
         worker.start()
         worker.join(left + 0.5)
         self._ending = False

@@ -11,9 +11,9 @@ from tests.house.source import imports, modules
 DATA = ("record", "wording", "model", "who", "errors", "events")
 PORTS = (*DATA, "ports")
 CORE = (*PORTS, "_core")
-# The pure part of the core, which stores agree with; and the system's own threads and locks.
-RULES = (*PORTS, "native", "bytelock", "_core.admission", "_core.timing")
-BELOW_FACES = (*CORE, "_runtime", "log", "urls", "shutdown", "making")
+# The pure part of the core, which stores agree with; and the system's own clock, threads and locks.
+RULES = (*PORTS, "clock", "native", "bytelock", "_core.admission", "_core.outline", "_core.timing")
+BELOW_FACES = (*CORE, "_runtime", "clock", "log", "urls", "shutdown", "making")
 ANYTHING = ("",)
 
 # A module may import what stands in its row: each entry admits that module and all below it.
@@ -29,8 +29,9 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "ports": DATA,
     "native": PORTS,
     "bytelock": (),
+    "clock": (),
     "_core": CORE,
-    "_runtime": (*CORE, "_runtime", "native"),
+    "_runtime": (*CORE, "_runtime", "clock", "native"),
     "backends": RULES,  # and each its own package: backends do not know each other
     "backends.redlock": (
         *RULES,
@@ -39,7 +40,7 @@ ARROWS: dict[str, tuple[str, ...]] = {
     # Tables that other SQL databases can share: nothing of SQLite's files and connections.
     "backends.sqlite.tables": (*RULES, "backends.sqlite.tables"),
     "urls": (*PORTS, "_runtime", "backends"),
-    "shutdown": ("_runtime",),
+    "shutdown": ("_runtime", "clock", "native"),
     "making": CORE,
     "blocking": BELOW_FACES,
     "aio": (*BELOW_FACES, "blocking"),  # whose documentation it takes over

@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 import redis
 
-from interlock._runtime import clock
+from interlock import clock
 from tests.redis.sentinels import until
 from tests.storm import shards
 from tests.storm.crew import Crew

@@ -9,10 +9,9 @@ from itertools import count
 from typing import Any
 
 import interlock
-from interlock import aio
+from interlock import aio, clock
 from interlock._core.client import Client as CoreClient
 from interlock._core.states import FINAL, Event, State
-from interlock._runtime import clock
 from interlock.errors import LeaseLost, NotHeld
 from tests.storm.journal import Journal
 

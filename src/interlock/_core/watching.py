@@ -5,6 +5,7 @@ from __future__ import annotations
 from interlock._core import timing
 from interlock._core.client import Client
 from interlock._core.names import checked_name, checked_words
+from interlock._core.outline import outline
 from interlock._core.signature import all_signed, signed
 from interlock.errors import InvalidSetting
 from interlock.model import Queue, Standing
@@ -12,11 +13,6 @@ from interlock.ports import WAITERS
 
 LOOK_AGAIN = 5.0  # seconds: a missed wake-up costs no more than this
 PAGE = 500
-
-
-def outline(queue: Queue) -> list[tuple[str, int, bool, str]]:
-    """What counts as a difference: who stands where, not how long they will live."""
-    return [(s.id, s.permits, s.admitted, s.note) for s in queue.standings]
 
 
 async def changed(client: Client, resource: str, seen: Queue | None, timeout: float | None) -> Queue | None:

@@ -12,12 +12,13 @@ import weakref
 from collections.abc import Callable
 from contextlib import suppress
 
+from interlock import clock
 from interlock._core import drive as driving
 from interlock._core.acquire import Place
 from interlock._core.client import CLOSING, Client
 from interlock._core.drive import drive
 from interlock._core.states import State
-from interlock._runtime import clock, identity
+from interlock._runtime import identity
 from interlock.model import Claim
 from interlock.ports import IO_TIMEOUT
 

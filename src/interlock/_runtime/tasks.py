@@ -11,7 +11,8 @@ from functools import partial
 from inspect import isawaitable
 from typing import Any
 
-from interlock._runtime import clock, identity, statements
+from interlock import clock
+from interlock._runtime import identity, statements
 from interlock._runtime.threads import new_guard
 from interlock.ports import Guard, Job, Owner, Signal
 

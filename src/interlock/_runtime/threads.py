@@ -10,9 +10,9 @@ from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from typing import Any
 
-from interlock import native
+from interlock import clock, native
 from interlock._core.drive import drive
-from interlock._runtime import clock, identity, statements
+from interlock._runtime import identity, statements
 from interlock.ports import Guard, Job, Owner, Signal
 
 
@@ -60,7 +60,7 @@ class ThreadJob:
 
     def __init__(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         self._running = True
-        self.thread = threading.Thread(target=self._run, args=(work,), name=name, daemon=True)
+        self.thread = native.Thread(target=self._run, args=(work,), name=name, daemon=True)
         self.thread.start()
 
     def _run(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -95,7 +95,7 @@ class Deliveries:
             self._waiting.append((deliver, argument))
             if self._thread is not None and self._thread.is_alive():
                 return
-            thread = threading.Thread(target=self._run, name="interlock-listener", daemon=True)
+            thread = native.Thread(target=self._run, name="interlock-listener", daemon=True)
             with suppress(RuntimeError):  # no thread to be had: the next delivery tries again
                 thread.start()
                 self._thread = thread
@@ -172,7 +172,7 @@ class Threads:
                     self._report(error, argument)
 
         # Its own thread: a callback that blocks must not stop the renewal of other leases.
-        thread = threading.Thread(target=run, name="interlock-callback", daemon=True)
+        thread = native.Thread(target=run, name="interlock-callback", daemon=True)
         try:
             thread.start()
         except RuntimeError:  # no more threads to be had; a loss untold would be worse than a renewal delayed

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from interlock._core.admission import admitted, retry_after
+from interlock._core.outline import outline
 from interlock.errors import SettingsMismatch
 from interlock.model import (
     LINGERING,
@@ -337,7 +338,7 @@ class MemoryStore:
 
     async def watch(self, resource: str, seen: Queue, timeout: float) -> None:
         def left() -> float:
-            return timeout if _outline(self._queue(resource)) == _outline(seen) else 0.0
+            return timeout if outline(self._queue(resource)) == outline(seen) else 0.0
 
         first_lapse = min((s.lapses_in for s in seen.standings), default=timeout)
         await self._listen(f"queue:{resource}", left, min(timeout, first_lapse))
@@ -402,8 +403,3 @@ class MemoryStore:
 
     async def close(self) -> None:
         """Nothing to give up: the space lives as long as someone has it."""
-
-
-def _outline(queue: Queue) -> list[tuple[str, int, bool, str]]:
-    """What counts as a difference: who stands where, not how long they will live."""
-    return [(s.id, s.permits, s.admitted, s.note) for s in queue.standings]

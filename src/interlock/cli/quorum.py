@@ -6,10 +6,9 @@ import os
 import time
 from argparse import Namespace
 
-from interlock import urls
+from interlock import clock, urls
 from interlock._core.drive import drive
 from interlock._core.names import checked_name
-from interlock._runtime import clock
 from interlock.backends.redlock import RedlockStore
 from interlock.backends.redlock.algorithm.inspection import NodeView
 from interlock.backends.redlock.algorithm.recovery import NodeState

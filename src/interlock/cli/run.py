@@ -11,7 +11,7 @@ import signal
 import threading
 from argparse import Namespace
 
-from interlock import events
+from interlock import clock, events
 from interlock._core.attempt import Attempt
 from interlock._core.drive import drive
 from interlock._core.holding import Holding
@@ -19,7 +19,6 @@ from interlock._core.names import checked_name
 from interlock._core.settings import Settings
 from interlock._core.states import State
 from interlock._core.timing import checked_count
-from interlock._runtime import clock
 from interlock.blocking import Client, Lease, _connected
 from interlock.cli import codes, document, eviction, opening, waiting, words
 from interlock.cli import grace as timing

@@ -6,9 +6,9 @@ import time
 from argparse import Namespace
 from collections.abc import Iterator
 
+from interlock import clock
 from interlock._core.drive import drive
 from interlock._core.signature import all_signed
-from interlock._runtime import clock
 from interlock.blocking import Client
 from interlock.cli import codes, document, opening, screen, words
 from interlock.cli.outlet import Outlet

@@ -26,7 +26,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple, NoReturn
 
-from interlock._runtime import clock
+from interlock import clock
 from interlock.cli import grace as timing
 from interlock.cli import kin
 

@@ -6,7 +6,8 @@ import time
 from argparse import Namespace
 from collections.abc import Callable, Iterator
 
-from interlock._runtime import clock
+from interlock import clock
+from interlock._core.outline import outline
 from interlock.blocking import Client
 from interlock.cli import document, opening, words
 from interlock.cli.outlet import Outlet
@@ -44,7 +45,7 @@ def everything(client: Client, seen: dict[str, Queue]) -> Iterator[Queue | None]
         names = set(client.scan())
         for name in sorted(names | set(seen)):
             queue = client.inspect(name)
-            if _outline(queue) != _outline(seen.get(name)):
+            if outline(queue) != outline(seen.get(name)):
                 yield queue
             if queue.standings:
                 seen[name] = queue
@@ -128,8 +129,3 @@ def _show(queue: Queue, before: Queue | None, changes: list[tuple[str, Standing]
         weight = words.permits(standing, queue.capacity or (before.capacity if before else 1))
         parts += [text for text in (weight, words.printable(standing.note)) if text]
         outlet.line("  ".join(parts))
-
-
-def _outline(queue: Queue | None) -> list[tuple[str, int, bool, str]]:
-    """What counts as a difference: who stands where, not how long they will live."""
-    return [(s.id, s.permits, s.admitted, s.note) for s in queue.standings] if queue else []

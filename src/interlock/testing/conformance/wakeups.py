@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
+from interlock._core.outline import outline
 from interlock.model import EVERYTHING, Claim, Granted, Queue, Renewal
 from interlock.ports import Store
 from interlock.testing.conformance.store import LONG, StoreSuite
@@ -187,9 +188,6 @@ class Wakeups(StoreSuite):
 
     def watches(self, store: Store, seen: Queue) -> Wait:
         """What a watcher does: wait, and look, until something differs."""
-
-        def outline(queue: Queue) -> list[object]:
-            return [(s.id, s.permits, s.admitted, s.note) for s in queue.standings]
 
         async def watch() -> None:
             end = self.runtime.now() + LONG

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from functools import partial
+
+from interlock import clock
 
 SAME_BOOT = 10.0  # seconds: by how much the computed instant of one boot may wander
 
@@ -38,11 +39,7 @@ def _boot_clock() -> Callable[[], float]:
     shift = _shift()
     if shift:
         return lambda: time.clock_gettime(time.CLOCK_BOOTTIME) - shift
-    for name in ("CLOCK_BOOTTIME", "CLOCK_MONOTONIC"):  # Linux; macOS, where it counts sleep too
-        number = getattr(time, name, None)
-        if number is not None:
-            return partial(time.clock_gettime, number)
-    return time.monotonic
+    return clock.now
 
 
 def _boot_id() -> str:

@@ -1,4 +1,4 @@
-"""The clock leases are counted on: monotonic, and running while the machine is suspended where it can.
+"""The boot clock, on which leases are counted: monotonic, and running during suspend where the system has such a clock.
 
 A laptop or a paused virtual machine must not wake up believing that its leases are fresh.
 """
@@ -10,7 +10,8 @@ from collections.abc import Callable
 from functools import partial
 
 
-def _boot_clock() -> Callable[[], float]:
+def boot_clock() -> Callable[[], float]:
+    """The system's best clock for this: seconds since the machine started."""
     for name in ("CLOCK_BOOTTIME", "CLOCK_MONOTONIC"):  # Linux; macOS, where it counts sleep too
         number = getattr(time, name, None)
         if number is not None:
@@ -18,5 +19,5 @@ def _boot_clock() -> Callable[[], float]:
     return time.monotonic
 
 
-now: Callable[[], float] = _boot_clock()
+now: Callable[[], float] = boot_clock()
 """Seconds since some fixed instant, the same in every process of this machine since it started."""

@@ -1,0 +1,87 @@
+"""Threads of the system: their start does not hang, and their end is noticed however they end."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from interlock import native
+from tests.patience import PATIENCE
+
+
+def no_work() -> None: ...
+
+
+class TestThread:
+    def test_it_is_a_thread_with_a_name_that_can_be_joined(self) -> None:
+        seen: list[str] = []
+        thread = native.Thread(target=lambda: seen.append(threading.current_thread().name), name="mine")
+        thread.start()
+        thread.join(PATIENCE)
+        assert seen == ["mine"]
+        assert not thread.is_alive()
+        assert thread not in threading.enumerate()
+
+    @pytest.mark.skipif(sys.version_info >= (3, 12), reason="there, nothing can strike a new thread early")
+    def test_one_that_is_ended_before_it_begins_is_an_error_of_its_start(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def struck(call: Callable[[], object], args: tuple[object, ...]) -> int:
+            """A thread whose first instruction raises: it drops its call without making it."""
+            ident: int = start((lambda *_: None), (call,))
+            return ident
+
+        start: Any = vars(threading)["_start_new_thread"]
+        thread = native.Thread(target=no_work, daemon=True)
+        monkeypatch.setattr(threading, "_start_new_thread", struck)
+        with pytest.raises(RuntimeError, match="before it began"):
+            thread.start()
+        monkeypatch.undo()
+        assert not thread.is_alive()
+        assert thread not in threading.enumerate()
+
+    def test_a_thread_that_cannot_be_had_is_an_error(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def none_left(*args: object, **options: object) -> None:
+            raise RuntimeError("can't start new thread")
+
+        name = "_start_joinable_thread" if sys.version_info >= (3, 13) else "_start_new_thread"
+        monkeypatch.setattr(threading, name, none_left)
+        thread = native.Thread(target=no_work, daemon=True)
+        with pytest.raises(RuntimeError, match="can't start"):
+            thread.start()
+        monkeypatch.undo()
+        assert thread not in threading.enumerate()
+
+
+class TestBegin:
+    def test_the_end_is_told_once_after_the_work(self) -> None:
+        told: list[str] = []
+        over = threading.Event()
+
+        def ended() -> None:
+            told.append("ended")
+            over.set()
+
+        native.begin(lambda: told.append("work"), ended)
+        assert over.wait(PATIENCE)
+        assert told == ["work", "ended"]
+
+    def test_the_end_is_told_though_the_work_is_never_begun(self) -> None:
+        told: list[str] = []
+        life = native._Life(no_work, lambda: told.append("ended"))
+        del life  # as a thread does that was struck before its first instruction
+        assert told == ["ended"]
+
+    def test_no_end_is_told_of_a_thread_that_cannot_be_had(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def none_left(*args: object) -> None:
+            raise RuntimeError("can't start new thread")
+
+        told: list[str] = []
+        monkeypatch.setattr("_thread.start_new_thread", none_left)
+        with pytest.raises(RuntimeError):
+            native.begin(no_work, lambda: told.append("ended"))
+        assert not told
