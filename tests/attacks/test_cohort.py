@@ -34,8 +34,7 @@ def _long_turns(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def waiting(stage: Stage | AsyncStage, resource: str = "x") -> int:
     """How many stand behind the head."""
-    head = stage.core.cohort._heads.get(resource)
-    return 0 if head is None else len(head.line or ())
+    return len(stage.core.cohorts._lines.get(resource, ()))
 
 
 def stands(stage: Stage | AsyncStage, count: int) -> bool:
@@ -193,7 +192,8 @@ def test_a_lease_that_was_lost_is_not_passed_on() -> None:
     asyncio.run(stage.store.inner.evict("x", None, "maintenance"))
     with pytest.raises(LeaseLost):
         turn.first.renew()
-    assert turn.first._heirs is None, "they must ask the store, and not sleep out their turn"
+    assert turn.first._turn
+    assert not turn.first._turn.heirs, "they must ask the store, and not sleep out their turn"
     joined(turn.threads)
     assert turn.leases[0]._claim.id != turn.first._claim.id
     with pytest.raises(LeaseLost):
@@ -263,6 +263,12 @@ async def begun(prepared: Prepared) -> aio.Lease:
     return lease
 
 
+def age(lease: aio.Lease) -> None:
+    """Let so much time pass that the lease's turn is over."""
+    assert lease._turn
+    lease._turn.began -= TURN
+
+
 Heirs = list["asyncio.Task[aio.Lease | None]"]
 
 
@@ -270,7 +276,7 @@ async def turn(stage: AsyncStage, count: int, ttl: float = 30.0) -> tuple[aio.Le
     before = await prepared(stage, ttl)
     heirs = [await behind(stage, number + 2, ttl=ttl) for number in range(count)]
     lease = await begun(before)
-    assert len(lease._heirs or ()) == count
+    assert len(lease._turn.heirs if lease._turn else ()) == count
     return lease, heirs
 
 
@@ -332,7 +338,7 @@ def test_an_heir_that_is_cancelled_twice_is_no_head_any_more() -> None:
         go.set()
         with pytest.raises(asyncio.CancelledError):
             await heir
-        assert not stage.core.cohort._heads, "all who come later would stand behind it for nothing"
+        assert not stage.core.cohorts._heads, "all who come later would stand behind it for nothing"
         await stage.client.close()
 
     asyncio.run(main())
@@ -342,7 +348,7 @@ def test_nobody_inherits_a_lease_of_another_ttl_from_one_who_came_between() -> N
     async def main() -> None:
         stage = AsyncStage()
         first, (patient,) = await turn(stage, 1, ttl=20.0)
-        first._turn -= TURN  # the turn is over
+        age(first)  # the turn is over
         hasty = asyncio.create_task(stage.client.lock("x", ttl=10.0).acquire())
         await asyncio.sleep(0)
         await first.release()
@@ -367,7 +373,7 @@ def test_heirs_that_are_left_when_the_turn_is_over_are_not_forgotten() -> None:
         late = asyncio.create_task(stage.client.lock("x").acquire())
         for _ in range(5):
             await asyncio.sleep(0)
-        first._turn -= TURN
+        age(first)
         await first.release()
 
         async def once(task: asyncio.Task[aio.Lease | None]) -> None:
@@ -422,7 +428,8 @@ def test_one_whose_event_loop_is_gone_inherits_nothing() -> None:
     before = here.run_until_complete(prepared(stage))
     left_behind = there.run_until_complete(behind(stage, 2))
     lease = here.run_until_complete(begun(before))
-    assert lease._heirs
+    assert lease._turn
+    assert lease._turn.heirs
     there.close()
     here.run_until_complete(lease.release())
     assert not here.run_until_complete(stage.store.inner.inspect("x")).standings

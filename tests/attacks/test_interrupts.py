@@ -40,7 +40,7 @@ class Scene:
         names = [name for name in drive(core.store.scan("", "", 10)) if name != "busy"]
         waiters = [f"waiter {waiter.id}" for waiter in self.other.inspect("busy").waiters]
         kept = [repr(kept) for kept in core.keeper.kept() if not kept._over]
-        heads = [f"head of {name}" for name in core.cohort._heads]
+        heads = [f"head of {name}" for name in core.cohorts._heads]
         return [*names, *waiters, *map(repr, core.leases), *kept, *heads]
 
 
@@ -119,7 +119,7 @@ def in_turn(scene: Scene, *, lends: bool) -> None:
     holder.start()
     holds.wait(PATIENCE)
     asks.start()
-    while not scene.client._core.cohort._heads:
+    while not scene.client._core.cohorts._heads:
         time.sleep(0.0001)
     other.start()
     if not lends:
@@ -136,8 +136,8 @@ def in_turn(scene: Scene, *, lends: bool) -> None:
 def lined_up(scene: Scene, count: int) -> None:
     """Wait, but not for long, until so many stand behind the head."""
     until = time.monotonic() + 0.02
-    heads = scene.client._core.cohort._heads
-    while time.monotonic() < until and (head := heads.get("x")) and len(head.line or ()) < count:
+    cohorts = scene.client._core.cohorts
+    while time.monotonic() < until and "x" in cohorts._heads and len(cohorts._lines.get("x", ())) < count:
         time.sleep(0.0001)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from interlock._core.drive import drive
 from interlock._core.keeper import Keeper
-from interlock._core.pending_release import PendingRelease
+from interlock._core.removal import PendingRelease
 from tests.attacks.stage import Stage, eventually
 
 

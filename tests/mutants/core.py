@@ -5,12 +5,12 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant, cancelled, conforming, directed, hasty, inherited, mutant, reentered
 
 MEMORY = "backends/memory.py"
-ACQUIRE = "_core/acquire.py"
 LEASE = "_core/lease.py"
 KEEPER = "_core/keeper.py"
 CLIENT = "_core/client.py"
 HOLDING = "_core/holding.py"
 ATTEMPT = "_core/attempt.py"
+REMOVAL = "_core/removal.py"
 
 STORE: list[Mutant] = [
     mutant(
@@ -131,11 +131,11 @@ ACQUIRING: list[Mutant] = [
         "deadline from the reply's time",
         "a slow network makes two leases valid at once",
         (
-            ACQUIRE,
-            "            return answer if self._usable(answer) else await self._wait(answer)\n",
+            ATTEMPT,
+            "        if self._usable(answer):\n            return answer\n",
             (
-                "            self.asked = self._runtime.now()\n"
-                "            return answer if self._usable(answer) else await self._wait(answer)\n"
+                "        self.asked = self._runtime.now()\n"
+                "        if self._usable(answer):\n            return answer\n"
             ),
         ),
         tests=directed("slow_reply"),
@@ -143,7 +143,6 @@ ACQUIRING: list[Mutant] = [
     mutant(
         "no take-back on cancel",
         "a cancelled acquire holds the lock for a whole ttl",
-        (ACQUIRE, "            await self._take_back_quietly()\n            raise\n", "            raise\n"),
         (
             ATTEMPT,
             "        except BaseException:\n            await self.undo()\n            raise\n        finally:",
@@ -155,7 +154,7 @@ ACQUIRING: list[Mutant] = [
         "no take-back on timeout",
         "who gave up still stands in the queue",
         (
-            ACQUIRE,
+            ATTEMPT,
             "                await self.take_back(FOR_EVER if self._until is None else self._until)\n                return None\n",
             "                return None\n",
         ),
@@ -165,7 +164,7 @@ ACQUIRING: list[Mutant] = [
         "a lost reply is answered with a new id",
         "the caller waits for its own forgotten claim",
         (
-            ACQUIRE,
+            ATTEMPT,
             "                tries += 1\n",
             (
                 "                tries += 1\n"
@@ -178,14 +177,14 @@ ACQUIRING: list[Mutant] = [
     mutant(
         "a place is not kept while waiting",
         "who waits longer than a place lives goes back to the end of the queue",
-        (ACQUIRE, "            self._client.keeper.keep(self._place)\n", "            pass\n"),
+        (ATTEMPT, "            client.keeper.keep(self._place)\n", "            pass\n"),
         tests=directed("keeps_its_place"),
     ),
     mutant(
         "a grant told with the wake-up is believed however old it is",
         "a waiter that was paused acts on a lease that has lapsed",
         (
-            ACQUIRE,
+            ATTEMPT,
             "        self.asked = self._place.refreshed\n",
             "        self.asked = self._runtime.now()\n",
         ),
@@ -194,7 +193,7 @@ ACQUIRING: list[Mutant] = [
     mutant(
         "what is owed is forgotten",
         "a store that was away for a moment keeps the claim for a whole ttl",
-        (ACQUIRE, "    client.keeper.release_later(PendingRelease(", "    (PendingRelease("),
+        (REMOVAL, "    client.keeper.release_later(PendingRelease(", "    (PendingRelease("),
         tests=cancelled("pays_its_debt"),
     ),
     mutant(
@@ -402,7 +401,7 @@ INTERRUPTED: list[Mutant] = [
     mutant(
         "a cancelled caller waits for the store",
         "a time limit of 0.2 s takes ten",
-        (ACQUIRE, "        soon = self._runtime.now() + timing.HURRY", "        soon = FOR_EVER"),
+        (ATTEMPT, "        soon = self._runtime.now() + timing.HURRY", "        soon = FOR_EVER"),
         tests=hasty("cancelled_task"),
     ),
     mutant(
@@ -417,7 +416,7 @@ COHORT: list[Mutant] = [
     mutant(
         "an heir has the token of its lender",
         "a late write of the lender passes for the heir's",
-        (ATTEMPT, "lender._token + 1", "lender._token"),
+        (ATTEMPT, "turn.lender._token + 1", "turn.lender._token"),
         tests=inherited("rising_tokens"),
     ),
     mutant(
@@ -441,7 +440,7 @@ COHORT: list[Mutant] = [
         "everybody waits for a whole ttl",
         (
             ATTEMPT,
-            "                await self._decline(cohort, lender)\n        finally",
+            "                await self._decline(turn)\n        finally",
             "                pass\n        finally",
         ),
         tests=inherited("cancelled_when_its_turn_comes"),
@@ -451,7 +450,7 @@ COHORT: list[Mutant] = [
         "they sleep out their turn, and all who come later wait behind a head that is gone",
         (
             HOLDING,
-            "        self.client.cohort.dissolve(lease)\n        if self.client.sessions",
+            "        self.client.cohorts.dissolve(lease)\n        if self.client.sessions",
             "        if self.client.sessions",
         ),
         tests=inherited("was_lost"),
@@ -459,7 +458,7 @@ COHORT: list[Mutant] = [
     mutant(
         "whoever stands behind the head inherits",
         "one that began after another's grant has the lower token",
-        ("_core/cohort.py", " and line[0].began < lease._turn", ""),
+        ("_core/cohort.py", "line[0].began >= lease._granted_at or ", ""),
         tests=inherited("came_after"),
     ),
 ]

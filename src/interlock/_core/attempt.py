@@ -1,182 +1,113 @@
-"""From the call to the lease in hand: one attempt to take a lock object's lease."""
+"""The acquire loop: one attempt to take one lease. Every synchronizer, on every store, sync and async, runs it.
+
+    claim -> Granted                                    one round trip if nobody is in the way
+    claim -> Busy -> wait -> claim -> ... -> Granted    a place in the queue, which the keeper keeps alive
+
+The file follows an attempt in order: the call, the cohort, the claim, the wait, and the way back. Whatever interrupts
+an attempt, at any await, leaves nothing behind: the claim is taken back, to the end (`undo`).
+"""
 
 from __future__ import annotations
 
-from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 from interlock import events
 from interlock._core import timing
-from interlock._core.acquire import Acquiring
-from interlock._core.cohort import TURN, Cohort
+from interlock._core.cohort import TURN, Turn
 from interlock._core.lease import Lease
-from interlock._core.signature import all_signed
-from interlock.errors import AcquireTimeout, InterlockError
-from interlock.model import Claim, Granted
-from interlock.ports import Owner, Signal
+from interlock._core.place import QueuePlace
+from interlock._core.removal import FOR_EVER, release_later, remove
+from interlock._core.signature import all_signed, signed
+from interlock.errors import (
+    AcquireTimeout,
+    ClientClosed,
+    Evicted,
+    InterlockError,
+    StoreUnavailable,
+    Unreached,
+)
+from interlock.model import Busy, Claim, ClaimAnswer, Gone, Granted, Standing
+from interlock.ports import IO_TIMEOUT, Owner, Runtime, Signal
 
 if TYPE_CHECKING:
+    from interlock._core.client import Client
     from interlock._core.holding import Holding
 
-
+LONG_WAIT = 1.0  # seconds after which the listener is told that a caller waits, and for whom
+BACK_OFF = (0.01, 0.25)  # seconds: the first and the longest pause of a claim that stands in no queue
+TRIES = 3  # a first claim is asked for this often before the store counts as unavailable
 NAMED = 16  # claims at the front of the queue that are asked for when an error names the holders
 
 
-class Attempt(Acquiring):
-    """A claim on its way to a lease. `undo` is for what interrupts the very last step."""
+class Attempt:
+    """A claim on its way to a lease."""
 
-    __slots__ = ("_holding", "_who", "lease", "lender", "line", "over", "turn", "wait")
+    __slots__ = (
+        "_answered",
+        "_heir_who",
+        "_holding",
+        "_pauses",
+        "_place",
+        "_runtime",
+        "_stands",
+        "_told_of_waiting",
+        "_until",
+        "ahead",
+        "asked",
+        "began",
+        "called",
+        "claim",
+        "client",
+        "holder",
+        "lease",
+        "over",
+        "owner",
+        "runner",
+        "turn",
+        "wait",
+    )
 
     def __init__(
-        self, holding: Holding, claim: Claim, wait: float | None, owner: Owner, runner: Owner | None = None
+        self,
+        client: Client,
+        holding: Holding | None,  # None for a claim that leads to no lease: see `Room`
+        claim: Claim,
+        wait: float | None,
+        owner: Owner,
+        runner: Owner | None = None,
     ) -> None:
-        Acquiring.__init__(self, holding.client, claim, wait, owner, runner)
+        self.client = client
         self._holding = holding
+        self._runtime: Runtime = client.runtime
+        self.claim = claim
         self.wait = wait
+        self.owner = owner  # of the lease
+        self.runner = runner or owner  # the thread or task that waits for the lease
+        # When the store was last asked (before the question: see Lease), and when it last answered.
+        self.began = self.asked = self._answered = now = client.runtime.now()
+        self._until = None if wait is None else now + wait
+        self.ahead = 0
+        self.holder: Standing | None = None  # the holder that it waits for, if the store has named it
         self.lease: Lease | None = None
         self.over = False  # it has ended without a lease, and nothing of it is left
-        # As one of a cohort: who stands behind the head, or where it stands itself; the signal that its turn has
-        # come; and whose lease it inherits.
-        self.line: deque[Attempt] | None = None
-        self.turn: Signal | None = None
-        self.lender: Lease | None = None
-        self._who = ""
+        self._stands = False  # our claim may stand in the store
+        self._place: QueuePlace | None = None
+        self._pauses = 0  # how often it has paused without a place in the queue
+        self._told_of_waiting = False
+        # As one of a cohort: the signal that it waits for in line, and the turn whose heir it is.
+        self.called: Signal | None = None
+        self.turn: Turn | None = None
+        self._heir_who = ""
 
-    async def run(self) -> Lease | None:
-        """The lease, or None if the time was up."""
-        holding, client = self._holding, self._client
-        try:
-            client.attempts[self] = None  # whoever closes the client waits for us
-            granted = await (self.granted() if self.claim.block == 1 else self._in_cohort(client.cohort))
-            if granted is None:
-                self.over = True
-                waited = client.runtime.now() - self.began
-                client.emit(events.TimedOut(holding.resource, waited, self.ahead))
-                return None
-            asked = self.asked if granted.sent is None else granted.sent
-            lease = client.lease_type(holding, self.claim, granted, asked, self.owner)
-            if self.lender is not None:
-                lease._inherit(self.lender, self._who)
-            self.lease = lease
-            holding.enrol(lease)
-            if self.lender is not None:
-                client.cohort.arrived(self)
-            elif self.claim.block > 1:
-                client.cohort.granted(self, lease)
-            if client.curious():
-                client.emit(events.Acquired(holding.resource, granted.token, self.asked - self.began))
-        except BaseException:
-            await self.undo()
-            raise
-        finally:
-            client.attempts.pop(self, None)
-            if client.closed:
-                client.attempt_ended()
-        return lease
+    def be_back(self, by: float) -> None:
+        """Set the deadline: all locks of one multilock share a single one, and a single grace."""
+        self._until = by
 
-    async def _in_cohort(self, cohort: Cohort) -> Granted | None:
-        """The grant, or None if the time was up: as the head of our cohort, or by way of one that stands there."""
-        try:
-            behind = cohort.join(self)
-            granted = await (self.granted() if behind is None else self._stand(cohort, behind))
-        except BaseException:
-            await self._leave(cohort)
-            raise
-        if granted is None:
-            cohort.leave(self)
-        return granted
+    def left(self) -> float:
+        """Seconds until the caller wants to be back; below 0 once that has passed."""
+        return FOR_EVER if self._until is None else self._until - self._runtime.now()
 
-    async def _stand(self, cohort: Cohort, behind: Signal) -> Granted | None:
-        """Wait behind the head; but not long, or who came later elsewhere would be let in before us."""
-        client = self._client
-        called = await client.runtime.wait(behind, min(self.left(), TURN))
-        if (lender := cohort.decide(self)) is not None:
-            if lender._deadline - client.runtime.now() > self.claim.place_ttl * timing.TAKEN_OVER:
-                return self._take_over(lender)
-            await self._decline(cohort, lender)  # our loop was stuck: it would be lost before it is used
-        client.open()
-        if not called and self.left() <= 0:
-            return None
-        self.asked = client.runtime.now()
-        return await self.granted()
-
-    def _take_over(self, lender: Lease) -> Granted:
-        """From here on the claim is ours to keep or to take back."""
-        self.asked = self._runtime.now()
-        self._who, self.claim = self.claim.who, lender._claim
-        self._stands = True
-        return Granted(lender._token + 1, lender._claim.ttl)
-
-    async def _decline(self, cohort: Cohort, lender: Lease) -> None:
-        """What was passed on to us goes back to the store."""
-        mine = self.claim
-        self._take_over(lender)
-        try:
-            await self._take_back_quietly()
-        finally:  # cancelled once more, too: a claim that counts as passed on would be kept in mind for ever
-            self.claim = mine
-            cohort.arrived(self)
-
-    async def _leave(self, cohort: Cohort) -> None:
-        """We want it no longer; also when it had just become ours, and nobody had told us."""
-        try:
-            if (lender := cohort.decide(self)) is not None:
-                await self._decline(cohort, lender)
-        finally:  # interrupted again, too: nobody must stand behind one who is gone
-            cohort.leave(self)
-
-    async def undo(self) -> None:
-        """Nobody got hold of the result: let it go again."""
-        lease, cohort = self.lease, self._client.cohort
-        if self._client.inside():
-            self._client.keeper.hand_over(self)
-            return
-        try:
-            if lease is not None:  # also if it was let go: the one who did may have been interrupted there
-                lease._let_go()
-                self._holding.discharge(lease)
-                cohort.withhold(lease)
-            if lease is None or lease._heir is None:  # what another thread released may be another's now
-                await self._take_back_quietly()
-        finally:
-            if lease is not None:
-                cohort.dissolve(lease)
-            if self.claim.block > 1:
-                await self._leave(cohort)
-        self.over = True
-        if lease is not None:
-            lease._settled = True
-
-    def _abandon(self) -> None:
-        """The `with` statement has ended. If it was interrupted before it gave the lease back, the keeper does so.
-
-        Never waits: it may be called in the midst of anything.
-        """
-        if not (self.over if self.lease is None else self.lease._settled):
-            self._client.keeper.hand_over(self)
-
-    def _clean_up(self) -> None:
-        cohort = self._client.cohort
-        if self.lease is not None:
-            self._holding.clean_up(self.lease)
-        elif not self.over:
-            self.over = True
-            if (lender := cohort.decide(self)) is not None:
-                self._take_over(lender)
-                cohort.arrived(self)
-            if self.claim.block > 1:
-                cohort.leave(self)
-            Acquiring._clean_up(self)
-
-    async def timed_out(self) -> AcquireTimeout:
-        """The error for who must not go on without the lease, naming the holders if the store can."""
-        resource, store = self._holding.resource, self._client.store
-        waited = self._client.runtime.now() - self.began
-        try:
-            queue = await store.inspect(resource, timing.patience(self.left()), limit=NAMED)
-        except InterlockError:
-            return AcquireTimeout(resource, waited, self.ahead)
-        return AcquireTimeout(resource, waited, self.ahead, all_signed(queue).holders)
+    # ---- the call -----------------------------------------------------------------
 
     async def demand(self) -> Lease:
         """The lease; `AcquireTimeout` if the time was up."""
@@ -184,3 +115,316 @@ class Attempt(Acquiring):
         if lease is None:
             raise await self.timed_out()
         return lease
+
+    async def run(self) -> Lease | None:
+        """The lease, or None if the time was up; then, and on any error, nothing is left in the store."""
+        client, holding = self.client, self._holding
+        assert holding is not None
+        try:
+            client.attempts[self] = None  # whoever closes the client waits for us
+            called = None if self.claim.block == 1 else client.cohorts.join(self)
+            granted = await (self.granted() if called is None else self._stand_in_line(called))
+            if granted is None:
+                self._give_up()
+                return None
+            asked = self.asked if granted.sent is None else granted.sent
+            self.lease = lease = client.lease_type(holding, self.claim, granted, asked, self.owner)
+            if self.turn is not None:
+                lease._inherit(self.turn, self._heir_who)
+            holding.enrol(self, lease)
+            if client.curious():
+                client.emit(events.Acquired(holding.resource, granted.token, self.asked - self.began))
+            return lease
+        except BaseException:
+            await self.undo()
+            raise
+        finally:
+            client.attempts.pop(self, None)
+            if client.closed:
+                client.attempt_ended()
+
+    def _give_up(self) -> None:
+        """The time was up, and nothing stands in the store."""
+        if self.claim.block > 1:
+            self.client.cohorts.leave(self)
+        self.over = True
+        waited = self._runtime.now() - self.began
+        self.client.emit(events.TimedOut(self.claim.resource, waited, self.ahead))
+
+    async def timed_out(self) -> AcquireTimeout:
+        """The error for a caller that must not go on without the lease; it names the holders if the store can."""
+        resource, store = self.claim.resource, self.client.store
+        waited = self._runtime.now() - self.began
+        try:
+            queue = await store.inspect(resource, timing.patience(self.left()), limit=NAMED)
+        except InterlockError:
+            return AcquireTimeout(resource, waited, self.ahead)
+        return AcquireTimeout(resource, waited, self.ahead, all_signed(queue).holders)
+
+    # ---- the cohort: behind another attempt of the same client ---------------------
+
+    async def _stand_in_line(self, called: Signal) -> Granted | None:
+        """Wait behind the head; but not long, or a later waiter of another client would be let in before us."""
+        client = self.client
+        was_called = await self._runtime.wait(called, min(self.left(), TURN))
+        if (turn := client.cohorts.decide(self)) is not None:
+            left = turn.lender._deadline - self._runtime.now()
+            if left > self.claim.place_ttl * timing.TAKEN_OVER:
+                return self._take_over(turn)
+            await self._decline(turn)  # our loop was stuck: the lease would be lost before it is used
+        client.open()
+        if not was_called and self.left() <= 0:
+            return None
+        self.asked = self._runtime.now()
+        return await self.granted()
+
+    def call(self) -> None:
+        """End the attempt's wait in line."""
+        if (called := self.called) is not None:
+            called.set()
+
+    def _take_over(self, turn: Turn) -> Granted:
+        """Take the claim that was passed on to us: from here on it is ours to keep or to take back."""
+        self.asked = self._runtime.now()
+        self._heir_who, self.claim = self.claim.who, turn.lender._claim
+        self._stands = True
+        return Granted(turn.lender._token + 1, self.claim.ttl)
+
+    async def _decline(self, turn: Turn) -> None:
+        """Give the claim that was passed on to us back to the store."""
+        mine = self.claim
+        self._take_over(turn)
+        try:
+            await self._take_back_quietly()
+        finally:  # cancelled once more, too: a claim that counts as passed on would be kept in mind for ever
+            self.claim = mine
+            self.client.cohorts.arrived(self)
+
+    # ---- the claim ------------------------------------------------------------------
+
+    async def granted(self) -> Granted | None:
+        """Ask the store until it grants the claim; None if the time was up. After an error, `undo` it."""
+        self._stands = True
+        patience = IO_TIMEOUT if self._until is None else timing.patience(self._until - self.asked)
+        try:
+            answer = await self.client.store.claim(self.claim, patience)
+        except StoreUnavailable as error:
+            self._stands = not isinstance(error, Unreached)
+            answer = await self._ask(error)
+        if self._usable(answer):
+            return answer
+        try:
+            return await self._wait(answer)
+        finally:
+            self._leave_queue()
+
+    def _usable(self, answer: ClaimAnswer) -> TypeGuard[Granted]:
+        """Whether it is a grant of which most is left: one that took its ttl to arrive is asked for again."""
+        if type(answer) is not Granted:
+            return False
+        sent = self.asked if answer.sent is None else answer.sent
+        return self._runtime.now() - sent < answer.ttl * timing.FRESH
+
+    async def _ask(self, failure: StoreUnavailable | None = None) -> ClaimAnswer:
+        """Claim; ask again if there is no answer (or was none): the store knows us by the claim's id.
+
+        A newcomer gives up after a few tries; a waiter keeps asking for as long as its place may live.
+        """
+        tries = 0
+        while True:
+            if failure is not None:
+                tries += 1
+                if (tries >= TRIES and not self._queues()) or self.left() <= 0:
+                    raise failure
+                pause = min(1.0, 0.02 * 2**tries) * (0.5 + self._runtime.random())
+                await self._runtime.sleep(max(0.0, min(self.left(), pause)))
+            self.asked = self._runtime.now()
+            stood, self._stands = self._stands, True
+            try:
+                return await self.client.store.claim(self.claim, timing.patience(self.left()))
+            except StoreUnavailable as error:
+                failure = error
+                self._stands = stood or not isinstance(error, Unreached)
+
+    def _queues(self) -> bool:
+        """Whether the store has told us of a place in the queue, so recently that the place may still live."""
+        return self._place is not None and self._runtime.now() - self._answered < self.claim.place_ttl
+
+    # ---- the wait -------------------------------------------------------------------
+
+    async def _wait(self, answer: ClaimAnswer) -> Granted | None:
+        """Wait and ask again until the claim is granted or gone, or the time is up."""
+        while not self._usable(answer):
+            if isinstance(answer, Gone):
+                self._stands = False
+                raise Evicted(self.claim.resource, answer.reason)
+            if isinstance(answer, Busy):  # named in errors
+                self.ahead, self.holder = answer.ahead, answer.holder and signed(answer.holder)
+            self._answered = self._runtime.now()
+            if (left := self.left()) <= 0:
+                await self.take_back(FOR_EVER if self._until is None else self._until)
+                return None
+            granted = await self._await_turn(answer, left) if isinstance(answer, Busy) else None
+            if granted is None:
+                try:
+                    granted = await self._ask()
+                except StoreUnavailable:
+                    if self.left() > 0 or not self._queues():
+                        raise
+                    # The store has been answering, and is only too busy for a last question: it said who is ahead.
+                    await self.take_back(self._until if self._until is not None else FOR_EVER)
+                    return None
+            answer = granted
+        return answer
+
+    async def _await_turn(self, busy: Busy, left: float) -> ClaimAnswer | None:
+        """Pause until asking again may help, at most `left` seconds; a grant if the store sends one meanwhile."""
+        client = self.client
+        if not self._told_of_waiting:
+            left = self._tell_of_waiting(left)
+        granted = await self._pause(busy, left)
+        client.open()  # a waiter of a client that was closed would wait for ever
+        if granted is None and (quiet := client.quiet()) > 0:
+            await self._runtime.sleep(max(0.0, min(quiet, self.left())))
+        return granted
+
+    async def _pause(self, busy: Busy, left: float) -> Granted | None:
+        """Wait for our turn, at most until something ahead lapses by itself, and never past the end."""
+        claim, client = self.claim, self.client
+        if not claim.queued and client.store.traits.fair:
+            await self._back_off(busy, left)
+            return None
+        if not claim.queued:  # nobody queues there, so the store knows best when to ask again
+            await client.store.wait(claim, busy, min(left, max(0.001, busy.retry_after)))
+            return None
+        if self._place is None:
+            self._place = QueuePlace(claim, self.asked, self.runner)
+            client.keeper.keep(self._place)
+        else:
+            self._place.refreshed = max(self._place.refreshed, self.asked)
+        client.open()  # now that the place can be seen: whoever closes the client wakes the waiters in it
+        limit = min(left, max(0.001, busy.retry_after), claim.place_ttl)
+        try:
+            granted = await client.store.wait(claim, busy, limit)
+        except StoreUnavailable:
+            # Asking again will tell; but not at once: a store that answers and cannot wait would be asked without end.
+            await self._runtime.sleep(min(limit, 0.05 * (0.5 + self._runtime.random())))
+            return None
+        if granted is None:
+            return None
+        # Told with the wake-up: where claims lapse by themselves, it lives as long as the place does.
+        self.asked = self._place.refreshed
+        return granted if self._usable(granted) else None
+
+    async def _back_off(self, busy: Busy, left: float) -> None:
+        """Pause before the next try of a claim that stands in no queue: longer each time, up to a bound.
+
+        The bound keeps a free lock from lying idle for long, and a crowd from keeping the server busy.
+        """
+        longest = min(BACK_OFF[1], max(BACK_OFF[0], busy.retry_after), BACK_OFF[0] * 1.5**self._pauses)
+        self._pauses += 1
+        await self._runtime.sleep(min(left, longest * (0.5 + self._runtime.random())))
+
+    def _tell_of_waiting(self, left: float) -> float:
+        """Report a wait that has become long, once; return how long to wait at most, so as not to miss that moment."""
+        client, waited = self.client, self._runtime.now() - self.began
+        if waited < LONG_WAIT:
+            return min(left, LONG_WAIT - waited)
+        self._told_of_waiting = True
+        client.emit(
+            events.Waiting(self.claim.resource, waited, self.ahead if self.claim.queued else 0, self.holder)
+        )
+        for lease in list(client.leases):
+            if lease.resource == self.claim.resource and lease._blocks(self.claim, self.owner):
+                client.emit(events.WaitingForItself(lease.resource, self.owner.name, lease.token))
+        return left
+
+    def _leave_queue(self) -> None:
+        """Have the keeper leave our place alone."""
+        if self._place is not None:
+            self._place.left = True
+            self.client.keeper.drop(self._place)
+
+    # ---- the way back -----------------------------------------------------------------
+
+    async def undo(self) -> None:
+        """Leave nothing behind: nobody got hold of the result. May be repeated."""
+        lease, client = self.lease, self.client
+        if client.inside():  # a signal handler or a garbage collector ended us in the midst of a guard
+            client.keeper.hand_over(self)
+            return
+        self._leave_queue()
+        try:
+            if lease is not None:  # also if it was let go: the one who did may have been interrupted there
+                lease._let_go()
+                lease._holding.discharge(lease)
+                client.cohorts.withhold(lease)
+            if lease is None or not lease._passed_on:  # what another thread released may be another's now
+                await self._take_back_quietly()
+        finally:
+            if lease is not None:
+                client.cohorts.dissolve(lease)
+            if self.claim.block > 1:
+                await self._leave_cohort()
+        self.over = True
+        if lease is not None:
+            lease._settled = True
+
+    async def _leave_cohort(self) -> None:
+        """Stand in line no longer, and give back a claim that was passed on to us before we heard of it."""
+        cohorts = self.client.cohorts
+        try:
+            if (turn := cohorts.decide(self)) is not None:
+                await self._decline(turn)
+        finally:  # interrupted again, too: nobody must stand behind an attempt that is gone
+            cohorts.leave(self)
+
+    async def take_back(self, until: float) -> None:
+        """Remove the claim from the store, to the end, whatever interrupts; from `until` on, leave it to the keeper."""
+        if self._stands:
+            await self._runtime.finish(lambda: self._remove(until))
+
+    async def _take_back_quietly(self) -> None:
+        """Take the claim back after an error, whether or not the store has granted it: its id makes that safe.
+
+        A store that hangs must not hold up a caller that wants to be gone: then the keeper goes on.
+        """
+        soon = self._runtime.now() + timing.HURRY
+        try:
+            await self.take_back(soon if self._until is None else min(soon, self._until))
+        except ClientClosed:
+            pass  # whoever closed the client has taken it back
+        except Exception as error:  # never over the first error
+            self.client.emit(events.CleanupFailed(self.claim.resource, repr(error)))
+
+    async def _remove(self, until: float) -> None:
+        if self.client.inside():
+            self.client.keeper.hand_over(self)
+            return
+        await remove(self.client, self.claim, until=until)
+        self._stands = False
+
+    def _abandon(self) -> None:
+        """The `with` statement has ended. If it was interrupted before it gave the lease back, the keeper does so.
+
+        Never waits: it may be called in the midst of anything.
+        """
+        if not (self.over if self.lease is None else self.lease._settled):
+            self.client.keeper.hand_over(self)
+
+    def _clean_up(self) -> None:
+        """For the keeper, if nobody else can: see `Keeper.hand_over`."""
+        cohorts = self.client.cohorts
+        if self.lease is not None:
+            self.lease._clean_up()
+        elif not self.over:
+            self.over = True
+            if (turn := cohorts.decide(self)) is not None:
+                self._take_over(turn)
+                cohorts.arrived(self)
+            if self.claim.block > 1:
+                cohorts.leave(self)
+            self._leave_queue()
+            if self._stands:
+                self._stands = False
+                release_later(self.client, self.claim, 0.0, pause=0.0)

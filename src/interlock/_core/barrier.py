@@ -24,10 +24,10 @@ from contextlib import suppress
 from typing import Any, Literal, TypeAlias
 
 from interlock._core import register, timing
-from interlock._core.acquire import FOR_EVER, GONE, Removal
 from interlock._core.client import Client
-from interlock._core.presence import Room
 from interlock._core.register import Cell, check_agreed
+from interlock._core.removal import FOR_EVER, GONE, Removal
+from interlock._core.room import Room
 from interlock.errors import BrokenBarrier, InterlockError, StoreUnavailable
 from interlock.ports import WAITERS
 

@@ -9,9 +9,9 @@ from weakref import WeakKeyDictionary, WeakMethod, finalize
 
 from interlock import events
 from interlock._core import timing
-from interlock._core.acquire import Place
-from interlock._core.cohort import Cohort
+from interlock._core.cohort import Cohorts
 from interlock._core.keeper import Keeper
+from interlock._core.place import QueuePlace
 from interlock.errors import ClientClosed, InterlockError, NotHeld, StoreUnavailable
 from interlock.model import Claim, Gone, NoAnswer, Renewal, Renewed
 from interlock.ports import Owner, Runtime, Signal, Store
@@ -51,7 +51,7 @@ class Client:
         self._closer: Owner | None = None
         self._none_under_way: Signal | None = None  # set once there are none but the closer's own
         self.entries: WeakKeyDictionary[Owner, dict[str, Entry]] = WeakKeyDictionary()
-        self.cohort = Cohort()
+        self.cohorts = Cohorts()
         self._listener = listener
         # Most programs listen to warnings only: they should not pay for the making of other events.
         self.curious: Callable[[], bool] = getattr(listener, "curious", _always)
@@ -156,8 +156,8 @@ class Client:
     async def _dismiss(self, timeout: float = 1.0) -> None:
         """Take back the claims of those who wait: that wakes them, and they hear that the client was closed."""
         until = self.runtime.now() + timeout
-        standing: list[Claim | Place] = [*self.cohort.underway(self)]
-        standing += [kept for kept in self.keeper.kept() if isinstance(kept, Place)]
+        standing: list[Claim | QueuePlace] = [*self.cohorts.underway(self)]
+        standing += [kept for kept in self.keeper.kept() if isinstance(kept, QueuePlace)]
         for claim in standing:
             if (left := until - self.runtime.now()) > 0:
                 with suppress(Exception):  # what cannot be taken back lapses by itself
@@ -180,7 +180,7 @@ class Client:
             raise
 
     async def _end(self) -> None:
-        self.cohort.disband(self)
+        self.cohorts.disband(self)
         await self._dismiss()
         await self._see_attempts_end()
         await self.release_all()
@@ -196,7 +196,7 @@ class Client:
         self.leases.clear()
         self.attempts.clear()
         self.entries.clear()
-        self.cohort.after_fork()
+        self.cohorts.after_fork()
         self.keeper.after_fork(self.guard)
         self.store.after_fork()
         self.store.blocking().after_fork()

@@ -1,26 +1,28 @@
-"""Those of one client who want one lock: the first asks the store for all, and they pass it on among themselves.
+"""Attempts of one client that want the same lock: one of them asks the store, and they pass the lock on among themselves.
 
-    head        asks the store; others of the client that come meanwhile stand behind it, in order
-    turn        begins with a grant: those behind the head who came before the store was asked are its heirs, and the
-                next behind them is the head of those who come later
-    heir        gets the claim of whoever releases, with the next of the tokens that were reserved with the grant;
-                the store is not asked
+This is lock cohorting (Dice, Marathe and Shavit, "Lock Cohorting: A General Technique for Designing NUMA Locks", PPoPP
+2012), with a client in the place of a NUMA node and the store in the place of the global lock.
 
-Who came before the store was asked had not begun after anybody's later grant: so no token is below one that was
-granted before its attempt began, whatever has happened to the claim in the store since.
+    head     asks the store. Attempts of the same client that come meanwhile stand in line behind it.
+    turn     begins with a grant. The attempts in line that began before the store was asked become its heirs; the next
+             one in line becomes the new head and asks the store at once.
+    heir     gets the claim from the holder that releases, with the next of the tokens that were reserved with the grant.
+             The store is not asked.
 
-A turn ends after so many tokens or so many milliseconds; then the claim goes back to the store, for others'
-clients. Who stood behind a head for so long asks the store for itself. So a client with many waiters passes the
-others only by one turn, and what is held for long is queued for in the store as if there were no cohorts.
+An attempt that began before the store was asked cannot have begun after a later grant to somebody else. So an heir's
+token is never below a token that was granted before its attempt began, whatever has happened to the claim in the store.
 
-One store of an attribute decides who has the claim (`Lease._heir`): whoever is interrupted on either side of it looks
-there. Not done: lending the head's place in the store's queue to those behind it; it would have to be given back.
+A turn ends after a number of tokens or milliseconds; then the claim goes back to the store, for other clients. An
+attempt that has stood behind a head for that long asks the store for itself. So a client with many waiters overtakes the
+waiters of other clients by at most one turn, and a lock that is held for long has its queue in the store.
+
+A single assignment decides who has the claim (`Turn.holder`): code that is interrupted on either side of it looks there.
+Not done: lending the head's place in the store's queue to those behind it; it would have to be given back.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from enum import Enum
 from typing import TYPE_CHECKING
 
 from interlock._core.timing import PASSED_ON
@@ -32,214 +34,226 @@ if TYPE_CHECKING:
     from interlock._core.lease import Lease
     from interlock.model import Claim
 
-BLOCK = 16  # tokens of one grant: as many may hold, one after the other, before the store is asked again
+BLOCK = 16  # tokens of one grant: as many leases, one after the other, before the store is asked again
 TURN = 0.1  # seconds for which one grant is passed on, and for which a newcomer stands behind the head
 
 
-class Passing(Enum):
-    """What became of a lease that was let go."""
+class Turn:
+    """One grant of the store, as it goes from lease to lease within a client. The client's guard protects it."""
 
-    NO_HEIR = "nobody waits for it here"
-    DONE = "it is the next heir's"
-    REFUSED = "its turn is over: it goes back to the store, and those who waited ask there, see `dissolve`"
+    __slots__ = ("began", "heir", "heirs", "holder", "lender", "passes")
+
+    def __init__(self, lease: Lease, heirs: deque[Attempt]) -> None:
+        self.began = lease._granted_at  # before the store was asked
+        self.passes = lease._claim.block - 1  # how often the claim may still be passed on
+        self.heirs = heirs  # the attempts that get it next, in order
+        self.heir: Attempt | None = None  # the one that it was passed on to last
+        self.lender = lease  # the lease that has the claim, or had it last
+        # The lease that has the claim, or the heir that it is on its way to. See the head of this file.
+        self.holder: Lease | Attempt = lease
+
+    def next_heir(self, now: float) -> Attempt | None:
+        """Take the next heir out of the line, if the lender's claim may be passed on.
+
+        A token must be left, the turn must last, and what is inherited must be no short time. And the store was not
+        asked about the claim since: its answer would be told to the lender, which has nothing any more.
+        """
+        lender = self.lender
+        passable = (
+            self.passes > 0
+            and lender._last_try <= self.began
+            and now - self.began < TURN
+            and lender._deadline - now > lender._claim.place_ttl * PASSED_ON
+        )
+        return first_waiting(self.heirs) if passable else None
 
 
-class Cohort:
-    """The cohorts of one client, by resource. Its client's guard keeps them."""
+class Cohorts:
+    """The cohorts of one client, by resource. Its client's guard protects them."""
 
     def __init__(self) -> None:
         self._heads: dict[str, Attempt] = {}
-        self._passing: dict[Attempt, None] = {}  # heirs that have a claim, and no lease yet
+        self._lines: dict[
+            str, deque[Attempt]
+        ] = {}  # the attempts behind each head; none where nobody has waited
+        self._passing: dict[Attempt, None] = {}  # heirs that have a claim and no lease yet
 
     # ---- waiting ------------------------------------------------------------
 
     def join(self, attempt: Attempt) -> Signal | None:
-        """None if the attempt must ask the store; otherwise it stands behind the head until this is set."""
-        client, resource = attempt._client, attempt.claim.resource
+        """None if the attempt must ask the store; otherwise it stands in line until this signal is set."""
+        if (
+            self._heads.setdefault(attempt.claim.resource, attempt) is attempt
+        ):  # one step, which needs no guard
+            return None
+        return self._line_up(attempt)
+
+    def _line_up(self, attempt: Attempt) -> Signal | None:
+        client, resource = attempt.client, attempt.claim.resource
         with client.guard:
             head = self._heads.setdefault(resource, attempt)
-            if head is attempt:
+            if head is attempt:  # the one before it has gone meanwhile
                 return None
             first: Attempt | None = None
-            if not head.runner.alive():  # left behind on a closed loop: whoever came first asks the store
-                first = _next(head.line) or attempt
-                self._lead(first, head.line)
-                head = first
-            turn: Signal | None = None
-            # An heir gets its lender's ttl: whoever wants another asks for itself.
+            if not head.runner.alive():  # left behind on a closed loop: the first in line asks the store
+                self._heads[resource] = head = first = first_waiting(self._lines.get(resource)) or attempt
+            called: Signal | None = None
+            # An heir gets its lender's ttl: an attempt that wants another asks for itself.
             if head is not attempt and head.claim.ttl == attempt.claim.ttl:
-                attempt.turn = turn = client.runtime.signal()
-                if head.line is None:
-                    head.line = deque()
-                head.line.append(attempt)
-                attempt.line = head.line
-                attempt.ahead = max(1, head.ahead) + len(head.line)
+                attempt.called = called = client.runtime.signal()
+                line = self._lines.setdefault(resource, deque())
+                line.append(attempt)
+                attempt.ahead = max(1, head.ahead) + len(line)
         if first is not None:
-            call(first)
-        return turn
+            first.call()
+        return called
 
-    def decide(self, attempt: Attempt) -> Lease | None:
-        """The wait behind others is over: the lease that is inherited; None if the store must be asked."""
-        with attempt._client.guard:
-            leads = self._heads.get(attempt.claim.resource) is attempt
-            attempt.turn = None
-            if not leads and attempt.line is not None:
-                if attempt in attempt.line:
-                    attempt.line.remove(attempt)
-                attempt.line = None
-            lender = attempt.lender
-            if lender is not None and lender._heir is not attempt:  # interrupted before it was done
-                lender = attempt.lender = None
-            return lender
+    def decide(self, attempt: Attempt) -> Turn | None:
+        """End the wait in line: the turn whose claim the attempt has inherited; None if it must ask the store."""
+        with attempt.client.guard:
+            attempt.called = None
+            turn = attempt.turn
+            line = self._lines.get(attempt.claim.resource) if turn is None else turn.heirs
+            if line is not None and attempt in line:
+                line.remove(attempt)
+            if turn is not None and turn.holder is not attempt:  # or the lender was interrupted before that
+                turn = attempt.turn = None
+            return turn
 
     def leave(self, attempt: Attempt) -> None:
-        """This one asks the store no longer: if it was the head, the next one is."""
-        with attempt._client.guard:
+        """The attempt asks the store no longer: if it was the head, the next in line is."""
+        self._passing.pop(attempt, None)
+        with attempt.client.guard:
             if self._heads.get(attempt.claim.resource) is not attempt:
                 return
-            first = self._advance(attempt)
+            first = self._advance(attempt.claim.resource)
         if first is not None:
-            call(first)
+            first.call()
 
-    def _advance(self, head: Attempt) -> Attempt | None:
-        first = _next(head.line)
+    def _advance(self, resource: str) -> Attempt | None:
+        """Make the next in line the head, if there is one. Under the guard; the caller calls the new head."""
+        first = first_waiting(self._lines.get(resource))
         if first is None:
-            del self._heads[head.claim.resource]
+            del self._heads[resource]
+            self._lines.pop(resource, None)
         else:
-            self._lead(first, head.line)
-        head.line = None
+            self._heads[resource] = first
         return first
-
-    def _lead(self, first: Attempt, line: deque[Attempt] | None) -> None:
-        first.line = line
-        self._heads[first.claim.resource] = first
 
     # ---- passing on ----------------------------------------------------------
 
-    def granted(self, attempt: Attempt, lease: Lease) -> None:
-        """A turn begins: see above who are its heirs, and who asks the store next."""
-        with lease._holding.client.guard:
-            head = self._heads.get(lease._claim.resource)
-            if head is None:
-                return
-            line = head.line
-            if line is None:  # nobody stands behind it
-                if head is attempt:
-                    del self._heads[attempt.claim.resource]
-                return
-            heirs: deque[Attempt] = deque()
-            fits = head.claim.ttl == lease._claim.ttl
-            while fits and line and len(heirs) < lease._passes and line[0].began < lease._turn:
-                heir = line.popleft()
-                heirs.append(heir)
-                heir.line = heirs
-            if heirs:
-                lease._heirs = heirs
-            first = self._advance(attempt) if head is attempt else None
-        if first is not None:
-            call(first)
+    def begin_turn(self, attempt: Attempt, lease: Lease) -> Attempt | None:
+        """Note that the store has granted this lease. Under the guard; returns the next head, for the caller to call."""
+        resource = lease._claim.resource
+        line, leads = self._lines.get(resource), self._heads.get(resource) is attempt
+        if line is None:  # nobody has stood behind the head
+            if leads:
+                del self._heads[resource]
+            return None
+        heirs: deque[Attempt] = deque()
+        while line and len(heirs) < lease._claim.block - 1:
+            if line[0].began >= lease._granted_at or line[0].claim.ttl != lease._claim.ttl:
+                break
+            heirs.append(line.popleft())
+        if heirs:
+            lease._turn = turn = Turn(lease, heirs)
+            for heir in heirs:
+                heir.turn = turn
+        return self._advance(resource) if leads else None
 
-    def pass_on(self, lease: Lease, sure: bool) -> Passing:
-        """Make a lease that was let go its next heir's. `sure`: it was held until then, not doubtful."""
-        if lease._heirs is None:
-            return Passing.NO_HEIR
-        client = lease._holding.client
+    def pass_on(self, lease: Lease) -> bool:
+        """Give the claim of a lease that was let go to the next heir; False if it must go back to the store."""
+        client, turn = lease._holding.client, lease._turn
+        if turn is None:
+            return False
         with client.guard:
-            may = sure and not client.closed and _passable(lease, client.runtime.now())
-            heir = _next(lease._heirs) if may else None
+            turn.lender = lease
+            heir = None if client.closed else turn.next_heir(client.runtime.now())
             if heir is None:
-                return Passing.REFUSED
-            heir.lender = lease
+                return False
+            turn.passes -= 1
+            turn.heir = heir
             self._passing[heir] = None
-            lease._heir = heir  # from here on it is the heir's, whatever interrupts us
-        call(heir)
-        return Passing.DONE
+            turn.holder = heir  # from here on the claim is the heir's, whatever interrupts us
+        heir.call()
+        return True
+
+    def call_heir(self, lease: Lease) -> None:
+        """Wake the heir of a lease that was passed on: the lender may have been interrupted before it did."""
+        turn = lease._turn
+        if turn is not None and turn.heir is not None:
+            turn.heir.call()
 
     def withhold(self, lease: Lease) -> None:
-        """From here on nobody inherits this one, unless somebody has already."""
-        with lease._holding.client.guard:
-            lease._passes = 0
+        """From here on nobody inherits this lease, unless somebody has already."""
+        turn = lease._turn
+        if turn is not None:
+            with lease._holding.client.guard:
+                if turn.holder is lease:
+                    turn.passes = 0
 
     def dissolve(self, lease: Lease) -> None:
-        """The turn is over: heirs that are left go before those who came later, or one of them asks the store."""
-        if lease._heirs is not None and lease._heir is None:  # or they are its heir's
-            self._scatter(lease)
+        """End the turn, unless the lease was passed on: the heirs that are left go back to the front of the line."""
+        turn = lease._turn
+        if turn is not None and turn.holder is lease:
+            self._scatter(turn)
 
-    def _scatter(self, lease: Lease) -> None:
-        with lease._holding.client.guard:
-            heirs, lease._heirs = lease._heirs, None
-            if heirs is None:
-                return
-            head, first = self._heads.get(lease._claim.resource), None
-            if head is None or not head.runner.alive() or head.claim.ttl != lease._claim.ttl:
-                if (first := _next(heirs)) is not None:
-                    heirs += (head and head.line) or ()
-                    self._lead(first, heirs)
-            else:
-                heirs += head.line or ()
-                head.line = heirs
-            for waiting in heirs:
-                waiting.line = heirs
+    def _scatter(self, turn: Turn) -> None:
+        """Put the heirs before those who came later; if nobody asks the store for them, their first one does."""
+        claim = turn.lender._claim
+        with turn.lender._holding.client.guard:
+            heirs, turn.heirs = turn.heirs, deque()
+            for heir in heirs:
+                heir.turn = None
+            head, first = self._heads.get(claim.resource), None
+            if head is None or not head.runner.alive() or head.claim.ttl != claim.ttl:
+                first = first_waiting(heirs)
+                if first is not None:
+                    self._heads[claim.resource] = first
+            if heirs:
+                self._lines.setdefault(claim.resource, deque()).extendleft(reversed(heirs))
         if first is not None:
-            call(first)
+            first.call()
 
     def arrived(self, heir: Attempt) -> None:
-        """What was passed on is held now, or was given back."""
+        """The claim that was passed on is held by a lease now, or has been given back to the store."""
         self._passing.pop(heir, None)
-        if heir.lease is None and heir.lender is not None:
-            self._scatter(heir.lender)
-        heir.lender = None
+        if heir.turn is not None and heir.turn.holder is heir:
+            self._scatter(heir.turn)
+        heir.turn = None
 
     # ---- the end ---------------------------------------------------------------
 
     def underway(self, client: Client) -> list[Claim]:
-        """Claims that were passed on and that nobody holds yet: who ends the client gives them back."""
+        """Claims that were passed on and that no lease holds yet: whoever ends the client gives them back."""
         with client.guard:
             return [
-                heir.lender._claim
+                heir.turn.lender._claim
                 for heir in list(self._passing)
-                if heir.lender is not None
-                and heir.lender._heir is heir
+                if heir.turn is not None
+                and (heir.turn.holder is heir or heir.turn.holder is heir.lease)
                 and (heir.lease is None or heir.lease not in client.leases)
             ]
 
     def disband(self, client: Client) -> None:
-        """The client closes: whoever stands behind another must learn of it."""
+        """The client closes: wake every attempt that stands in line."""
         with client.guard:
-            lines = [head.line for head in self._heads.values()] + [lease._heirs for lease in client.leases]
-            lines += [heir.lender._heirs for heir in self._passing if heir.lender is not None]
-            waiting = [attempt for line in lines for attempt in line or ()]
+            turns = [lease._turn for lease in client.leases] + [heir.turn for heir in self._passing]
+            lines = [*self._lines.values(), *(turn.heirs for turn in turns if turn is not None)]
+            waiting = [attempt for line in lines for attempt in line]
         for attempt in waiting:
-            call(attempt)
+            attempt.call()
 
     def after_fork(self) -> None:
         self._heads.clear()
+        self._lines.clear()
         self._passing.clear()
 
 
-def call(attempt: Attempt) -> None:
-    """Wake whose turn has come."""
-    if (turn := attempt.turn) is not None:
-        turn.set()
-
-
-def _next(line: deque[Attempt] | None) -> Attempt | None:
-    """The first that still waits, and has not been left behind on a loop that was closed."""
+def first_waiting(line: deque[Attempt] | None) -> Attempt | None:
+    """Take the first attempt out of the line that still waits, and was not left behind on a loop that was closed."""
     while line:
         attempt = line.popleft()
-        if attempt.turn is not None and attempt.runner.alive():
+        if attempt.called is not None and attempt.runner.alive():
             return attempt
     return None
-
-
-def _passable(lease: Lease, now: float) -> bool:
-    """Whether the next may have it: a token is left, the turn lasts, and what is inherited is no short time.
-
-    And the store was not asked about it since: the answer would be told to the lender, who has nothing any more.
-    """
-    return (
-        lease._passes > 0
-        and lease._last_try <= lease._turn
-        and now - lease._turn < TURN
-        and lease._deadline - now > lease._claim.place_ttl * PASSED_ON
-    )

@@ -21,12 +21,12 @@ from contextlib import suppress
 from typing import Any, Protocol, TypeVar
 
 from interlock._core import timing
-from interlock._core.acquire import DONE, FOR_EVER, GONE
 from interlock._core.attempt import Attempt
 from interlock._core.client import Client
 from interlock._core.holding import Holding
 from interlock._core.names import checked_name
-from interlock._core.presence import Presence, Room
+from interlock._core.removal import DONE, FOR_EVER, GONE
+from interlock._core.room import Presence, Room
 from interlock.errors import InterlockError, NotHeld, StoreUnavailable
 from interlock.model import EVERYTHING, Claim, Gone, NoAnswer, Renewal, Renewed, Standing
 from interlock.ports import WAITERS, Owner

@@ -12,12 +12,12 @@ from typing import ClassVar
 
 from interlock import events
 from interlock._core import timing
-from interlock._core.acquire import DONE, FOR_EVER, GONE, PENDING, Removal, release_later, removed
 from interlock._core.attempt import Attempt
 from interlock._core.client import Client
-from interlock._core.cohort import BLOCK, Passing, call
+from interlock._core.cohort import BLOCK
 from interlock._core.lease import Lease
 from interlock._core.names import checked_name
+from interlock._core.removal import DONE, FOR_EVER, GONE, PENDING, Removal, release_later, remove
 from interlock._core.settings import Settings
 from interlock._core.states import FINAL, State
 from interlock.errors import (
@@ -124,14 +124,21 @@ class Holding:
             runtime.who(owner),
             1 if wait == 0.0 else self.block,
         )
-        return self.attempt_type(self, claim, wait, owner, runner)
+        return self.attempt_type(client, self, claim, wait, owner, runner)
 
-    def enrol(self, lease: Lease) -> None:
-        client = self.client
+    def enrol(self, attempt: Attempt, lease: Lease) -> None:
+        """Look after a lease that was granted or inherited just now."""
+        client, next_head = self.client, None
         with client.guard:
             client.open()  # closed since it was asked for: nobody would look after it
             self.leases[lease] = client.leases[lease] = None
+            if attempt.claim.block > 1 and attempt.turn is None:
+                next_head = client.cohorts.begin_turn(attempt, lease)
         client.keeper.keep(lease)
+        if next_head is not None:
+            next_head.call()
+        if attempt.turn is not None:
+            client.cohorts.arrived(attempt)
 
     def discharge(self, lease: Lease) -> None:
         client = self.client
@@ -206,17 +213,18 @@ class Holding:
             self.discharge(lease)
             if before is State.LOST:
                 await self._give_back_lost(lease)
-            passing = self.client.cohort.pass_on(lease, before is State.HELD)
             until = (
                 lease._deadline
                 if left == FOR_EVER
                 else min(lease._deadline, self.client.runtime.now() + left)
             )
-            if passing is Passing.NO_HEIR:
+            if lease._turn is None:
                 linger = self.lingering(lease) if self.min_hold else 0.0
-                removal = await removed(self.client, lease._claim, linger, until)
+                removal = await remove(self.client, lease._claim, linger, until)
+            elif before is State.HELD and self.client.cohorts.pass_on(lease):
+                removal = DONE
             else:
-                removal = DONE if passing is Passing.DONE else await self._leave_cohort(lease, until)
+                removal = await self._end_turn(lease, until)
             lease._settled = True
         except InterlockError:
             raise
@@ -235,32 +243,32 @@ class Holding:
             held = self.client.runtime.now() - lease._granted_at
             self.client.emit(events.Released(self.resource, lease.token, held))
 
-    async def _leave_cohort(self, lease: Lease, until: float) -> Removal:
-        """Release for others' clients; then those of ours who waited for it ask again."""
+    async def _end_turn(self, lease: Lease, until: float) -> Removal:
+        """Release the claim, for other clients; then our own waiters ask the store again."""
         try:
-            return await removed(self.client, lease._claim, 0.0, until)
+            return await remove(self.client, lease._claim, 0.0, until)
         finally:
-            self.client.cohort.dissolve(lease)
+            self.client.cohorts.dissolve(lease)
 
     async def _give_back_anyway(self, lease: Lease) -> None:
         lease._let_go()
         self.discharge(lease)
-        self.client.cohort.withhold(lease)
-        if lease._heir is not None:
-            call(lease._heir)
+        self.client.cohorts.withhold(lease)
+        if lease._passed_on:
+            self.client.cohorts.call_heir(lease)
         elif lease._cause != "forked":
             linger, until = self.lingering(lease), self.client.runtime.now() + timing.HURRY
             try:
-                await self.client.runtime.finish(lambda: removed(self.client, lease._claim, linger, until))
+                await self.client.runtime.finish(lambda: remove(self.client, lease._claim, linger, until))
             finally:
-                self.client.cohort.dissolve(lease)
+                self.client.cohorts.dissolve(lease)
         lease._settled = True
 
     async def _give_back_lost(self, lease: Lease) -> None:
         """Raise the loss. What may still stand is taken back, but whoever lost it must hear so at once."""
         if lease._cause != "forked":
             with suppress(StoreUnfit):  # the loss is the worse news
-                await removed(self.client, lease._claim, self.lingering(lease), 0.0)
+                await remove(self.client, lease._claim, self.lingering(lease), 0.0)
         lease._settled = True
         raise lease.loss()
 
@@ -269,15 +277,15 @@ class Holding:
         client = self.client
         lease._let_go()
         self.discharge(lease)
-        client.cohort.withhold(lease)
+        client.cohorts.withhold(lease)
         if lease._settled:
             return
         lease._settled = True
-        if lease._heir is not None:
-            call(lease._heir)
+        if lease._passed_on:
+            client.cohorts.call_heir(lease)
         else:
             release_later(client, lease._claim, self.lingering(lease), pause=0.0)
-            client.cohort.dissolve(lease)
+            client.cohorts.dissolve(lease)
 
     def lingering(self, lease: Lease) -> float:
         """How long the claim must stand on after its release, for `min_hold`."""
@@ -352,7 +360,7 @@ class Holding:
                 self._forget_losses()
         if not lease._owner.alive():  # it enters nothing again
             self.client.entries.pop(lease._owner, None)
-        self.client.cohort.dissolve(lease)
+        self.client.cohorts.dissolve(lease)
         if self.client.sessions and lease._cause not in ("refused", "evicted", "session"):
             # Lost by our own clock only: while the session lives, nothing else would remove the claim.
             release_later(self.client, lease._claim, 0.0, pause=0.0)

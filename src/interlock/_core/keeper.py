@@ -25,7 +25,7 @@ from itertools import count
 from typing import Protocol
 
 from interlock import events
-from interlock._core.pending_release import PendingRelease
+from interlock._core.removal import PendingRelease
 from interlock.errors import StoreUnavailable
 from interlock.model import Renewal, RenewAnswer
 from interlock.ports import IO_TIMEOUT, Guard, Job, Owner, Runtime, Signal, Store

@@ -7,7 +7,6 @@ a lease look alive. The keeper's timer only makes sure that somebody asks.
 
 from __future__ import annotations
 
-from collections import deque
 from typing import TYPE_CHECKING
 
 from interlock._core import timing
@@ -19,7 +18,7 @@ from interlock.ports import Owner, Runtime, Signal
 from interlock.record import replaced
 
 if TYPE_CHECKING:
-    from interlock._core.attempt import Attempt
+    from interlock._core.cohort import Turn
     from interlock._core.holding import Holding
 
 
@@ -37,15 +36,12 @@ class Lease:
         "_claim",
         "_deadline",
         "_granted_at",
-        "_heir",
-        "_heirs",
         "_holding",
         "_interrupted",
         "_last_try",
         "_lost",
         "_orphaned",
         "_owner",
-        "_passes",
         "_reason",
         "_reduced",
         "_settled",
@@ -75,20 +71,24 @@ class Lease:
         self._told = False  # its holder has met the loss: `check` has raised it
         self._bodies = 0  # `async with` bodies, one in another, under this lease: a loss cancels them
         self._body = owner  # the task they run in
-        # How often the claim may be passed on, and when the first of those it was passed among asked: see Cohort.
-        self._passes, self._turn = claim.block - 1, asked
-        self._heir: Attempt | None = None  # to whom it was passed on
-        self._heirs: deque[Attempt] | None = None  # who may have it next, in order
+        self._turn: Turn | None = None  # for those of the same client that inherit it: see cohort.py
         self._unsigned: str | None = None  # the heir's `who`, until the store knows it
 
-    def _inherit(self, lender: Lease, who: str) -> None:
-        """The claim was another's just now: it lives as long as it did there."""
+    def _inherit(self, turn: Turn, who: str) -> None:
+        """The claim was another lease's just now: it lives as long as it did there."""
+        lender = turn.lender
         self._unsigned = who
         self._granted_at = now = self._runtime.now()
         self._deadline, self._last_try, self._short = lender._deadline, lender._last_try, lender._short
-        self._passes, self._turn, self._heirs = lender._passes - 1, lender._turn, lender._heirs
-        if self._holding.client.keeper._doubted > self._turn:  # perhaps when nobody had it: verified at once
+        if self._holding.client.keeper._doubted > turn.began:  # perhaps when nobody had it: verified at once
             self._last_try = now - timing.renew_every(self._claim.ttl)
+        turn.holder = self  # first: a lease that has a turn and is not its holder counts as passed on
+        self._turn = turn
+
+    @property
+    def _passed_on(self) -> bool:
+        """Whether the claim is another attempt's or lease's of the same client by now."""
+        return self._turn is not None and self._turn.holder is not self
 
     # ---- what the holder asks ----------------------------------------------
 

@@ -58,8 +58,8 @@ class Multi:
         await self.give_back([holding.current(owner) for holding in self.holdings], None, strict=True)
 
     def enter(self, attempt: MultiAttempt) -> None:
-        for each in attempt.attempts:
-            each._holding.enter(each)
+        for holding, each in zip(self.holdings, attempt.attempts, strict=True):
+            holding.enter(each)
 
     def exit(self) -> MultiAttempt:
         """What the caller's `with` body runs under that is ended by hand."""
@@ -69,7 +69,8 @@ class Multi:
     async def leave(self, attempt: MultiAttempt, error: BaseException | None) -> None:
         """The end of a `with`: release all, and never mask the body's own exception."""
         for each in attempt.attempts:
-            each._holding.entered.pop(each, None)
+            if each.lease is not None:
+                each.lease._holding.entered.pop(each, None)
         await self.give_back([lease for lease in attempt.leases if lease._state is not State.RELEASED], error)
 
     async def give_back(

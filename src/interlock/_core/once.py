@@ -41,7 +41,7 @@ class OnceAttempt(Attempt):
             holding, holder = self._holding, self.holder or await self._ask_for_holder()
             assert isinstance(holding, OnceHolding)
             holding.skipped = Skipped(holding.resource, holder, raised=True)
-            self._client.emit(events.Skipped(holding.resource, holder))
+            self.client.emit(events.Skipped(holding.resource, holder))
             raise holding.skipped
         return lease
 
@@ -49,7 +49,7 @@ class OnceAttempt(Attempt):
         """The oldest holder, of a store that does not name it when it refuses; None if it has gone meanwhile."""
         patience = timing.patience(self.left())
         try:
-            queue = await self._client.store.inspect(self.claim.resource, patience, limit=1)
+            queue = await self.client.store.inspect(self.claim.resource, patience, limit=1)
         except InterlockError:  # that it was skipped is certain; because of whom is only good to know
             return None
         return next(iter(all_signed(queue).holders), None)

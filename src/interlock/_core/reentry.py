@@ -11,10 +11,10 @@ from __future__ import annotations
 from typing import Literal
 
 from interlock._core import timing
-from interlock._core.acquire import FOR_EVER
 from interlock._core.attempt import Attempt
 from interlock._core.holding import Holding
 from interlock._core.lease import Lease
+from interlock._core.removal import FOR_EVER
 from interlock._core.states import FINAL, State
 from interlock.errors import NotHeld, WouldDeadlock
 from interlock.ports import Owner

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from interlock._core import timing
-from interlock._core.acquire import TRIES
+from interlock._core.attempt import TRIES
 from interlock._core.client import Client
 from interlock._core.names import checked_name
 from interlock.errors import InvalidSetting, SettingsMismatch, StoreUnavailable, Unsupported

@@ -14,11 +14,11 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from interlock._core import timing
-from interlock._core.acquire import FOR_EVER
 from interlock._core.attempt import Attempt
 from interlock._core.client import Client
 from interlock._core.holding import Holding
 from interlock._core.lease import Lease
+from interlock._core.removal import FOR_EVER
 from interlock._core.settings import Settings
 from interlock._core.states import FINAL, State
 from interlock.errors import InvalidSetting, NotHeld
@@ -169,7 +169,7 @@ class GiftedAttempt(Attempt):
 
     def __init__(self, semaphore: SemaphoreHolding, attempt: Attempt, gift: int) -> None:
         claim: Claim = attempt.claim
-        super().__init__(semaphore, claim, attempt.wait, attempt.owner, attempt.runner)
+        super().__init__(semaphore.client, semaphore, claim, attempt.wait, attempt.owner, attempt.runner)
         self._semaphore = semaphore
         self._gift = gift
 

@@ -14,9 +14,9 @@ from contextlib import suppress
 
 from interlock import clock
 from interlock._core import drive as driving
-from interlock._core.acquire import Place
 from interlock._core.client import CLOSING, Client
 from interlock._core.drive import drive
+from interlock._core.place import QueuePlace
 from interlock._core.states import State
 from interlock._runtime import identity
 from interlock.model import Claim
@@ -53,14 +53,14 @@ def give_back_everything(timeout: float = CLOSING) -> None:
 def _give_back(client: Client, until: float) -> None:
     store = client.store.blocking()
     # Before the leases: an heir may get its own meanwhile.
-    standing: list[Claim | Place] = [*client.cohort.underway(client)]
+    standing: list[Claim | QueuePlace] = [*client.cohorts.underway(client)]
     for lease in list(client.leases):
         if lease._let_go() in (State.HELD, State.DOUBTFUL):
             lease._holding.discharge(lease)
             linger = lease._holding.lingering(lease)
             drive(store.release(lease.resource, lease._claim.id, linger, _left(until)))
     # Somebody waits: nobody should wait behind a process that is gone.
-    standing += [kept for kept in client.keeper.kept() if isinstance(kept, Place)]
+    standing += [kept for kept in client.keeper.kept() if isinstance(kept, QueuePlace)]
     for claim in standing:
         drive(store.release(claim.resource, claim.id, 0.0, _left(until)))
     for pending in client.keeper.pending():

@@ -7,7 +7,9 @@ from contextlib import contextmanager
 from typing import Any, Literal
 
 from interlock import aio, events
+from interlock._core.attempt import Attempt
 from interlock._core.client import Client
+from interlock._core.cohort import Turn
 from interlock._core.holding import Holding
 from interlock._core.lease import Lease
 from interlock._core.states import FINAL, Event, State
@@ -49,10 +51,10 @@ class WitnessedLease(aio.Lease):
         """A signal that is set once the lease is lost."""
         return self._lost_signal()
 
-    def _inherit(self, lender: Lease, who: str) -> None:
-        super()._inherit(lender, who)
-        assert lender._heir is not None
-        began = self.node.runtime.true_time(lender._heir.began)
+    def _inherit(self, turn: Turn, who: str) -> None:
+        assert isinstance(turn.holder, Attempt)
+        began = self.node.runtime.true_time(turn.holder.began)
+        super()._inherit(turn, who)
         # Again: it lives only as long as the lender's would have.
         self.node.note("grant", "ok", self, began=began, error="passed on")
 

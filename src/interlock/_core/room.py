@@ -7,14 +7,16 @@ claims; the claim of a process that was killed lapses on the store's clock, and 
 from __future__ import annotations
 
 from interlock._core import timing
-from interlock._core.acquire import FOR_EVER, GONE, Acquiring, Place, Removal, removed
+from interlock._core.attempt import Attempt
 from interlock._core.client import Client
+from interlock._core.place import QueuePlace
+from interlock._core.removal import FOR_EVER, GONE, Removal, remove
 from interlock.errors import StoreUnavailable
 from interlock.model import EVERYTHING, Claim, Gone, RenewAnswer, Standing
 from interlock.ports import IO_TIMEOUT, WAITERS, Owner
 
 
-class Presence(Place):
+class Presence(QueuePlace):
     """One who waits. An id that was `gone` once is never used again: the others may have counted without it."""
 
     def __init__(self, claim: Claim, now: float, owner: Owner) -> None:
@@ -49,17 +51,18 @@ class Room:
 
     async def enter(self, presence: Presence, wait: float | None = None) -> None:
         """Stand here from now on; `StoreUnavailable` if the store could not be asked within `wait` seconds."""
-        acquiring = Acquiring(self.client, presence.claim, wait, presence.owner)
+        attempt = Attempt(self.client, None, presence.claim, wait, presence.owner)
         presence.stands = True
         try:
-            granted = await acquiring.granted()
-        except BaseException:  # it has been taken back
+            granted = await attempt.granted()
+        except BaseException:
+            await attempt.undo()
             presence.stands = False
             raise
         if granted is None:
             presence.stands = False
             raise StoreUnavailable(f"{self.resource.partition(WAITERS)[0]}: the store did not answer in time")
-        presence.token, presence.refreshed = granted.token, acquiring.asked
+        presence.token, presence.refreshed = granted.token, attempt.asked
         self.client.keeper.keep(presence)
 
     def gone(self, presence: Presence) -> None:
@@ -73,7 +76,7 @@ class Room:
         presence.left = True
         if not presence.stands:
             return GONE
-        removal = await removed(self.client, presence.claim, until=self.client.runtime.now() + left)
+        removal = await remove(self.client, presence.claim, until=self.client.runtime.now() + left)
         self.gone(presence)
         return removal
 

@@ -1,0 +1,81 @@
+"""Removing a claim from the store: at once if the store answers, otherwise by the keeper, until it has answered."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from interlock._core import timing
+from interlock.errors import StoreUnavailable, StoreUnfit
+from interlock.ports import IO_TIMEOUT
+
+if TYPE_CHECKING:
+    from interlock._core.client import Client
+    from interlock.model import Claim
+
+FOR_EVER = float("inf")
+FIRST_PAUSE = 0.5  # seconds until an unanswered release is tried again; doubled each time
+LONGEST_PAUSE = 4.0
+
+
+class Removal(Enum):
+    """What became of a claim that was to be removed."""
+
+    DONE = "it stood, and we removed it"
+    GONE = "it stood no more"
+    PENDING = "the store did not answer: the keeper goes on asking"
+
+
+DONE, GONE, PENDING = Removal
+
+
+async def remove(client: Client, claim: Claim, linger: float = 0.0, until: float = FOR_EVER) -> Removal:
+    """Release a claim; from `until` on, wait for no more than one short request.
+
+    It is gone only when the store's *first* answer was that no such claim stands: after a lost reply that
+    would be our own doing.
+    """
+    if linger and not client.store.traits.lingers:
+        release_later(client, claim, 0.0, pause=linger)
+        return DONE
+    for tries in range(2):
+        patience = IO_TIMEOUT if until == FOR_EVER else timing.patience(until - client.runtime.now())
+        try:
+            stood = await client.store.release(claim.resource, claim.id, linger, patience)
+        except StoreUnavailable:
+            if client.runtime.now() >= until:
+                break
+        except StoreUnfit:  # a full disk, for example: that can be mended before the claim lapses
+            release_later(client, claim, linger)
+            raise
+        else:
+            return DONE if stood or tries else GONE
+    release_later(client, claim, linger)
+    return PENDING
+
+
+def release_later(client: Client, claim: Claim, linger: float, pause: float = FIRST_PAUSE) -> None:
+    """Have the keeper release a claim in `pause` seconds, and again until the store has answered."""
+    due = client.runtime.now() + pause
+    until = FOR_EVER if client.sessions else due + claim.ttl  # by when the claim has lapsed by itself
+    client.keeper.release_later(PendingRelease(claim.resource, claim.id, linger, due=due, until=until))
+
+
+class PendingRelease:
+    """A release that the store has not answered yet: its caller could not wait for it, so the keeper repeats it."""
+
+    __slots__ = ("due", "id", "linger", "resource", "tries", "until")
+
+    def __init__(self, resource: str, id: str, linger: float, *, due: float, until: float) -> None:
+        self.resource = resource
+        self.id = id
+        self.linger = linger
+        self.due = due  # the next try
+        self.until = until  # by then the claim has lapsed by itself
+        self.tries = 0
+
+    def put_off(self, now: float) -> bool:
+        """Plan the next try; False if the claim will have lapsed by then."""
+        self.due = now + min(LONGEST_PAUSE, FIRST_PAUSE * 2**self.tries)
+        self.tries += 1
+        return self.due < self.until
