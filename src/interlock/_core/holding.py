@@ -221,10 +221,8 @@ class Holding:
             if lease._turn is None:
                 linger = self.lingering(lease) if self.min_hold else 0.0
                 removal = await remove(self.client, lease._claim, linger, until)
-            elif before is State.HELD and self.client.cohorts.pass_on(lease):
-                removal = DONE
             else:
-                removal = await self._end_turn(lease, until)
+                removal = await self._pass_on(lease, before, until)
             lease._settled = True
         except InterlockError:
             raise
@@ -243,8 +241,10 @@ class Holding:
             held = self.client.runtime.now() - lease._granted_at
             self.client.emit(events.Released(self.resource, lease.token, held))
 
-    async def _end_turn(self, lease: Lease, until: float) -> Removal:
-        """Release the claim, for other clients; then our own waiters ask the store again."""
+    async def _pass_on(self, lease: Lease, before: State, until: float) -> Removal:
+        """Pass the claim on within the client; or release it, for other clients, and have our own waiters ask again."""
+        if before is State.HELD and self.client.cohorts.pass_on(lease):
+            return DONE
         try:
             return await remove(self.client, lease._claim, 0.0, until)
         finally:
