@@ -111,7 +111,7 @@ class TestStatus:
 
     def test_says_what_each_node_says_of_a_resource(self, program: Program, five: Servers) -> None:
         prefix = program.url.partition("prefix=")[2]
-        with interlock.connect(program.url, ttl=TTL) as client, client.lock("x") as lease:
+        with interlock.connect(program.url, ttl=10 * TTL) as client, client.lock("x") as lease:
             for node in (0, 1):
                 say(five[node], "DEL", f"{prefix}x")
             say(five[1], "SET", f"{prefix}x", "theirs", "PX", "20000")
