@@ -46,7 +46,8 @@ TYPES = (
     Step("mypy", ("-m", "mypy"), "types"),
     Step("pyright", ("-m", "pyright", "--pythonpath", str(PYTHON)), "types"),
 )
-PYTEST = ("-m", "pytest", "-n", "2", "--dist", "loadfile")
+# Most tests wait for something, so more of them run at once than there are processors. tests/conftest.py has the order.
+PYTEST = ("-m", "pytest", "-n", "4", "--dist", "loadfile", "--no-loadscope-reorder")
 TESTS = (Step("pytest", PYTEST, "test --lf"),)
 
 QUICK = (

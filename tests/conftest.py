@@ -13,7 +13,19 @@ from tests.full import FULL
 UNHEARD = "INTERLOCK_TESTS_UNHEARD"  # tells the workers which signals the run was started without
 
 
+LONGEST = (
+    "tests/mutants/test_mutants.py",
+    "tests/storm/test_literature.py",
+    "tests/redis/test_green.py",
+    "tests/simulation/test_seeds.py",
+    "tests/storm/test_storm.py",
+    "tests/attacks/test_interrupts.py",
+)
+"""Files that run first: each stays with one worker, and one that began late would keep all others waiting."""
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
     soaks = [item for item in items if item.get_closest_marker("soak")]
     if soaks and not FULL:
         config.hook.pytest_deselected(items=soaks)

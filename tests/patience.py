@@ -6,13 +6,14 @@ come *soon* is checked by `interlock.testing.lag`, which does not count the mach
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from typing import TypeVar
 
 T = TypeVar("T")
 
-PATIENCE = 60.0
+PATIENCE = float(os.environ.get("INTERLOCK_PATIENCE", 60))
 
 
 def until(fact: Callable[[], T], patience: float = PATIENCE) -> T:

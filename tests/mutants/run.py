@@ -48,12 +48,13 @@ def plant(edit: Edit, source: Path) -> None:
     path.write_text(text.replace(old, new), encoding="utf-8")
 
 
-def run_tests(source: Path, tests: Tests) -> tuple[int, str]:
+def run_tests(source: Path, tests: Tests, **patience: str) -> tuple[int, str]:
     """pytest on the copy; its exit code and what it said."""
     argv = [sys.executable, "-B", "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
     argv += ["-o", f"pythonpath={source} {ROOT}", tests.file, "-k", tests.names]
     env = {**os.environ, "PYTHONPATH": f"{source}{os.pathsep}{ROOT}"}
     env.pop("PYTEST_ADDOPTS", None)
+    env.update(patience)
     try:
         done = subprocess.run(
             argv, cwd=ROOT, env=env, capture_output=True, text=True, timeout=TIMEOUT, check=False
@@ -79,7 +80,7 @@ def attempt(mutant: Mutant) -> Result:
                 plant(edit, source)
         except (LookupError, OSError) as error:
             return Result(mutant, "DOES NOT FIT", time.monotonic() - began, str(error))
-        code, output = run_tests(source, mutant.tests)
+        code, output = run_tests(source, mutant.tests, INTERLOCK_PATIENCE="12")
     # 1: some test is red. Anything else but 0 (a usage error, no test found) proves nothing.
     verdict = {0: "MISSED", 1: "caught"}.get(code, f"ERROR {code}")
     return Result(mutant, verdict, time.monotonic() - began, output)

@@ -13,7 +13,7 @@ def test_there_are_enough_of_them_and_no_two_share_a_name() -> None:
     assert len({one.name for one in MUTANTS}) == len(MUTANTS) >= 14
 
 
-@pytest.mark.slow
+@pytest.mark.soak  # in a usual run they are run as they stand
 @pytest.mark.timeout(600)
 def test_without_a_mutant_their_tests_are_green() -> None:
     assert healthy(MUTANTS) == []

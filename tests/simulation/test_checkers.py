@@ -185,12 +185,15 @@ def test_a_history_survives_its_file(tmp_path: Path) -> None:
     assert found == [*other.records, *history.records]
 
 
-def test_two_hundred_thousand_grants_are_judged_in_seconds() -> None:
+def test_ten_times_as_many_grants_are_judged_in_about_ten_times_as_long() -> None:
     import time
 
-    records: list[Record] = []
-    for number in range(1, 200_001):
-        records += [grant(number, "a", number, number + 0.9), end(number + 0.5, "a", number)]
-    began = time.perf_counter()
-    assert judge(records) == []
-    assert time.perf_counter() - began < 20
+    def judged(grants: int) -> float:
+        records: list[Record] = []
+        for number in range(1, grants + 1):
+            records += [grant(number, "a", number, number + 0.9), end(number + 0.5, "a", number)]
+        began = time.process_time()
+        assert judge(records) == []
+        return time.process_time() - began
+
+    assert judged(50_000) < 30 * judged(5_000)
