@@ -16,10 +16,10 @@ import hiredis
 import interlock
 from benchmarks.redis_server import Bare, BareProtocol, bare_protocol, url
 from benchmarks.tasks import Pair
-from interlock.backends.redis import packing
-from interlock.backends.redis.keys import Keys
-from interlock.backends.redis.resp import bulk
-from interlock.backends.redis.scripts import CLAIM, RELEASE
+from interlock.backends.redis.wire import packing
+from interlock.backends.redis.wire.keys import Keys
+from interlock.backends.redis.wire.resp import bulk
+from interlock.backends.redis.wire.scripts import CLAIM, RELEASE
 from interlock.backends.redlock.wire.packing import Packed, Packing
 from interlock.backends.redlock.wire.requests import Release, Vote
 from interlock.model import Claim

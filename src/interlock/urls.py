@@ -259,14 +259,14 @@ def _open_redis(parts: SplitResult, runtime: Runtime, asynchronous: bool, connec
 
 def _open_sentinel(parts: SplitResult, runtime: Runtime, asynchronous: bool, connect_timeout: float) -> Store:
     """`redis+sentinel://user:password@host:port,host:port/service/db?replicas=majority`."""
-    from interlock.backends.redis import open_sentinel_url
+    from interlock.backends.redis.sentinel.open import open_sentinel_url
 
     return open_sentinel_url(parts, runtime, asynchronous=asynchronous, connect_timeout=connect_timeout)
 
 
 def _open_cluster(parts: SplitResult, runtime: Runtime, asynchronous: bool, connect_timeout: float) -> Store:
     """`redis+cluster://user:password@host:port,host:port?prefix=...&replicas=majority`."""
-    from interlock.backends.redis import open_cluster_url
+    from interlock.backends.redis.cluster.open import open_cluster_url
 
     return open_cluster_url(parts, runtime, asynchronous=asynchronous, connect_timeout=connect_timeout)
 

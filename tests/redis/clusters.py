@@ -16,7 +16,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from interlock.backends.redis.keys import slot
+from interlock.backends.redis.wire.keys import slot
 from tests.redis import server
 from tests.redis.sentinels import until
 from tests.redis.server import Server, Some, free_port

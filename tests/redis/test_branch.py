@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from interlock.backends.redis import branch, sharded
-from interlock.backends.redis.cluster import Cluster
-from interlock.backends.redis.ears import queue as topic
-from interlock.backends.redis.keys import ClusterKeys, slot
-from interlock.backends.redis.listener import AGAIN
-from interlock.backends.redis.resp import Failure, command
-from interlock.backends.redis.sharded import ShardedListener
-from interlock.backends.redis.slots import Place, read_map
+from interlock.backends.redis.cluster import shard_subscription, sharded_pubsub
+from interlock.backends.redis.cluster.sharded_pubsub import ShardedListener
+from interlock.backends.redis.cluster.slots import Place, read_map
+from interlock.backends.redis.cluster.topology import Cluster
+from interlock.backends.redis.pubsub.listener import AGAIN
+from interlock.backends.redis.pubsub.waiters import queue as topic
+from interlock.backends.redis.wire.keys import ClusterKeys, slot
+from interlock.backends.redis.wire.resp import Failure, command
 from tests.redis.sentinels import until
 from tests.redis.test_slots import LAST, SERVER, entry
 
@@ -121,9 +121,9 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
     assert slot(LOW.encode()) != slot(NEAR.encode()) < HALF
     assert slot(LOW.encode()) < HALF <= slot(HIGH.encode())
     made = Stage()
-    monkeypatch.setattr(branch, "connected", lambda member, timeout: Line(made.lines, member))
-    monkeypatch.setattr(branch, "PING", 0.05)
-    monkeypatch.setattr(sharded, "IDLE", 60.0)
+    monkeypatch.setattr(shard_subscription, "connected", lambda member, timeout: Line(made.lines, member))
+    monkeypatch.setattr(shard_subscription, "PING", 0.05)
+    monkeypatch.setattr(sharded_pubsub, "IDLE", 60.0)
     yield made
     made.listener.close()
 
@@ -252,9 +252,9 @@ def test_who_comes_while_a_channel_is_given_up_gets_it_again(
     for name in (LOW, NEAR):
         stage.confirmed(line, name)
     waiter.leave()
-    monkeypatch.setattr(sharded, "IDLE", 0.0)
+    monkeypatch.setattr(sharded_pubsub, "IDLE", 0.0)
     stage.asked(line, b"SUNSUBSCRIBE", LOW)
-    monkeypatch.setattr(sharded, "IDLE", 60.0)
+    monkeypatch.setattr(sharded_pubsub, "IDLE", 60.0)
     assert stage.generation(LOW) == 0, "nobody may rely on it any more"
     back = Waiting(stage.listener, LOW)
     assert not back.subscribed
@@ -288,7 +288,7 @@ def test_when_another_is_master_those_who_wait_look_also_if_nobody_was_reached(
             reached.wait(SOON)
         return Line(stage.lines, member)
 
-    monkeypatch.setattr(branch, "connected", slow)
+    monkeypatch.setattr(shard_subscription, "connected", slow)
     waiter, other = Waiting(stage.listener, LOW), Waiting(stage.listener, HIGH)
     stage.has({B: (0, LAST)}, 2)
     stage.listener.resubscribe()

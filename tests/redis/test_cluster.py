@@ -19,9 +19,9 @@ import redis.cluster
 import interlock
 from interlock import aio
 from interlock._core.drive import drive
-from interlock.backends.redis.keys import slot
-from interlock.backends.redis.refusal import COMMANDS
-from interlock.backends.redis.shards import Shards
+from interlock.backends.redis.cluster.router import Shards
+from interlock.backends.redis.errors import COMMANDS
+from interlock.backends.redis.wire.keys import slot
 from interlock.contrib.redis_py import AsyncLock, Lock
 from interlock.errors import InvalidURL, StoreUnavailable, StoreUnfit
 from interlock.model import Claim, Granted, Renewal, Renewed

@@ -20,7 +20,7 @@ import redis
 
 import interlock
 from interlock import aio
-from interlock.backends.redis.reserve import Reserve
+from interlock.backends.redis.transport.keeper_connection import Reserve
 from interlock.errors import StoreUnavailable
 from tests.patience import PATIENCE
 from tests.redis import clusters, sentinels

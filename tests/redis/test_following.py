@@ -10,7 +10,7 @@ import pytest
 
 from interlock._core.drive import drive
 from interlock._runtime.threads import Threads
-from interlock.backends.redis.following import Following
+from interlock.backends.redis.sentinel.failover import Following
 from interlock.errors import ClientClosed
 from interlock.testing.lag import at_most
 from tests.patience import PATIENCE

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import interlock
-from interlock.backends.redis import pool
+from interlock.backends.redis.transport import pool
 from interlock.errors import StoreUnavailable
 from interlock.testing.lag import at_most
 from tests.attacks.strike import strikes

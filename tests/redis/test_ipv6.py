@@ -17,7 +17,7 @@ import redis.sentinel
 
 import interlock
 from interlock import aio
-from interlock.backends.redis.keys import slot
+from interlock.backends.redis.wire.keys import slot
 from interlock.errors import InvalidURL, StoreUnavailable
 from tests.patience import PATIENCE
 from tests.redis.sentinels import SERVICE, alone, until

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from interlock.backends.redis.keys import SLOTS, ClusterKeys, Keys, _tag_of, companion, slot
-from interlock.backends.redis.resp import bulk
+from interlock.backends.redis.wire.keys import SLOTS, ClusterKeys, Keys, _tag_of, companion, slot
+from interlock.backends.redis.wire.resp import bulk
 
 NAMES = st.text(st.sampled_from("{}a:é/"), min_size=1, max_size=8)
 LETTERS = (b"h", b"w", b"e")

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from interlock.backends.redis import sentinel
 from interlock.backends.redis.address import Address
-from interlock.backends.redis.dialling import stepped
-from interlock.backends.redis.sentinel import Sentinels
+from interlock.backends.redis.sentinel import discovery
+from interlock.backends.redis.sentinel.discovery import Sentinels
+from interlock.backends.redis.transport.handshake import stepped
 from interlock.errors import StoreUnavailable
 
 SERVER = Address("redis", "Connection", {})
@@ -94,7 +94,7 @@ def test_a_straggler_does_not_lead_back_to_the_old_master(monkeypatch: pytest.Mo
     world.known = {1: (3, 100)}
     with pytest.raises(StoreUnavailable, match="have not heard of its last failover"):
         connected(way, world)
-    monkeypatch.setattr(sentinel, "BEHIND", 0.0)  # much later: the sentinels were set up anew
+    monkeypatch.setattr(discovery, "BEHIND", 0.0)  # much later: the sentinels were set up anew
     assert connected(way, world) == 100
 
 

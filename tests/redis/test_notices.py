@@ -19,9 +19,9 @@ from interlock import aio
 from interlock._core.drive import drive
 from interlock._runtime.tasks import Tasks
 from interlock._runtime.threads import Threads
-from interlock.backends.redis import open_cluster_url
-from interlock.backends.redis.keys import slot
-from interlock.backends.redis.resp import Failure
+from interlock.backends.redis.cluster.open import open_cluster_url
+from interlock.backends.redis.wire.keys import slot
+from interlock.backends.redis.wire.resp import Failure
 from interlock.contrib.redis_py import Lock
 from interlock.errors import StoreUnavailable, StoreUnfit
 from interlock.model import Busy, Claim, Granted

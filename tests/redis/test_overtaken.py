@@ -16,7 +16,7 @@ import interlock
 from interlock._core.drive import drive
 from interlock._runtime.threads import Threads
 from interlock.backends.redis import open_url
-from interlock.backends.redis.scripts import RELEASE
+from interlock.backends.redis.wire.scripts import RELEASE
 from interlock.errors import StoreUnavailable
 from interlock.model import Claim, Gone, Granted
 from tests.redis.proxy import Proxy, proxied

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from interlock.backends.redis.pulse import Pulse
+from interlock.backends.redis.pubsub.heartbeat import Pulse
 
 EVERY = 100.0  # seconds; the test says what time it is
 

@@ -15,8 +15,8 @@ import redis
 
 import interlock
 from interlock import aio
-from interlock.backends.redis import listener
-from interlock.backends.redis.reading import Knock, Reading
+from interlock.backends.redis.pubsub import listener
+from interlock.backends.redis.pubsub.reader import Knock, Reading
 from interlock.testing.lag import Lag, at_most
 from tests.attacks.stage import eventually
 from tests.attacks.test_loss import abandon

@@ -17,10 +17,10 @@ import pytest
 import redis
 
 import interlock
-from interlock.backends.redis import listener
-from interlock.backends.redis import reading as module
-from interlock.backends.redis.pool import Wire
-from interlock.backends.redis.reading import Knock, Reading
+from interlock.backends.redis.pubsub import listener
+from interlock.backends.redis.pubsub import reader as module
+from interlock.backends.redis.pubsub.reader import Knock, Reading
+from interlock.backends.redis.transport.pool import Wire
 from interlock.testing.lag import at_most
 from tests.attacks.stage import ENVIRONMENT, eventually
 from tests.attacks.strike import strikes
@@ -38,7 +38,7 @@ from tests.redis.test_reading import (
 
 WAITS_ALONE = """
 import sys, threading, time, interlock
-from interlock.backends.redis.reading import Knock
+from interlock.backends.redis.pubsub.reader import Knock
 interlock.release_on_signal()
 client = interlock.connect(sys.argv[1])
 def tell():

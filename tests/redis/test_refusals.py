@@ -16,7 +16,7 @@ import redis
 
 import interlock
 from interlock import aio
-from interlock.backends.redis.refusal import COMMANDS
+from interlock.backends.redis.errors import COMMANDS
 from interlock.errors import InterlockError, StoreUnavailable, StoreUnfit, Unreached
 from interlock.testing.lag import at_most
 from tests.patience import PATIENCE

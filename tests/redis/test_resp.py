@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from interlock.backends.redis.resp import Failure, Garbled, PlainReader, Reader, command, reader
+from interlock.backends.redis.wire.resp import Failure, Garbled, PlainReader, Reader, command, reader
 
 STREAM = b"+OK\r\n:-7\r\n$3\r\na\r\n\r\n$-1\r\n*3\r\n:1\r\n*0\r\n*2\r\n$0\r\n\r\n$-1\r\n*-1\r\n-NOSCRIPT no such\r\n"
 REPLIES = [b"OK", -7, b"a\r\n", None, [1, [], [b"", None]], None]

@@ -18,7 +18,7 @@ import interlock
 from interlock._core.drive import drive
 from interlock._runtime.threads import Threads
 from interlock.backends.redis import RedisStore, open_url
-from interlock.backends.redis.refusal import COMMANDS
+from interlock.backends.redis.errors import COMMANDS
 from interlock.errors import StoreUnavailable, StoreUnfit
 from interlock.model import EVERYTHING, Claim, Granted, NoAnswer, Renewal, Renewed
 from tests.redis.server import Server, running

@@ -21,9 +21,10 @@ import interlock
 from interlock import aio
 from interlock._core.drive import drive
 from interlock._runtime.threads import Threads
-from interlock.backends.redis import branch, open_cluster_url, sharded
-from interlock.backends.redis.keys import slot
-from interlock.backends.redis.refusal import COMMANDS
+from interlock.backends.redis.cluster import shard_subscription, sharded_pubsub
+from interlock.backends.redis.cluster.open import open_cluster_url
+from interlock.backends.redis.errors import COMMANDS
+from interlock.backends.redis.wire.keys import slot
 from interlock.errors import InvalidURL, StoreUnfit
 from interlock.model import Busy, Claim, Granted
 from interlock.testing.lag import at_most
@@ -133,9 +134,9 @@ def listener(client: interlock.Client | aio.Client) -> Any:
     return store._listener
 
 
-def branches(client: interlock.Client | aio.Client) -> dict[Any, branch.Branch]:
+def branches(client: interlock.Client | aio.Client) -> dict[Any, shard_subscription.Branch]:
     found = listener(client)
-    assert isinstance(found, sharded.ShardedListener)
+    assert isinstance(found, sharded_pubsub.ShardedListener)
     return found._branches
 
 
@@ -307,8 +308,8 @@ class TestConnections:
     def test_what_nobody_needs_any_more_is_given_up_and_can_be_had_again(
         self, steady: RedisCluster, url: str, stranger: Stranger, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(sharded, "IDLE", 0.3)
-        monkeypatch.setattr(branch, "PING", 0.1)
+        monkeypatch.setattr(sharded_pubsub, "IDLE", 0.3)
+        monkeypatch.setattr(shard_subscription, "PING", 0.1)
         client, prefix = interlock.connect(url), url.partition("prefix=")[2].partition("&")[0]
         one = steady.name_on(0, prefix)
         other = next(n for n in (f"n{i}" for i in range(1000)) if steady.shard(prefix + n) == 0)
@@ -342,8 +343,8 @@ class TestConnections:
     def test_one_left_behind_on_a_closed_loop_keeps_none(
         self, steady: RedisCluster, url: str, stranger: Stranger, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(sharded, "IDLE", 0.3)
-        monkeypatch.setattr(branch, "PING", 0.1)
+        monkeypatch.setattr(sharded_pubsub, "IDLE", 0.3)
+        monkeypatch.setattr(shard_subscription, "PING", 0.1)
         client, loop = aio.connect(url), asyncio.new_event_loop()
 
         async def wait() -> asyncio.Task[Any]:

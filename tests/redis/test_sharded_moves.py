@@ -12,7 +12,7 @@ import pytest
 
 import interlock
 from interlock import aio
-from interlock.backends.redis.keys import slot
+from interlock.backends.redis.wire.keys import slot
 from interlock.errors import StoreUnavailable
 from interlock.testing.lag import at_most
 from tests.patience import PATIENCE

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from interlock.backends.redis.cluster import Cluster, Member
-from interlock.backends.redis.dialling import stepped
-from interlock.backends.redis.keys import slot
-from interlock.backends.redis.resp import Failure, command
-from interlock.backends.redis.shards import ASKING, Shards
-from interlock.backends.redis.slots import Place, read_map
+from interlock.backends.redis.cluster.router import ASKING, Shards
+from interlock.backends.redis.cluster.slots import Place, read_map
+from interlock.backends.redis.cluster.topology import Cluster, Member
+from interlock.backends.redis.transport.handshake import stepped
+from interlock.backends.redis.wire.keys import slot
+from interlock.backends.redis.wire.resp import Failure, command
 from interlock.errors import ClientClosed, StoreUnavailable, Unreached
 from tests.redis.test_slots import LAST, SERVER, World, entry
 

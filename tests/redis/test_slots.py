@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from interlock.backends.redis import cluster
 from interlock.backends.redis.address import Address
-from interlock.backends.redis.cluster import Cluster
-from interlock.backends.redis.dialling import stepped
-from interlock.backends.redis.keys import Keys, slot
-from interlock.backends.redis.leaf import Plainly
-from interlock.backends.redis.packing import claim_request, renew_request
-from interlock.backends.redis.resp import Failure, command
-from interlock.backends.redis.scripts import CLAIM, RENEW
-from interlock.backends.redis.shards import refused
-from interlock.backends.redis.slots import place_in, read_map, slot_of
+from interlock.backends.redis.cluster import topology
+from interlock.backends.redis.cluster.router import refused
+from interlock.backends.redis.cluster.slots import place_in, read_map, slot_of
+from interlock.backends.redis.cluster.topology import Cluster
+from interlock.backends.redis.transport.handshake import stepped
+from interlock.backends.redis.transport.interface import Plainly
+from interlock.backends.redis.wire.keys import Keys, slot
+from interlock.backends.redis.wire.packing import claim_request, renew_request
+from interlock.backends.redis.wire.resp import Failure, command
+from interlock.backends.redis.wire.scripts import CLAIM, RENEW
 from interlock.errors import StoreUnavailable, StoreUnfit
 from interlock.model import Claim, Renewal
 
@@ -190,7 +190,7 @@ class TestTheEpoch:
             self.look(way, world)
         assert way.map is not None
         assert way.map.place(0) == ("h", 2)
-        monkeypatch.setattr(cluster, "BEHIND", 0.0)  # much later: the Cluster was set up anew
+        monkeypatch.setattr(topology, "BEHIND", 0.0)  # much later: the Cluster was set up anew
         assert self.look(way, world) == ("h", 1)
 
     def test_one_that_knows_more_is_asked_after_one_that_is_behind(self) -> None:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import interlock
-from interlock.backends.redis.dialling import stepped
-from interlock.backends.redis.following import Following
+from interlock.backends.redis.sentinel.failover import Following
 from interlock.backends.redis.store import RedisStore
+from interlock.backends.redis.transport.handshake import stepped
 from interlock.errors import StoreUnavailable, Unreached
 from interlock.model import Claim
 from tests.attacks.stage import eventually

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from interlock.backends.redis.dialling import stepped
-from interlock.backends.redis.watching import until_changed
+from interlock.backends.redis.pubsub.watching import until_changed
+from interlock.backends.redis.transport.handshake import stepped
 from interlock.errors import StoreUnavailable
 from interlock.model import Queue
 from interlock.ports import Signal

@@ -15,7 +15,7 @@ import time
 from itertools import count
 
 import interlock
-from interlock.backends.redis import pool
+from interlock.backends.redis.transport import pool
 from interlock.errors import InterlockError
 from tests.patience import PATIENCE
 

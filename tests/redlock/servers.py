@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
-from interlock.backends.redis.resp import command, reader
+from interlock.backends.redis.wire.resp import command, reader
 from tests.redis.server import Server
 
 DURABLE = ("--appendonly", "yes", "--appendfsync", "always")

@@ -11,7 +11,7 @@ from uuid import uuid4
 import pytest
 
 from interlock.backends.redis.address import Address
-from interlock.backends.redis.dialling import stepped
+from interlock.backends.redis.transport.handshake import stepped
 from interlock.backends.redlock.transport.blocking import LanePanel
 from interlock.backends.redlock.wire.packing import Packing
 from interlock.backends.redlock.wire.requests import (

@@ -11,7 +11,7 @@ from typing import Any
 
 import redis
 
-from interlock.backends.redis.keys import slot
+from interlock.backends.redis.wire.keys import slot
 from tests.redis.clusters import ClusterNode, RedisCluster
 from tests.redis.sentinels import until
 from tests.storm.crew import Crew

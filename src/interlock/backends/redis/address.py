@@ -12,14 +12,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
 from interlock import native
-from interlock.backends.redis import apart
-from interlock.backends.redis.refusal import broken, garbled, refusal, silent, unreachable
-from interlock.backends.redis.resp import Failure
+from interlock.backends.redis import resolver
+from interlock.backends.redis.errors import broken, garbled, refusal, silent, unreachable
+from interlock.backends.redis.wire.resp import Failure
 from interlock.errors import InterlockError, InvalidURL, StoreUnavailable, StoreUnfit, Unsupported
 from interlock.ports import CONNECT_TIMEOUT
 
 if TYPE_CHECKING:
-    from interlock.backends.redis.trust import Trust
+    from interlock.backends.redis.tls import Trust
 
 # What a user's connection settings may tell ours. The rest is about commands, pools and retries.
 SETTINGS = {
@@ -52,7 +52,7 @@ class Address:
         self._settings = {k: v for k, v in settings.items() if k in SETTINGS or k.startswith("ssl")}
         self.place = _place(kind, settings)
         self.tls = kind == "SSLConnection"
-        self._named = apart.named(settings.get("host"))
+        self._named = resolver.named(settings.get("host"))
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.place}>"
@@ -115,7 +115,7 @@ class Address:
         if not self._named or native.green("socket"):  # whose sockets belong to the thread that makes them
             return self._connected(timeout)
         try:
-            return apart.made(self.place, self._connected, timeout)
+            return resolver.made(self.place, self._connected, timeout)
         except TimeoutError:
             raise self.silent(timeout) from None
 
@@ -140,7 +140,7 @@ class Address:
         trips.watch_async(connection)
         try:
             if self._named:
-                await apart.looked_up(self._settings["host"], timeout)
+                await resolver.looked_up(self._settings["host"], timeout)
             await asyncio.wait_for(connection.connect(), max(0.001, until - time.monotonic()))
             connected = True
         except TimeoutError:
@@ -166,7 +166,7 @@ class Address:
         kind = getattr(made, self._kind)
         if not self.tls:
             return kind(**settings, **more), None
-        from interlock.backends.redis.trust import Trust, taken  # here, not above: it loads `ssl`
+        from interlock.backends.redis.tls import Trust, taken  # here, not above: it loads `ssl`
 
         trust = Trust(self._package, settings)
         connection = kind(**taken(self.place, kind, settings), **more)

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, Literal
 
-from interlock.backends.redis import packing
 from interlock.backends.redis.address import Route
-from interlock.backends.redis.leaf import Leaf
-from interlock.backends.redis.refusal import refusal
-from interlock.backends.redis.resp import Failure, command
-from interlock.backends.redis.scripts import Call
+from interlock.backends.redis.errors import refusal
 from interlock.backends.redis.store import RedisStore
+from interlock.backends.redis.transport.interface import Leaf
+from interlock.backends.redis.wire import packing
+from interlock.backends.redis.wire.resp import Failure, command
+from interlock.backends.redis.wire.scripts import Call
 from interlock.errors import InvalidURL, StoreUnavailable
 from interlock.model import Busy, Claim, ClaimAnswer, Granted
 from interlock.ports import IO_TIMEOUT

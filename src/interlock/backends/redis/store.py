@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from interlock.backends.redis import packing
-from interlock.backends.redis.ears import NobodyListens, queue
-from interlock.backends.redis.keys import Keys
-from interlock.backends.redis.leaf import Leaf, Pausing
-from interlock.backends.redis.listener import AGAIN, Listener
-from interlock.backends.redis.names import Ask, Names
-from interlock.backends.redis.refusal import refusal
-from interlock.backends.redis.resp import Failure, bulk, command
-from interlock.backends.redis.scripts import (
+from interlock.backends.redis.errors import refusal
+from interlock.backends.redis.pubsub.listener import AGAIN, Listener
+from interlock.backends.redis.pubsub.publishing import Voice
+from interlock.backends.redis.pubsub.waiters import NobodyListens, queue
+from interlock.backends.redis.pubsub.watching import until_changed
+from interlock.backends.redis.scan import Ask, Names
+from interlock.backends.redis.transport.interface import Leaf, Pausing
+from interlock.backends.redis.wire import packing
+from interlock.backends.redis.wire.keys import Keys
+from interlock.backends.redis.wire.resp import Failure, bulk, command
+from interlock.backends.redis.wire.scripts import (
     CLAIM,
     CLAIM_PLACE,
     EVICT,
@@ -26,9 +28,6 @@ from interlock.backends.redis.scripts import (
     WRITE,
     Call,
 )
-from interlock.backends.redis.sharded import ShardedListener
-from interlock.backends.redis.voice import Voice
-from interlock.backends.redis.watching import until_changed
 from interlock.errors import StoreUnavailable, Unreached
 from interlock.model import (
     Busy,
@@ -43,6 +42,9 @@ from interlock.model import (
     Versioned,
 )
 from interlock.ports import IO_TIMEOUT, Store
+
+if TYPE_CHECKING:
+    from interlock.backends.redis.cluster.sharded_pubsub import ShardedListener
 
 TRAITS = Traits(
     backend="redis",

@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit
 
 from interlock.backends.redis.address import Address
-from interlock.backends.redis.open import MISSPELT
+from interlock.backends.redis.url_options import MISSPELT
 from interlock.backends.redlock.algorithm.membership import Membership
 from interlock.backends.redlock.quorum import Quorum
 from interlock.backends.redlock.store import RedlockStore

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 
 from interlock import native
-from interlock.backends.redis.watching import LOOK, LOOK_AT_MOST, until_changed
+from interlock.backends.redis.pubsub.watching import LOOK, LOOK_AT_MOST, until_changed
 from interlock.backends.redlock.algorithm import claiming, inspection, renewing
 from interlock.backends.redlock.algorithm.backoff import Backoff
 from interlock.backends.redlock.algorithm.inspection import Names, NodeView

@@ -20,7 +20,7 @@ from interlock._core.holding import Holding
 from interlock._core.lease import Lease
 from interlock._core.settings import Settings
 from interlock._core.states import FINAL, State
-from interlock.backends.redis.keys import companion
+from interlock.backends.redis.wire.keys import companion
 from interlock.contrib.redis_py import tokens
 from interlock.contrib.redis_py.clients import outlives_exit
 from interlock.contrib.redis_py.errors import LockTimeout, not_owned, translated

@@ -9,7 +9,7 @@ from __future__ import annotations
 from inspect import isawaitable
 from typing import Any
 
-from interlock.backends.redis.packing import RECORD
+from interlock.backends.redis.wire.packing import RECORD
 from interlock.errors import InvalidName
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from interlock.backends.redis.packing import LASTS
+from interlock.backends.redis.wire.packing import LASTS
 from interlock.backends.redlock.quorum import QUARANTINED, Quorum
 from interlock.backends.redlock.wire.requests import NO_VOTE, Evict, Inspect, Limits, Reply, Scan
 from interlock.errors import ForeignKey, InterlockError

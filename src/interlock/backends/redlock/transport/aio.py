@@ -12,9 +12,9 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any, Protocol
 
 from interlock.backends.redis.address import Address
-from interlock.backends.redis.refusal import refusal, silent, unreachable, unsent
-from interlock.backends.redis.resp import Failure
-from interlock.backends.redis.stream import Stream
+from interlock.backends.redis.errors import refusal, silent, unreachable, unsent
+from interlock.backends.redis.transport.pipelined import Stream
+from interlock.backends.redis.wire.resp import Failure
 from interlock.backends.redlock.transport.connecting import Patience, Speed
 from interlock.backends.redlock.wire.packing import INTRODUCTION, INTRODUCTIONS, Packed, Packing, introduced
 from interlock.backends.redlock.wire.requests import Hear, Limits, Request, Unread, nothing

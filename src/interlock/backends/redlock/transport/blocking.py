@@ -16,8 +16,8 @@ from weakref import WeakSet
 
 from interlock import native
 from interlock.backends.redis.address import Address
-from interlock.backends.redis.refusal import refusal, unsent
-from interlock.backends.redis.resp import Failure
+from interlock.backends.redis.errors import refusal, unsent
+from interlock.backends.redis.wire.resp import Failure
 from interlock.backends.redlock.transport.connecting import Attempts, Ended, Patience
 from interlock.backends.redlock.transport.connection import Line
 from interlock.backends.redlock.wire.packing import Packed, Packing

@@ -9,8 +9,8 @@ from collections import deque
 from typing import Any
 
 from interlock.backends.redis.address import Address
-from interlock.backends.redis.refusal import garbled, silent, unreachable
-from interlock.backends.redis.resp import Failure, Garbled, reader
+from interlock.backends.redis.errors import garbled, silent, unreachable
+from interlock.backends.redis.wire.resp import Failure, Garbled, reader
 from interlock.backends.redlock.wire.packing import INTRODUCTION, INTRODUCTIONS, Packed, introduced
 from interlock.backends.redlock.wire.requests import Release, Vote
 from interlock.errors import InterlockError

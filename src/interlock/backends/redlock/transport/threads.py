@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from interlock.backends.redis.dialling import stepped
+from interlock.backends.redis.transport.handshake import stepped
 from interlock.ports import Job
 
 

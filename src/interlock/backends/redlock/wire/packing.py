@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from interlock.backends.redis import packing
-from interlock.backends.redis.keys import Keys
-from interlock.backends.redis.names import _literally as literally
-from interlock.backends.redis.packing import millis
-from interlock.backends.redis.refusal import refusal
-from interlock.backends.redis.resp import Failure, bulk, command
-from interlock.backends.redis.scripts import Call, Script
+from interlock.backends.redis.errors import refusal
+from interlock.backends.redis.scan import _literally as literally
+from interlock.backends.redis.wire import packing
+from interlock.backends.redis.wire.keys import Keys
+from interlock.backends.redis.wire.packing import millis
+from interlock.backends.redis.wire.resp import Failure, bulk, command
+from interlock.backends.redis.wire.scripts import Call, Script
 from interlock.backends.redlock.wire.requests import (
     Admit,
     CheckIn,
@@ -32,7 +32,7 @@ from interlock.model import Standing
 
 REMEMBERED = 61.0  # seconds an eviction is remembered at least
 
-HERE = "../redlock/wire/"  # from where `Script` looks for its files
+HERE = "../../redlock/wire/"  # from where `Script` looks for its files
 _VOTE, _RELEASE, RENEW = (Script(HERE + name) for name in ("vote", "release", "renew"))
 VOTE, VOTE_SHARED = _VOTE.call(3, 5), _VOTE.call(3, 8)
 RELEASE, RELEASE_SO = _RELEASE.call(2, 1), _RELEASE.call(2, 3)

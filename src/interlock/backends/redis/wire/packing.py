@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from interlock.backends.redis.keys import Keys
-from interlock.backends.redis.refusal import refusal
-from interlock.backends.redis.resp import Failure, bulk
+from interlock.backends.redis.errors import refusal
+from interlock.backends.redis.wire.keys import Keys
+from interlock.backends.redis.wire.resp import Failure, bulk
 from interlock.errors import ForeignKey, SettingsMismatch
 from interlock.model import (
     Busy,

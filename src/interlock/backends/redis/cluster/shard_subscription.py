@@ -7,13 +7,13 @@ import time
 from collections.abc import Collection
 from typing import Any, Protocol
 
-from interlock.backends.redis.cluster import Cluster
-from interlock.backends.redis.keys import slot
-from interlock.backends.redis.listener import AGAIN
-from interlock.backends.redis.pool import Wire, connected
-from interlock.backends.redis.pulse import PING, Pulse
-from interlock.backends.redis.resp import Failure, Garbled, command
-from interlock.backends.redis.slots import Place, place_in
+from interlock.backends.redis.cluster.slots import Place, place_in
+from interlock.backends.redis.cluster.topology import Cluster
+from interlock.backends.redis.pubsub.heartbeat import PING, Pulse
+from interlock.backends.redis.pubsub.listener import AGAIN
+from interlock.backends.redis.transport.pool import Wire, connected
+from interlock.backends.redis.wire.keys import slot
+from interlock.backends.redis.wire.resp import Failure, Garbled, command
 from interlock.errors import InterlockError
 from interlock.ports import Guard, Signal
 

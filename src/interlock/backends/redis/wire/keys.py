@@ -9,7 +9,7 @@ from __future__ import annotations
 from binascii import crc_hqx
 from functools import cache
 
-from interlock.backends.redis.resp import bulk
+from interlock.backends.redis.wire.resp import bulk
 
 REMEMBERED_NAMES = 4096  # whose keys are kept ready
 SLOTS = 16384

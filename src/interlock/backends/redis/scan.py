@@ -12,9 +12,9 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
-from interlock.backends.redis.keys import Keys
-from interlock.backends.redis.packing import RECORD_START
-from interlock.backends.redis.resp import Failure, command
+from interlock.backends.redis.wire.keys import Keys
+from interlock.backends.redis.wire.packing import RECORD_START
+from interlock.backends.redis.wire.resp import Failure, command
 
 STEP = b"500"  # keys the server looks at in one step
 PEEK = b"1023"  # bytes of a value that tell whether it is ours

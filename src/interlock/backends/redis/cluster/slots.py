@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from interlock.backends.redis.keys import SLOTS, slot
+from interlock.backends.redis.wire.keys import SLOTS, slot
 from interlock.record import record
 
 Place = tuple[str, int]

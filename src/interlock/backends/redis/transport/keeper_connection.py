@@ -7,11 +7,11 @@ would not come at all.
 
 from __future__ import annotations
 
-from interlock.backends.redis import apart
+from interlock.backends.redis import resolver
 from interlock.backends.redis.address import Route
-from interlock.backends.redis.dialling import stepped
-from interlock.backends.redis.leaf import Leaf
-from interlock.backends.redis.refusal import silent
+from interlock.backends.redis.errors import silent
+from interlock.backends.redis.transport.handshake import stepped
+from interlock.backends.redis.transport.interface import Leaf
 from interlock.errors import StoreUnavailable
 
 
@@ -43,7 +43,7 @@ class Reserve:
             await self._leaf.warm(route, timeout)
             return
         try:
-            await apart.on_thread(lambda: self.warm(route, timeout), timeout)
+            await resolver.on_thread(lambda: self.warm(route, timeout), timeout)
         except TimeoutError:
             raise silent(route.place, timeout) from None
         except RuntimeError as error:  # no thread is to be had, and the keeper will need one, too

@@ -14,9 +14,16 @@ from typing import Any
 
 from interlock import native
 from interlock.backends.redis.address import Address
-from interlock.backends.redis.dialling import Dialling, OnLoop, OnThread, Pace, one_then_all, stepped
-from interlock.backends.redis.leaf import Pausing
-from interlock.backends.redis.slots import Place, Remap, SlotMap, read_map
+from interlock.backends.redis.cluster.slots import Place, Remap, SlotMap, read_map
+from interlock.backends.redis.transport.handshake import (
+    Dialling,
+    OnLoop,
+    OnThread,
+    Pace,
+    one_then_all,
+    stepped,
+)
+from interlock.backends.redis.transport.interface import Pausing
 from interlock.errors import InterlockError, StoreUnavailable, StoreUnfit, Unreached
 from interlock.ports import CONNECT_TIMEOUT, Signal
 

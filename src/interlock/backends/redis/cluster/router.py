@@ -12,12 +12,12 @@ from typing import Any
 
 from interlock import native
 from interlock.backends.redis.address import Route
-from interlock.backends.redis.cluster import Cluster, Member
-from interlock.backends.redis.dialling import Dialling
-from interlock.backends.redis.leaf import Leaf, Pausing
-from interlock.backends.redis.refusal import since
-from interlock.backends.redis.resp import Failure, command
-from interlock.backends.redis.slots import Place, place_in, slot_of
+from interlock.backends.redis.cluster.slots import Place, place_in, slot_of
+from interlock.backends.redis.cluster.topology import Cluster, Member
+from interlock.backends.redis.errors import since
+from interlock.backends.redis.transport.handshake import Dialling
+from interlock.backends.redis.transport.interface import Leaf, Pausing
+from interlock.backends.redis.wire.resp import Failure, command
 from interlock.errors import ClientClosed, StoreUnavailable, Unreached
 
 ATTEMPT = 1.5  # seconds after which a silent node is not waited for: another may have its slots by now

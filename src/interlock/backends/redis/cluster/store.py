@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from interlock.backends.redis import packing
-from interlock.backends.redis.keys import slot
-from interlock.backends.redis.names import Ask
-from interlock.backends.redis.refusal import refusal
+from interlock.backends.redis.cluster.router import Shards, refused
+from interlock.backends.redis.cluster.sharded_pubsub import ShardedListener
+from interlock.backends.redis.cluster.slots import Place
+from interlock.backends.redis.errors import refusal
 from interlock.backends.redis.replicated import ReplicatedStore
-from interlock.backends.redis.resp import Failure, bulk
-from interlock.backends.redis.scripts import RENEW, STRETCH
-from interlock.backends.redis.sharded import ShardedListener
-from interlock.backends.redis.shards import Shards, refused
-from interlock.backends.redis.slots import Place
+from interlock.backends.redis.scan import Ask
 from interlock.backends.redis.store import BATCH, RedisStore
+from interlock.backends.redis.wire import packing
+from interlock.backends.redis.wire.keys import slot
+from interlock.backends.redis.wire.resp import Failure, bulk
+from interlock.backends.redis.wire.scripts import RENEW, STRETCH
 from interlock.errors import InterlockError, StoreUnavailable
 from interlock.model import Claim, ClaimAnswer, NoAnswer, Renewal, RenewAnswer, Renewed
 from interlock.ports import IO_TIMEOUT

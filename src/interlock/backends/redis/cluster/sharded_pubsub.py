@@ -16,14 +16,14 @@ import os
 import time
 from collections.abc import Collection
 
-from interlock.backends.redis.branch import Branch
-from interlock.backends.redis.cluster import Cluster
-from interlock.backends.redis.ears import Ears, NobodyListens, queue
-from interlock.backends.redis.keys import REMEMBERED_NAMES, ClusterKeys, slot
-from interlock.backends.redis.listener import IDLE, Listener
-from interlock.backends.redis.reading import Reading
-from interlock.backends.redis.resp import command
-from interlock.backends.redis.slots import Place
+from interlock.backends.redis.cluster.shard_subscription import Branch
+from interlock.backends.redis.cluster.slots import Place
+from interlock.backends.redis.cluster.topology import Cluster
+from interlock.backends.redis.pubsub.listener import IDLE, Listener
+from interlock.backends.redis.pubsub.reader import Reading
+from interlock.backends.redis.pubsub.waiters import Ears, NobodyListens, queue
+from interlock.backends.redis.wire.keys import REMEMBERED_NAMES, ClusterKeys, slot
+from interlock.backends.redis.wire.resp import command
 from interlock.ports import Guard, Signal
 
 

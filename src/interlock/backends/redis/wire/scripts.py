@@ -6,7 +6,7 @@ import hashlib
 import os
 from typing import Any
 
-from interlock.backends.redis.resp import bulk
+from interlock.backends.redis.wire.resp import bulk
 from interlock.record import record
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from interlock.backends.redis.resp import Failure
+from interlock.backends.redis.wire.resp import Failure
 from interlock.errors import InterlockError, StoreUnavailable, StoreUnfit, Unreached
 
 COMMANDS = (

@@ -23,9 +23,9 @@ from weakref import WeakSet
 
 from interlock import native
 from interlock.backends.redis.address import Route, round_trip
-from interlock.backends.redis.refusal import garbled, silent, since, unreachable
-from interlock.backends.redis.reserve import Reserve
-from interlock.backends.redis.resp import Garbled, reader
+from interlock.backends.redis.errors import garbled, silent, since, unreachable
+from interlock.backends.redis.transport.keeper_connection import Reserve
+from interlock.backends.redis.wire.resp import Garbled, reader
 from interlock.errors import ClientClosed, InterlockError, StoreUnavailable, Unreached
 
 MOST = 16  # connections at once: more threads than these take turns

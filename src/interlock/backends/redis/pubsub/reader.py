@@ -16,9 +16,9 @@ from collections.abc import Callable
 from typing import Any
 
 from interlock import native
-from interlock.backends.redis.leaf import Pausing
-from interlock.backends.redis.pool import Wire
-from interlock.backends.redis.resp import Failure, Garbled
+from interlock.backends.redis.transport.interface import Pausing
+from interlock.backends.redis.transport.pool import Wire
+from interlock.backends.redis.wire.resp import Failure, Garbled
 from interlock.ports import Signal
 
 POLLS = True  # whether those who wait may read for themselves

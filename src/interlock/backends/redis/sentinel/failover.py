@@ -11,9 +11,9 @@ from typing import Any, Protocol
 
 from interlock import native
 from interlock.backends.redis.address import Route
-from interlock.backends.redis.leaf import Leaf, Pausing
-from interlock.backends.redis.refusal import since
-from interlock.backends.redis.resp import Failure
+from interlock.backends.redis.errors import since
+from interlock.backends.redis.transport.interface import Leaf, Pausing
+from interlock.backends.redis.wire.resp import Failure
 from interlock.errors import ClientClosed, StoreUnavailable
 
 ATTEMPT = 1.5  # seconds after which a silent master is not waited for: there may be another by now

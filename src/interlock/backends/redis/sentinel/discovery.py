@@ -13,7 +13,14 @@ from typing import Any
 
 from interlock import native
 from interlock.backends.redis.address import Address
-from interlock.backends.redis.dialling import Dialling, OnLoop, OnThread, Pace, one_then_all, stepped
+from interlock.backends.redis.transport.handshake import (
+    Dialling,
+    OnLoop,
+    OnThread,
+    Pace,
+    one_then_all,
+    stepped,
+)
 from interlock.errors import StoreUnavailable, Unsupported
 from interlock.ports import CONNECT_TIMEOUT
 from interlock.record import record

@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from interlock import native
-from interlock.backends.redis.reading import Knock
+from interlock.backends.redis.pubsub.reader import Knock
 from interlock.errors import StoreUnavailable
 from interlock.ports import Signal
 

@@ -7,9 +7,9 @@ import socket
 from abc import ABC, abstractmethod
 from typing import Any
 
-from interlock.backends.redis.pool import AT_ONCE
-from interlock.backends.redis.refusal import garbled, unreachable
-from interlock.backends.redis.resp import Garbled, reader
+from interlock.backends.redis.errors import garbled, unreachable
+from interlock.backends.redis.transport.pool import AT_ONCE
+from interlock.backends.redis.wire.resp import Garbled, reader
 from interlock.errors import InterlockError
 
 

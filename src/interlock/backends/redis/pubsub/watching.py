@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from interlock.backends.redis import packing
-from interlock.backends.redis.leaf import Pausing
+from interlock.backends.redis.transport.interface import Pausing
+from interlock.backends.redis.wire import packing
 from interlock.errors import StoreUnavailable
 from interlock.model import Queue
 from interlock.ports import IO_TIMEOUT

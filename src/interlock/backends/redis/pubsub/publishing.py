@@ -6,8 +6,8 @@ woken by nobody: then they look again, a few times a second.
 
 from __future__ import annotations
 
-from interlock.backends.redis.leaf import Leaf
-from interlock.backends.redis.resp import Failure, command
+from interlock.backends.redis.transport.interface import Leaf
+from interlock.backends.redis.wire.resp import Failure, command
 from interlock.errors import StoreUnavailable
 
 LOOK = 0.2  # seconds between the looks of a waiter that nobody wakes

@@ -12,10 +12,10 @@ from collections.abc import Awaitable
 from typing import Any
 
 from interlock.backends.redis.address import Route, round_trip
-from interlock.backends.redis.pool import FARTHEST
-from interlock.backends.redis.refusal import silent, unreachable
-from interlock.backends.redis.reserve import Reserve
-from interlock.backends.redis.stream import Stream
+from interlock.backends.redis.errors import silent, unreachable
+from interlock.backends.redis.transport.keeper_connection import Reserve
+from interlock.backends.redis.transport.pipelined import Stream
+from interlock.backends.redis.transport.pool import FARTHEST
 from interlock.errors import ClientClosed, InterlockError, StoreUnavailable, Unreached
 
 Waiting = tuple["asyncio.Future[Any]", float, float]  # the reply, until when, how long that is

@@ -14,11 +14,11 @@ import time
 from typing import Any
 
 from interlock.backends.redis.address import Route
-from interlock.backends.redis.ears import Ears, NobodyListens
-from interlock.backends.redis.pool import Wire, connected
-from interlock.backends.redis.pulse import PING, Pulse
-from interlock.backends.redis.reading import POLLS, Reading
-from interlock.backends.redis.resp import Failure, Garbled, command
+from interlock.backends.redis.pubsub.heartbeat import PING, Pulse
+from interlock.backends.redis.pubsub.reader import POLLS, Reading
+from interlock.backends.redis.pubsub.waiters import Ears, NobodyListens
+from interlock.backends.redis.transport.pool import Wire, connected
+from interlock.backends.redis.wire.resp import Failure, Garbled, command
 from interlock.errors import InterlockError
 from interlock.ports import Signal
 

@@ -1,0 +1,87 @@
+"""From a URL, or a user's own client, to a store on a Cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import SplitResult, parse_qsl
+
+from interlock.backends.redis.address import Address, Route
+from interlock.backends.redis.assembly import Assembly
+from interlock.backends.redis.cluster.router import Shards
+from interlock.backends.redis.cluster.sharded_pubsub import ShardedListener
+from interlock.backends.redis.cluster.store import ClusterStore, ReplicatedClusterStore
+from interlock.backends.redis.cluster.topology import PORT, Cluster
+from interlock.backends.redis.replicated import Replicas, Wanted, enough
+from interlock.backends.redis.store import RedisStore
+from interlock.backends.redis.transport.handshake import Dialling
+from interlock.backends.redis.transport.interface import Leaf, Pausing
+from interlock.backends.redis.url_options import host_and_port, options
+from interlock.backends.redis.wire.keys import ClusterKeys
+from interlock.errors import InvalidURL
+from interlock.ports import CONNECT_TIMEOUT, Runtime
+
+
+def open_cluster_url(
+    parts: SplitResult, runtime: Runtime, *, asynchronous: bool, connect_timeout: float = CONNECT_TIMEOUT
+) -> RedisStore:
+    """The store at `redis+cluster://host:port,host:port`, some of its nodes, or `rediss+cluster://` with TLS."""
+    if parts.fragment or parts.path.strip("/") not in ("", "0"):
+        raise InvalidURL(f"write {parts.scheme}://host:port,host:port; a Cluster has no databases but 0")
+    prefix, replicas, rest = options(parts)
+    credentials, at, hosts = parts.netloc.rpartition("@")
+    places = [host_and_port(parts, host, PORT) for host in hosts.split(",")]
+    host, port = places[0]
+    bracketed = f"[{host}]" if ":" in host else host
+    scheme = parts.scheme.partition("+")[0]
+    server = Address.of_url(f"{scheme}://{credentials}{at}{bracketed}:{port}/0?{rest}", connect_timeout)
+    way = Cluster(server, places)
+    return open_cluster(
+        way, prefix, runtime, asynchronous=asynchronous, replicas=replicas, notices=_notices(parts)
+    )
+
+
+def _notices(parts: SplitResult) -> str | None:
+    """How grants are told; None where the nodes decide."""
+    word = dict(parse_qsl(parts.query, keep_blank_values=True)).get("notices")
+    if word not in (None, "plain", "sharded"):
+        raise InvalidURL(f"notices={word}: say how grants are told: plain, to all nodes, or sharded")
+    return word
+
+
+def open_cluster(
+    way: Cluster,
+    prefix: str,
+    runtime: Runtime,
+    *,
+    asynchronous: bool,
+    replicas: Replicas | None = None,
+    notices: str | None = None,
+) -> RedisStore:
+    """The store on all nodes of a Cluster; so many replicas of its shard must confirm each grant."""
+
+    def wanted(leaf: Leaf, dial: Dialling) -> Wanted | None:
+        async def count(request: bytes, timeout: float) -> int:
+            assert isinstance(leaf, Shards)
+            # One at least: a shard that has no replica known, dead or alive, has just lost its only one.
+            return max(1, enough(replicas or 0, await leaf.replicas(request, timeout)))
+
+        return count if replicas else None
+
+    def leaf(make: Callable[[Route], Leaf], pausing: Pausing, dial: Dialling, hurried: bool) -> Leaf:
+        return Shards(way, make, pausing, dial, hurried=hurried)
+
+    kinds, keys = (ClusterStore, ReplicatedClusterStore), ClusterKeys(prefix)
+    listener = None if notices == "plain" else ShardedListener(way, keys, must=notices == "sharded")
+    parts = Assembly(way, keys, runtime, leaf, wanted, kinds, listener)
+    store = parts.store(asynchronous=asynchronous)
+    way.on_change = store.taken_over
+    return store
+
+
+def open_cluster_client(
+    client: Any, runtime: Runtime, *, asynchronous: bool, connect_timeout: float
+) -> RedisStore:
+    """The store behind a `RedisCluster`."""
+    way = Cluster.of_client(client, connect_timeout)
+    return open_cluster(way, "", runtime, asynchronous=asynchronous)

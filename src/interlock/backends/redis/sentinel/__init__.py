@@ -1,0 +1,1 @@
+"""A server behind Redis Sentinel: who is master now, and requests that outlive a failover."""

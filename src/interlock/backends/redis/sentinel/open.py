@@ -1,0 +1,70 @@
+"""From a URL, or a user's own client, to a store on the master that sentinels name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import SplitResult, parse_qsl, unquote, urlencode
+
+from interlock.backends.redis.address import Address, Route
+from interlock.backends.redis.assembly import Assembly
+from interlock.backends.redis.replicated import Replicas, Wanted, enough
+from interlock.backends.redis.sentinel.discovery import PORT, Sentinels
+from interlock.backends.redis.sentinel.failover import Following
+from interlock.backends.redis.store import RedisStore
+from interlock.backends.redis.transport.handshake import Dialling, OnThread
+from interlock.backends.redis.transport.interface import Leaf, Pausing
+from interlock.backends.redis.url_options import check_database, host_and_port, options
+from interlock.backends.redis.wire.keys import Keys
+from interlock.errors import InvalidURL
+from interlock.ports import CONNECT_TIMEOUT, Runtime
+
+
+def open_sentinel_url(
+    parts: SplitResult, runtime: Runtime, *, asynchronous: bool, connect_timeout: float = CONNECT_TIMEOUT
+) -> RedisStore:
+    """The store at `redis+sentinel://host:port,host:port/service/db`, or `rediss+sentinel://` with TLS."""
+    service, _, database = parts.path.strip("/").partition("/")
+    if parts.fragment or not service:
+        raise InvalidURL(
+            f"write {parts.scheme}://host:port,host:port/service/db; the service is what Sentinel calls it"
+        )
+    check_database(parts, database)
+    prefix, replicas, rest = options(parts)
+    settings = dict(parse_qsl(rest))
+    scheme = parts.scheme.partition("+")[0]
+    entry = {name: settings.pop(f"sentinel_{name}", None) for name in ("username", "password")}
+    credentials, at, hosts = parts.netloc.rpartition("@")
+    url = f"{scheme}://{credentials}{at}master/{database}?{urlencode(settings)}"
+    server = Address.of_url(url, connect_timeout)
+    watcher = server.for_sentinels(entry["username"], entry["password"])
+    sentinels = [watcher.at(*host_and_port(parts, host, PORT)) for host in hosts.split(",")]
+    route = Sentinels(sentinels, unquote(service), server)
+    return open_sentinels(route, prefix, runtime, asynchronous=asynchronous, replicas=replicas)
+
+
+def open_sentinels(
+    route: Sentinels, prefix: str, runtime: Runtime, *, asynchronous: bool, replicas: Replicas | None = None
+) -> RedisStore:
+    """The store on whoever is master; so many replicas must confirm each grant."""
+
+    def wanted(leaf: Leaf, dial: Dialling) -> Wanted | None:
+        async def count(request: bytes, timeout: float) -> int:
+            return enough(replicas or 0, await route.known(dial, timeout))
+
+        return count if replicas else None
+
+    def leaf(make: Callable[[Route], Leaf], pausing: Pausing, dial: Dialling, hurried: bool) -> Leaf:
+        return Following(lambda: make(route), route, pausing, several=isinstance(dial, OnThread))
+
+    store = Assembly(route, Keys(prefix), runtime, leaf, wanted).store(asynchronous=asynchronous)
+    route.on_change = store.taken_over
+    return store
+
+
+def open_sentinel_client(
+    client: Any, runtime: Runtime, *, asynchronous: bool, connect_timeout: float
+) -> RedisStore:
+    """The store behind a client that `Sentinel.master_for` made."""
+    route = Sentinels.of_client(client, connect_timeout)
+    return open_sentinels(route, "", runtime, asynchronous=asynchronous)

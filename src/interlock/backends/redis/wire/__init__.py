@@ -1,0 +1,1 @@
+"""The bytes that cross the network: the Redis protocol, keys, requests and replies, and the Lua scripts."""
