@@ -37,7 +37,6 @@ if TYPE_CHECKING:
         RLock,
         RWLock,
         Semaphore,
-        Value,
         WriteLock,
         connect,
     )
@@ -61,7 +60,7 @@ if TYPE_CHECKING:
         Unsupported,
         WouldDeadlock,
     )
-    from interlock.model import EVERYTHING, Queue, Standing, Traits
+    from interlock.model import EVERYTHING, Queue, Standing, Traits, Value
     from interlock.shutdown import release_on_signal
     from interlock.who import Who
 

@@ -1,54 +1,70 @@
-"""The async face: the same names as `interlock`, awaited.
+"""The async API: the same names as in `interlock`, awaited.
 
     async with interlock.aio.connect() as client:
         async with client.lock("report:daily") as lease:
             ...
 
-If a lease is lost while an `async with` body runs under it, the body is cancelled at its next await, before
-the lease can end, and `LeaseLost` leaves the `async with`.
+If a lease is lost while the body of an `async with` runs under it, the body is cancelled at its next await, before the
+lease can end, and `LeaseLost` leaves the `async with`.
 
-Long because it is the list of everything public, as `interlock.blocking` is, whose docstrings it takes over;
-a test compares the two. Nothing is decided here: every algorithm stands in `_core`.
+Nothing is decided here: each method asks the core, where every algorithm stands. What needs no `await` stands in
+`_mixins.py`, once for this API and for the sync one. A test keeps the names, arguments and docstrings of the two in
+step.
 """
 
 from __future__ import annotations
 
 import asyncio
 import sys
-from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
+from abc import abstractmethod
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from functools import wraps
 from inspect import isawaitable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, cast, overload
 
-from interlock import blocking, events, urls
+from interlock import events, urls
 from interlock._core import lease as lease_core
 from interlock._core import watching
-from interlock._core.barrier import BarrierCell
 from interlock._core.client import Client as CoreClient
-from interlock._core.condition import HoldingMutex, Mutex, Waiting
-from interlock._core.election import Candidacy, Leader
-from interlock._core.guarding import Mark
-from interlock._core.holding import Holding
-from interlock._core.multilock import Multi, MultiAttempt
-from interlock._core.once import Once as OnceCore
-from interlock._core.once import OnceHolding
-from interlock._core.reentry import Reentrant
-from interlock._core.register import Cell, EventCell, LatchCell
-from interlock._core.semaphore import SemaphoreHolding
-from interlock._core.settings import Settings
+from interlock._core.election import Leader
+from interlock._core.multilock import MultiAttempt
+from interlock._mixins import (
+    BarrierMixin,
+    ClientMixin,
+    ConditionMixin,
+    ElectionMixin,
+    EventMixin,
+    GuardMixin,
+    LatchMixin,
+    LeaseMixin,
+    LockMixin,
+    MultiLeaseMixin,
+    MultiLockMixin,
+    Named,
+    OnceMixin,
+    OnceRunMixin,
+    RegisterMixin,
+    RWLockMixin,
+    SemaphoreMixin,
+    Unpicklable,
+)
 from interlock._runtime import lifetimes
-from interlock._runtime.foreign import ForeignLock
-from interlock._runtime.generators import Iteration, kind_of, name_of, refuse_context_manager, rewrapped
+from interlock._runtime.generators import (
+    Iteration,
+    kind_of,
+    refuse_context_manager,
+    refuse_generator,
+    require_coroutine,
+    rewrapped,
+)
 from interlock._runtime.statements import ExitMethod, OtherExit, Statement, entered
 from interlock._runtime.tasks import LoopOwner, TaskOwner, Tasks, TaskSignal
 from interlock._runtime.threads import Threads
-from interlock.blocking import Value
 from interlock.errors import LeaseLost, Skipped
 from interlock.log import Log, callback_reporter
-from interlock.making import MadeByClients, Origin, _Staying, made, made_again
-from interlock.model import EVERYTHING, Queue, Standing, Traits
+from interlock.making import MadeByClients, made
+from interlock.model import Queue, Standing, Value
 from interlock.ports import Owner
 
 if sys.version_info >= (3, 12):
@@ -80,30 +96,8 @@ __all__ = [
 
 P = ParamSpec("P")
 R = TypeVar("R")
-F = TypeVar("F", bound=type)
 M = TypeVar("M", bound=Callable[..., Any])
 A = TypeVar("A", bound=AsyncIterator[Any])
-
-OnLost = Callable[["Lease"], object | Awaitable[object]]
-
-
-def _as(face: type) -> Callable[[F], F]:
-    """Take over the documentation of the sync face: one text for both."""
-
-    def document(mine: F) -> F:
-        mine.__doc__ = face.__doc__
-        for name, member in list(vars(mine).items()):
-            theirs = vars(face).get(name)
-            if theirs is None or name.startswith("__"):
-                continue
-            if callable(member):
-                member.__doc__ = theirs.__doc__
-            elif isinstance(member, property):
-                setattr(mine, name, property(member.fget, doc=theirs.__doc__))
-        return mine
-
-    return document
-
 
 if TYPE_CHECKING:
 
@@ -141,26 +135,40 @@ def _coroutine_function(method: M) -> M:
     return method
 
 
-@_as(blocking.Lease)
-class Lease(_Staying, lease_core.Lease):
+class Lease(LeaseMixin):
+    """The proof that you hold a resource, from the grant until you release it or it is lost.
+
+    A lease is renewed in the background for as long as its owner lives. It knows by its own clock when it is lost: then
+    `check()` raises `LeaseLost`, `lost` is set and `on_lost` is called. Its `token` is greater than the token of every
+    earlier lease on the resource, so that the resource can refuse the late writes of an earlier holder.
+
+    A lease is true, and equal to True, which is what the locks of `threading` return.
+    """
+
     __slots__ = ("_cancelling",)
 
     _cancelling: int  # how often the body's task had been cancelled by others when the body began
 
     @property
     def lost(self) -> TaskSignal:
+        """An event that is set once the lease is lost."""
         signal = self._lost_signal()
         assert isinstance(signal, TaskSignal)
         return signal
 
     async def renew(self) -> None:
+        """Extend the lease to a whole ttl from now.
+
+        Raises `LeaseLost` if the lease was lost, and `StoreUnavailable` if the store does not answer.
+        """
         await self._holding.renew_now(self)
 
     async def release(self) -> None:
-        await self._holding.give_back(self, strict=True)
+        """Give the resource back.
 
-    def adopt(self) -> None:
-        self._owner = self._runtime.owner()
+        Raises `LeaseLost` if the lease was lost, and `NotHeld` if it was released before.
+        """
+        await self._holding.give_back(self, strict=True)
 
     async def __aenter__(self) -> Lease:
         entered(self, self)
@@ -177,28 +185,12 @@ class Lease(_Staying, lease_core.Lease):
         __aexit__ = ExitMethod(_leave_soon)
 
 
-@_as(blocking.MultiLease)
-class MultiLease(_Staying):
-    def __init__(self, multi: Multi, leases: Sequence[Lease]) -> None:
-        self._multi = multi
-        self.leases = tuple(leases)
-
-    @property
-    def tokens(self) -> dict[str, int]:
-        return {lease.resource: lease.token for lease in self.leases}
-
-    def remaining(self) -> float:
-        return min(lease.remaining() for lease in self.leases)
-
-    def check(self) -> None:
-        for lease in self.leases:
-            lease.check()
+class MultiLease(MultiLeaseMixin[Lease]):
+    """The leases of a multilock, in `leases`, sorted by the names of their resources."""
 
     async def release(self) -> None:
+        """Release all of them, even if one fails; then raise the first failure."""
         await self._multi.give_back(self.leases, None, strict=True)
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.tokens}>"
 
 
 def _begin(leases: Sequence[Lease]) -> None:
@@ -246,17 +238,9 @@ class _Steps(Iteration):
         _end(self._running, None)
 
 
-@_as(blocking._Named)
-class _Named(_Staying, metaclass=MadeByClients):
-    _name: str
+class _Decorator(Unpicklable, metaclass=MadeByClients):
+    """A context manager that also works as a decorator."""
 
-    @property
-    def name(self) -> str:
-        return self._name
-
-
-@_as(blocking._Decorator)
-class _Decorator(ABC):
     @abstractmethod
     async def __aenter__(self) -> Any: ...
 
@@ -272,12 +256,16 @@ class _Decorator(ABC):
     @overload
     def __call__(self, function: Callable[P, A]) -> Callable[P, A]: ...
     def __call__(self, function: Callable[P, Any]) -> Callable[P, Any]:
+        """Decorate a function: each call takes a lease of its own and runs the function under it.
+
+        A generator holds its lease from its first step until it ends, is closed or is garbage.
+        """
         if (method := rewrapped(self, function)) is not None:
             return cast("Callable[P, Any]", method)
         refuse_context_manager(function, asynchronous=True)
         if kind_of(function) == "async generator function":
             return self._over_generator(function)
-        _demand_coroutine(function)
+        require_coroutine(function)
 
         @wraps(function)
         async def guarded(*args: P.args, **kwargs: P.kwargs) -> Any:
@@ -316,12 +304,13 @@ class _Decorator(ABC):
         return guarded
 
     def _iterate(self, held: Any, function: object) -> _Steps:
-        """What a generator holds while it is iterated: a lease that belongs to the generator."""
+        """Make the generator the owner of the lease for as long as it is iterated."""
         return _Steps([held], function)
 
 
-@_as(blocking._Held)
-class _Held(_Named):
+class _Context(Named):
+    """A context manager whose body runs under one lease."""
+
     _core: Any  # a kind of Holding
 
     async def __aenter__(self) -> Lease:
@@ -343,15 +332,22 @@ class _Held(_Named):
         __aexit__ = ExitMethod(_leave_soon)
 
 
-@_as(blocking._Body)
-class _Body(_Held, _Decorator):
-    pass
+class _Body(_Context, _Decorator):
+    """A context manager or decorator whose body runs under one lease."""
 
 
-@_as(blocking._LockFace)
-class _LockFace(_Body):
+class _AnyLock(LockMixin, _Body):
+    """The methods that all locks have."""
+
     @_coroutine_function
     def acquire(self, blocking: bool = True, timeout: float = -1) -> Coroutine[Any, Any, Lease | None]:
+        """Take the lock and return its lease, or None if it could not be taken in time.
+
+        The arguments are those of `threading.Lock.acquire`. It waits for ever by default, for at most `timeout` seconds
+        if that is given (-1 stands for the `timeout` that this object was made with), and not at all with
+        `blocking=False`. Raises `StoreUnavailable` if the store does not answer. Whatever interrupts it, nothing is left
+        behind in the store.
+        """
         return self._acquire(self._core.client.runtime.owner(), blocking, timeout)
 
     async def _acquire(self, owner: Owner, blocking: bool, timeout: float) -> Lease | None:
@@ -359,80 +355,70 @@ class _LockFace(_Body):
 
     @_coroutine_function
     def release(self) -> Coroutine[Any, Any, None]:
+        """Release the lease that the calling thread or task took; if it took none, the one that this object holds.
+
+        Raises `NotHeld` (a RuntimeError) if there is none, and `LeaseLost` if the lease was lost. A lease that was
+        taken through another object is never touched.
+        """
         return self._release(self._core.client.runtime.owner())
 
     async def _release(self, owner: Owner) -> None:
         await self._core.release(owner)
 
     async def locked(self) -> bool:
+        """Ask the store whether anybody holds the resource now."""
         return bool(await self._core.locked())
 
-    def owned(self) -> bool:
-        return bool(self._core.owned())
 
-    def __repr__(self) -> str:
-        state = "locked" if self._core.held() else "unlocked"
-        return f"<{state} interlock.aio.{type(self).__name__} object {self._name!r} at {id(self):#x}>"
+class Lock(_AnyLock):
+    """A lock between threads, processes and machines, used as `threading.Lock`.
 
+        async with client.lock("report:daily", timeout=5) as lease:
+            save(report, token=lease.token)
 
-@_as(blocking.Lock)
-class Lock(_LockFace):
-    def __init__(self, holding: Holding) -> None:
-        self._core: Holding = holding
-        self._name = holding.resource
+    `async with` waits for the lock, and raises `AcquireTimeout`, which names the holder, if it is not granted in time. If the
+    lease is lost while the body runs, the body is cancelled at its next await, and `LeaseLost` leaves the `async with`. Over a function, as a decorator, it
+    takes a lease for each call.
+    """
 
 
-@_as(blocking.RLock)
-class RLock(_LockFace):
-    def __init__(self, reentrant: Reentrant) -> None:
-        self._core: Reentrant = reentrant
-        self._name = reentrant.resource
+class RLock(_AnyLock):
+    """A lock that its owner, a thread or a task, may take again: same lease, same token, and no request to the store."""
 
     def _iterate(self, held: Lease, function: object) -> _Steps:
         return _Steps([held], function, moves=False)
 
 
-@_as(blocking.ReadLock)
 class ReadLock(RLock):
-    pass
+    """The reading side of a read-write lock: any number of readers hold it at the same time."""
 
 
-@_as(blocking.WriteLock)
 class WriteLock(RLock):
-    pass
+    """The writing side of a read-write lock: its holder is alone."""
 
 
-@_as(blocking.RWLock)
-class RWLock(_Named):
-    def __init__(self, read: Holding, write: Holding) -> None:
-        self._name = read.resource
-        self._read = made(ReadLock, Reentrant(read, "read"))
-        self._write = made(WriteLock, Reentrant(write, "write"))
+class RWLock(RWLockMixin[ReadLock, WriteLock]):
+    """A read-write lock: readers share it, a writer has it alone.
 
-    def read(self) -> ReadLock:
-        return self._read
+    Readers that come later do not overtake a waiting writer.
+    """
 
-    def write(self) -> WriteLock:
-        return self._write
-
-    def __repr__(self) -> str:
-        return f"<interlock.aio.{type(self).__name__} {self._name!r} at {id(self):#x}>"
+    _read_type = ReadLock
+    _write_type = WriteLock
 
 
-@_as(blocking.Semaphore)
-class Semaphore(_Body):
-    def __init__(self, holding: SemaphoreHolding) -> None:
-        self._core: SemaphoreHolding = holding
-        self._name = holding.resource
-
-    @property
-    def capacity(self) -> int:
-        return self._core.capacity
+class Semaphore(SemaphoreMixin, _Body):
+    """A number of permits that processes and machines share, used as `threading.Semaphore`."""
 
     @_coroutine_function
     def acquire(
         self, blocking: bool = True, timeout: float | None = None, *, permits: int = 1
     ) -> Coroutine[Any, Any, Lease | Literal[False]]:
+        """Take `permits` at once and return their lease, or False if they could not be taken in time.
+
+        The arguments are those of `threading.Semaphore.acquire`: by default it waits for as long as the `timeout` that
+        this object was made with.
+        """
         return self._acquire(self._core.client.runtime.owner(), blocking, timeout, permits)
 
     async def _acquire(
@@ -445,36 +431,34 @@ class Semaphore(_Body):
 
     @_coroutine_function
     def release(self, n: int = 1) -> Coroutine[Any, Any, None]:
+        """Release `n` permits: first those that the caller took last, then others that were taken through this object.
+
+        Permits beyond those are kept for the next acquire of this object, as `threading.Semaphore` does. A bounded
+        semaphore raises ValueError instead.
+        """
         return self._core.release_permits(n, self._core.client.runtime.owner())
 
     async def locked(self) -> bool:
+        """Ask the store whether all permits are taken now."""
         return await self._core.full()
 
-    def owned(self) -> bool:
-        return self._core.owned()
 
-    def __repr__(self) -> str:
-        bound = f"/{self._core.capacity}" if self._core.bounded else ""
-        at = f"at {id(self):#x} {self._name!r}"
-        return f"<interlock.aio.{type(self).__name__} {at}: value={self._core.value}{bound}>"
-
-
-@_as(blocking.BoundedSemaphore)
 class BoundedSemaphore(Semaphore):
-    pass
+    """A semaphore that raises ValueError when more permits are released than were taken."""
 
 
-@_as(blocking.MultiLock)
-class MultiLock(_Decorator, _Staying, metaclass=MadeByClients):
-    def __init__(self, multi: Multi) -> None:
-        self._core = multi
+class MultiLock(MultiLockMixin, _Decorator):
+    """Several resources as one lock: all of them are taken, in sorted order, or none.
 
-    @property
-    def names(self) -> list[str]:
-        return self._core.names
+    The order is the same for everybody, so that two multilocks cannot wait for each other.
+    """
 
     @_coroutine_function
     def acquire(self, blocking: bool = True, timeout: float = -1) -> Coroutine[Any, Any, MultiLease | None]:
+        """Take all of them within one timeout and return their leases; or return None, and hold none.
+
+        The arguments are those of `Lock.acquire`.
+        """
         return self._acquire(self._core.client.runtime.owner(), blocking, timeout)
 
     async def _acquire(self, owner: Owner, blocking: bool, timeout: float) -> MultiLease | None:
@@ -487,13 +471,12 @@ class MultiLock(_Decorator, _Staying, metaclass=MadeByClients):
 
     @_coroutine_function
     def release(self) -> Coroutine[Any, Any, None]:
+        """Release all of them, even if one fails; then raise the first failure."""
         return self._core.release(self._core.client.runtime.owner())
 
     async def locked(self) -> bool:
+        """Ask the store whether anybody holds any of them now."""
         return await self._core.locked()
-
-    def owned(self) -> bool:
-        return self._core.owned()
 
     async def __aenter__(self) -> MultiLease:
         attempt = self._core.attempt()
@@ -515,110 +498,107 @@ class MultiLock(_Decorator, _Staying, metaclass=MadeByClients):
     def _iterate(self, held: MultiLease, function: object) -> _Steps:
         return _Steps(held.leases, function)
 
-    def __repr__(self) -> str:
-        state = "locked" if self._core.held() else "unlocked"
-        return f"<{state} interlock.aio.{type(self).__name__} object {self.names} at {id(self):#x}>"
 
+class Once(OnceMixin, _Context):
+    """Run something once at a time among all workers: the first one runs it, and the others do not wait.
 
-@_as(blocking.Once)
-class Once(_Held):
-    def __init__(self, once: OnceCore) -> None:
-        self._once = once
-        self._core = once.holding
-        self._name = once.text
+    As a decorator: if another worker runs the function, a call skips it, writes one line to the log and returns a false
+    `Skipped`, which names the holder. In an `async with`, which cannot skip its body, `Skipped` is raised.
+    """
 
     def __call__(
         self, function: Callable[P, Coroutine[Any, Any, R]]
     ) -> Callable[P, Coroutine[Any, Any, R | Skipped]]:
+        """Decorate a function: each call runs it under a lease of its own, or skips it."""
         if (method := rewrapped(self, function)) is not None:
             return cast("Callable[P, Coroutine[Any, Any, R | Skipped]]", method)
         refuse_context_manager(function, asynchronous=True)
-        blocking._refuse_generator(function)
-        _demand_coroutine(function)
+        refuse_generator(function)
+        require_coroutine(function)
         holding = self._once.over(function)
 
         @wraps(function)
         async def guarded(*args: P.args, **kwargs: P.kwargs) -> R | Skipped:
-            run = made(_Run, holding(args, kwargs))
+            run = made(_OnceRun, holding(args, kwargs))
             try:
                 async with run:
                     return await function(*args, **kwargs)
             except Skipped as skipped:
-                if skipped is not run.skipped:  # the function's own, of something that it runs once itself
+                if (
+                    skipped is not run.skipped
+                ):  # raised by the function itself, for something else that runs once
                     raise
                 return Skipped(skipped.resource, skipped.holder)
 
         return guarded
 
-    def __repr__(self) -> str:
-        return f"<interlock.aio.{type(self).__name__} {self._name!r} at {id(self):#x}>"
+
+class _OnceRun(OnceRunMixin, _Context):
+    """One run of a function that runs once."""
 
 
-@_as(blocking._Run)
-class _Run(_Held):
-    def __init__(self, holding: OnceHolding) -> None:
-        self._core: OnceHolding = holding
-        self._name = holding.resource
-
-    @property
-    def skipped(self) -> Skipped | None:
-        return self._core.skipped
-
-
-@_as(blocking.Election)
-class Election(_Named):
-    def __init__(self, holding: Holding) -> None:
-        self._core = Candidacy(holding)
-        self._name = holding.resource
+class Election(ElectionMixin):
+    """An election: at most one candidate leads, and everybody can read which one and the value it proclaims."""
 
     @_coroutine_function
     def campaign(
         self, value: str = "", *, blocking: bool = True, timeout: float = -1
     ) -> Coroutine[Any, Any, Lease | None]:
+        """Stand for election with `value`, an address for example; return the lease once elected, or None.
+
+        `blocking` and `timeout` are those of `Lock.acquire`.
+        """
         return self._campaign(self._core.client.runtime.owner(), value, blocking, timeout)
 
     async def _campaign(self, owner: Owner, value: str, blocking: bool, timeout: float) -> Lease | None:
         return _owned_by(owner, await self._core.attempt(value, blocking, timeout, owner).run())
 
     async def proclaim(self, value: str) -> None:
+        """Change the leader's value without a new election; raise `NotHeld` or `LeaseLost` if this one does not lead."""
         await self._core.proclaim(value)
 
     async def resign(self) -> None:
+        """Give up leadership: the next candidate is elected."""
         await self._core.resign()
 
-    def leading(self) -> bool:
-        return self._core.leading()
-
     async def leader(self) -> Leader | None:
+        """Ask the store who leads now; None if nobody does."""
         return await self._core.leader()
 
     async def observe(self, timeout: float | None = None) -> AsyncIterator[Leader | None]:
+        """Yield the leader now, and again after each change of the leader or its value.
+
+        Ends if nothing changes for `timeout` seconds (default: never).
+        """
         seen: Queue | None = None
         known: Leader | None = None
         while (found := await self._core.next(seen, known, timeout)) is not None:
             seen, known = found
             yield known
 
-    def __repr__(self) -> str:
-        state = "leading" if self._core.leading() else "not leading"
-        return f"<interlock.aio.{type(self).__name__} {self._name!r} at {id(self):#x}: {state}>"
 
-
-@_as(blocking.Register)
-class Register(_Named):
-    def __init__(self, cell: Cell) -> None:
-        self._core = cell
-        self._name = cell.name
+class Register(RegisterMixin):
+    """A JSON value with a version, for optimistic locking. Versions only grow, and none is used twice."""
 
     async def read(self) -> Value[Any]:
+        """Return the value and its version; None and 0 if nothing was written yet."""
         return Value(*await self._core.read())
 
     async def compare_and_set(self, expected: Value[Any] | int, value: Any) -> Value[Any] | None:
+        """Write `value` if the register is still at the version `expected`; return None if it has changed.
+
+        Writing None deletes the value. A write that succeeded is not taken for a conflict when its reply is lost.
+        """
         version = expected.version if isinstance(expected, Value) else expected
         written = await self._core.compare_and_set(version, value)
         return None if written is None else Value(value, written)
 
     async def update(self, function: Callable[[Any], Any]) -> Value[Any]:
+        """Replace the value by `function(value)` and return what was written.
+
+        If somebody else writes in between, the function is called again with the new value.
+        """
+
         def decide(value: Any) -> tuple[Any, Any]:
             new = function(value)
             return new, new
@@ -626,73 +606,58 @@ class Register(_Named):
         return Value(*await self._core.change(decide))
 
     async def watch(self, timeout: float | None = None) -> AsyncIterator[Value[Any]]:
+        """Yield the value now, and again after each change that is seen.
+
+        Ends if nothing changes for `timeout` seconds (default: never).
+        """
         seen = -1
         while (found := await self._core.differing(seen, timeout)) is not None:
             seen = found[1]
             yield Value(*found)
 
-    def __repr__(self) -> str:
-        return f"<interlock.aio.{type(self).__name__} {self._name!r} at {id(self):#x}>"
 
-
-@_as(blocking.Event)
-class Event(_Named):
-    def __init__(self, cell: EventCell) -> None:
-        self._core = cell
-        self._name = cell.name
+class Event(EventMixin):
+    """A flag that all processes see, used as `threading.Event`."""
 
     async def is_set(self) -> bool:
+        """Ask the store whether the flag is set."""
         return await self._core.is_set()
 
     async def set(self) -> None:
+        """Set the flag, and wake everybody who waits for it."""
         await self._core.set()
 
     async def clear(self) -> None:
+        """Clear the flag."""
         await self._core.clear()
 
     async def wait(self, timeout: float | None = None) -> bool:
+        """Wait for the flag: return True once it was set, even if it was cleared at once; False after `timeout` seconds."""
         return await self._core.wait(timeout)
 
-    def __repr__(self) -> str:
-        state = "set" if self._core.known else "unset"
-        return f"<interlock.aio.{type(self).__name__} at {id(self):#x} {self._name!r}: {state}>"
 
-
-@_as(blocking.Latch)
-class Latch(_Named):
-    def __init__(self, cell: LatchCell) -> None:
-        self._core = cell
-        self._name = cell.name
+class Latch(LatchMixin):
+    """A count that goes down to 0 once, and wakes everybody who waits for that."""
 
     async def count(self) -> int:
+        """Ask the store how much is left of the count."""
         return await self._core.count()
 
     async def count_down(self, n: int = 1) -> int:
+        """Take `n` off the count, but not below 0; return how much is left."""
         return await self._core.count_down(n)
 
     async def wait(self, timeout: float | None = None) -> bool:
+        """Wait for the count to be 0: return True then, and False after `timeout` seconds."""
         return await self._core.wait(timeout)
 
     async def reset(self) -> None:
+        """Start again from the full count. Until it is counted down again, the store keeps nothing of the latch."""
         await self._core.reset()
 
-    def __repr__(self) -> str:
-        return (
-            f"<interlock.aio.{type(self).__name__} at {id(self):#x} {self._name!r}: from {self._core.start}>"
-        )
 
-
-class Barrier(_Named):
-    """A place where `parties` tasks wait for each other, used as `asyncio.Barrier`; asking is awaited."""
-
-    def __init__(self, cell: BarrierCell) -> None:
-        self._core = cell
-        self._name = cell.name
-
-    @property
-    def parties(self) -> int:
-        """How many must arrive."""
-        return self._core.parties
+class Barrier(BarrierMixin):
+    """A point at which `parties` processes wait for each other, used as `asyncio.Barrier`."""
 
     async def n_waiting(self) -> int:
         """How many have arrived and wait. Asks the store."""
@@ -703,40 +668,37 @@ class Barrier(_Named):
         return await self._core.broken()
 
     async def wait(self, timeout: float | None = None) -> int:
+        """Wait until all parties have arrived; return the caller's number in the order of arrival, from 0 to parties - 1.
+
+        The last one to arrive runs the `action` first. Raises `BrokenBarrier` if the barrier is aborted or reset
+        meanwhile. After `timeout` seconds it breaks the barrier for everybody, and raises `BrokenBarrier`.
+        """
         return await self._core.wait(timeout)
 
     async def abort(self) -> None:
+        """Break the barrier: everybody who waits or arrives gets `BrokenBarrier` until it is reset."""
         await self._core.abort()
 
     async def reset(self) -> None:
+        """Empty the barrier, and mend it if it is broken; those who wait get `BrokenBarrier`."""
         await self._core.reset()
 
-    def __repr__(self) -> str:
-        state = "broken" if self._core.known_broken else f"waiters={self._core.known}/{self.parties}"
-        return f"<interlock.aio.{type(self).__name__} at {id(self):#x} {self._name!r}: {state}>"
 
-
-for _method in ("wait", "abort", "reset"):
-    getattr(Barrier, _method).__doc__ = getattr(blocking.Barrier, _method).__doc__
-
-
-@_as(blocking.Condition)
-class Condition(_Named):
-    def __init__(self, client: CoreClient, name: str, lock: Any) -> None:
-        self._lock = lock
-        self._core = Waiting(client, name, _mutex(lock))
-        self._name = self._core.name
+class Condition(ConditionMixin):
+    """A condition variable for all processes, used as `threading.Condition`; its lock is an rlock by default."""
 
     @_coroutine_function
     def acquire(self, blocking: bool = True, timeout: float = -1) -> Coroutine[Any, Any, Any]:
-        if isinstance(self._lock, _LockFace):
+        """Take the condition's lock; return what its own `acquire` returns."""
+        if isinstance(self._lock, _AnyLock):
             return self._lock.acquire(blocking, timeout)
         acquiring: Coroutine[Any, Any, Any] = self._lock.acquire()  # asyncio's locks take no arguments
         return acquiring
 
     @_coroutine_function
     def release(self) -> Coroutine[Any, Any, None]:
-        if isinstance(self._lock, _LockFace):
+        """Release the condition's lock."""
+        if isinstance(self._lock, _AnyLock):
             return self._lock.release()
         return self._release()
 
@@ -747,20 +709,28 @@ class Condition(_Named):
 
     @_coroutine_function
     def wait(self, timeout: float | None = None) -> Coroutine[Any, Any, bool]:
+        """Release the lock, wait to be notified and take the lock again; return False after `timeout` seconds.
+
+        It may return True without a notification after the store was out of reach. So check what you wait for in a
+        loop, or use `wait_for`.
+        """
         return self._core.wait(timeout, self._core.client.runtime.owner())
 
     @_coroutine_function
     def wait_for(
         self, predicate: Callable[[], R | Awaitable[R]], timeout: float | None = None
     ) -> Coroutine[Any, Any, R]:
+        """Wait until `predicate()` is true, or for `timeout` seconds; return its last value."""
         return self._core.wait_for(predicate, timeout, self._core.client.runtime.owner())
 
     @_coroutine_function
     def notify(self, n: int = 1) -> Coroutine[Any, Any, None]:
+        """Wake up to `n` of those who wait, in the order in which they came. The caller must hold the lock."""
         return self._core.notify(n, self._core.client.runtime.owner())
 
     @_coroutine_function
     def notify_all(self) -> Coroutine[Any, Any, None]:
+        """Wake everybody who waits. The caller must hold the lock."""
         return self._core.notify_all(self._core.client.runtime.owner())
 
     async def __aenter__(self) -> Any:
@@ -774,190 +744,66 @@ class Condition(_Named):
         def __aexit__(self):
             return self._lock
 
-    def __repr__(self) -> str:
-        return f"<interlock.aio.{type(self).__name__} at {id(self):#x} {self._name!r}: {self._lock!r}>"
 
-
-@_as(blocking.Guard)
-class Guard(_Named):
-    def __init__(self, mark: Mark) -> None:
-        self._core = mark
-        self._name = mark.name
+class Guard(GuardMixin):
+    """The highest token that was accepted so far, kept in the store, for resources that cannot check tokens themselves."""
 
     async def accept(self, lease: lease_core.Lease | int) -> int:
+        """Accept the token of a lease and return it; raise `StaleToken` if a higher one was accepted before."""
         return await self._core.accept(lease)
 
     async def highest(self) -> int:
+        """Ask the store for the highest token that was accepted; 0 if there is none."""
         return await self._core.highest()
 
 
-@_as(blocking.Client)
-class Client:
-    _origin: Origin | None = None  # how it was made, for another process to do the same
+class Client(
+    ClientMixin[
+        Lease,
+        Lock,
+        RLock,
+        RWLock,
+        Semaphore,
+        BoundedSemaphore,
+        MultiLock,
+        Once,
+        Election,
+        Register,
+        Event,
+        Latch,
+        Barrier,
+        Condition,
+        Guard,
+    ]
+):
+    """A connection to one store: it makes locks and everything else that lives there.
 
-    def __init__(self, core: CoreClient, store: str = "") -> None:
-        if not isinstance(core, CoreClient):
-            raise TypeError("a client is made by interlock.aio.connect(url)")
-        self._core = core
-        self._store = store or core.store.traits.backend  # its name, without passwords
+    Any number of tasks may use one client. A thread of its own renews all leases that are held through it.
+    """
 
-    def __reduce__(self) -> Any:
-        return made_again(self._core, self._origin)
-
-    @property
-    def traits(self) -> Traits:
-        return self._core.store.traits
-
-    def lock(
-        self,
-        name: str,
-        *,
-        ttl: float | None = None,
-        timeout: float | None = None,
-        renew: bool = True,
-        fair: bool = True,
-        max_hold: float | None = None,
-        min_hold: float | None = None,
-        on_lost: OnLost | None = None,
-    ) -> Lock:
-        settings = Settings(ttl, timeout, renew, fair, max_hold, min_hold, on_lost)
-        return made(Lock, Holding(self._core, name, settings, passes=True))
-
-    def rlock(
-        self,
-        name: str,
-        *,
-        ttl: float | None = None,
-        timeout: float | None = None,
-        renew: bool = True,
-        fair: bool = True,
-        max_hold: float | None = None,
-        min_hold: float | None = None,
-        on_lost: OnLost | None = None,
-    ) -> RLock:
-        settings = Settings(ttl, timeout, renew, fair, max_hold, min_hold, on_lost)
-        return made(RLock, Reentrant(Holding(self._core, name, settings, passes=True)))
-
-    def rwlock(
-        self,
-        name: str,
-        *,
-        ttl: float | None = None,
-        timeout: float | None = None,
-        renew: bool = True,
-        fair: bool = True,
-        max_hold: float | None = None,
-        on_lost: OnLost | None = None,
-    ) -> RWLock:
-        settings = Settings(ttl, timeout, renew, fair, max_hold, None, on_lost)
-        return made(
-            RWLock,
-            Holding(self._core, name, settings, permits=1, capacity=EVERYTHING),
-            Holding(self._core, name, settings, permits=EVERYTHING, capacity=EVERYTHING),
-        )
-
-    def semaphore(
-        self,
-        name: str,
-        capacity: int = 1,
-        *,
-        ttl: float | None = None,
-        timeout: float | None = None,
-        renew: bool = True,
-        fair: bool = True,
-        max_hold: float | None = None,
-        min_hold: float | None = None,
-        on_lost: OnLost | None = None,
-    ) -> Semaphore:
-        settings = Settings(ttl, timeout, renew, fair, max_hold, min_hold, on_lost)
-        return made(Semaphore, SemaphoreHolding(self._core, name, settings, capacity=capacity, bounded=False))
-
-    def bounded_semaphore(
-        self,
-        name: str,
-        capacity: int = 1,
-        *,
-        ttl: float | None = None,
-        timeout: float | None = None,
-        renew: bool = True,
-        fair: bool = True,
-        max_hold: float | None = None,
-        min_hold: float | None = None,
-        on_lost: OnLost | None = None,
-    ) -> BoundedSemaphore:
-        settings = Settings(ttl, timeout, renew, fair, max_hold, min_hold, on_lost)
-        return made(
-            BoundedSemaphore, SemaphoreHolding(self._core, name, settings, capacity=capacity, bounded=True)
-        )
-
-    def multilock(
-        self,
-        names: Iterable[str],
-        *,
-        ttl: float | None = None,
-        timeout: float | None = None,
-        renew: bool = True,
-        fair: bool = True,
-        max_hold: float | None = None,
-        on_lost: OnLost | None = None,
-    ) -> MultiLock:
-        return made(
-            MultiLock, Multi(self._core, names, Settings(ttl, timeout, renew, fair, max_hold, None, on_lost))
-        )
-
-    def once(
-        self,
-        name: str | Callable[..., str],
-        *,
-        ttl: float | None = None,
-        renew: bool = True,
-        max_hold: float | None = None,
-        min_hold: float | None = None,
-        on_lost: OnLost | None = None,
-    ) -> Once:
-        settings = Settings(ttl, 0.0, renew, True, max_hold, min_hold, on_lost)
-        return made(Once, OnceCore(self._core, name, settings))
-
-    def election(
-        self,
-        name: str,
-        *,
-        ttl: float | None = None,
-        timeout: float | None = None,
-        on_lost: OnLost | None = None,
-    ) -> Election:
-        return made(Election, Holding(self._core, name, Settings(ttl, timeout, on_lost=on_lost)))
-
-    def register(self, name: str) -> Register:
-        return made(Register, Cell(self._core, "register", name))
-
-    def event(self, name: str) -> Event:
-        return made(Event, EventCell(self._core, name))
-
-    def latch(self, name: str, count: int) -> Latch:
-        return made(Latch, LatchCell(self._core, name, count))
-
-    def barrier(
-        self,
-        name: str,
-        parties: int,
-        action: Callable[[], object | Awaitable[object]] | None = None,
-        timeout: float | None = None,
-    ) -> Barrier:
-        return made(Barrier, BarrierCell(self._core, name, parties, action, timeout))
-
-    def condition(self, name: str, lock: Any = None) -> Condition:
-        return made(Condition, self._core, name, self.rlock(name) if lock is None else lock)
-
-    def guard(self, name: str) -> Guard:
-        return made(Guard, Mark(self._core, name))
+    _lock_type = Lock
+    _rlock_type = RLock
+    _rwlock_type = RWLock
+    _semaphore_type = Semaphore
+    _bounded_semaphore_type = BoundedSemaphore
+    _multilock_type = MultiLock
+    _once_type = Once
+    _election_type = Election
+    _register_type = Register
+    _event_type = Event
+    _latch_type = Latch
+    _barrier_type = Barrier
+    _condition_type = Condition
+    _guard_type = Guard
 
     # ---- for operators -------------------------------------------------------------
 
     async def inspect(self, name: str) -> Queue:
+        """Ask the store who holds the resource and who waits for it, in order."""
         return await watching.inspected(self._core, name)
 
     async def scan(self, prefix: str = "") -> AsyncIterator[str]:
+        """Yield the names of all resources that are held or waited for, in order; they are read page by page."""
         after = ""
         while names := await watching.page(self._core, prefix, after):
             for name in watching.shown(names):
@@ -965,6 +811,10 @@ class Client:
             after = names[-1]
 
     async def watch(self, name: str, timeout: float | None = None) -> AsyncIterator[Queue]:
+        """Yield the holders and waiters of a resource now, and again after each change.
+
+        Ends if nothing changes for `timeout` seconds (default: never).
+        """
         seen: Queue | None = None
         while (seen := await watching.watched(self._core, name, seen, timeout)) is not None:
             yield seen
@@ -978,11 +828,20 @@ class Client:
         foreign: bool = False,
         no_expiry: bool = False,
     ) -> list[Standing]:
+        """Take the resource away from its holders, or remove the one claim `id`; return what was removed.
+
+        The holder gets `LeaseLost` with the reason at its next renewal. Until then it may believe that it still holds
+        the resource: only a resource that checks tokens refuses its late writes.
+
+        A key of another program under this name (an old `SET NX` lock, or anything else) raises `ForeignKey` and is left
+        alone, unless `foreign` is given. A key without an expiry needs `no_expiry` as well.
+        """
         return await watching.evicted(self._core, name, id, reason, foreign, no_expiry)
 
     # ---- the end ---------------------------------------------------------------------
 
     async def close(self) -> None:
+        """Release everything that is held, and close the connections. Closing twice is harmless."""
         await self._core.close()
 
     async def __aenter__(self) -> Client:
@@ -993,10 +852,6 @@ class Client:
     ) -> None:
         await self.close()
 
-    def __repr__(self) -> str:
-        state = "closed" if self._core.closed else f"{len(self._core.leases)} leases"
-        return f"<interlock.aio.{type(self).__name__} {self._store} at {id(self):#x}: {state}>"
-
 
 def connect(
     url: urls.Place | None = None,
@@ -1006,10 +861,21 @@ def connect(
     listener: Callable[[events.Event], object] | None = None,
     keeper: Literal["thread", "task"] = "thread",
 ) -> Client:
-    """Connect to the store behind `url`, or $INTERLOCK_URL, or the embedded SQLite file of this user.
+    """Return a client of the store at `url`; without one, at $INTERLOCK_URL, else in this user's own SQLite file.
 
-    As `interlock.connect`. Leases are renewed from a thread, so that a busy event loop does not lose them;
-    `keeper="task"` renews from a task of the loop instead, for programs that must not start threads.
+        async with interlock.aio.connect("redis://localhost:6379/0", ttl=10) as client:
+            ...
+
+    A client object of redis-py or valkey-py, sync or async, can stand in place of a URL: its address, TLS settings and
+    credentials are used, its connections are not.
+
+    - `ttl`: how many seconds leases live unless they are renewed; the default for all locks of this client.
+    - `connect_timeout`: how many seconds it may take to connect to a server (default: 5, or what the URL says, as in
+      `?connect_timeout=2`). It comes on top of the timeout of a call that has to connect first, even with
+      `blocking=False`. Embedded stores have no use for it.
+    - `listener`: called with every event, besides what is written to the log `interlock`.
+    - `keeper`: "thread" renews leases from a thread, so that a busy event loop does not lose them; "task" renews them
+      from a task of the loop, for programs that must not start threads.
     """
     if keeper not in ("thread", "task"):
         raise ValueError(f"keeper is 'thread' or 'task', not {keeper!r}")
@@ -1045,22 +911,3 @@ def _owned_by(owner: Owner, lease: lease_core.Lease | None) -> Lease | None:
 def _own(lease: lease_core.Lease) -> Lease:
     assert isinstance(lease, Lease)
     return lease
-
-
-def _demand_coroutine(function: Callable[..., object]) -> None:
-    kind = kind_of(function)
-    if kind != "coroutine function":
-        not_so = (
-            "a generator function, but not an async one"
-            if kind == "generator function"
-            else "not a coroutine function"
-        )
-        raise TypeError(f"{name_of(function)} is {not_so}: use a lock of interlock, not of interlock.aio")
-
-
-def _mutex(lock: Any) -> Mutex:
-    if isinstance(lock, RLock):
-        return lock._core
-    if isinstance(lock, Lock):
-        return HoldingMutex(lock._core)
-    return cast(Mutex, ForeignLock(lock))

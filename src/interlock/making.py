@@ -1,18 +1,19 @@
-"""How the objects of a program are made: clients by `connect`, everything else by clients.
+"""How a program gets its objects: clients are made by `connect`, everything else by clients.
 
-Whoever calls the class of a lock, as those of `threading`, is told how to get one. In another process a client that was made from
-a URL is made again from it, password included; locks and leases stay where they were made.
+A user who calls the class of a lock, as with those of `threading`, is told how to get one. A client that was made from
+a URL can be sent to another process, where it is made again from the URL, password included. Locks and leases stay in
+the process that made them.
 """
 
 from __future__ import annotations
 
 from abc import ABCMeta
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from interlock._core.client import Client
 
-__all__ = ["MadeByClients", "Origin", "_Staying", "made", "made_again"]
+__all__ = ["MadeByClients", "Origin", "made", "made_again", "public_path"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -38,33 +39,40 @@ MAKERS = {
 
 
 class MadeByClients(ABCMeta):
-    """The class of classes that users do not call."""
+    """The metaclass of classes that users do not call."""
 
     if not TYPE_CHECKING:  # to a type checker `Lock("x")` is an error of its own
 
         def __call__(cls, *args: object, **options: object) -> Any:
-            face = cls.__module__.replace("interlock.blocking", "interlock")
+            package = public_path(cls).rpartition(".")[0]
             raise TypeError(
-                f"{cls.__name__} objects are made by a client: {face}.connect().{MAKERS[cls.__name__]}"
+                f"{cls.__name__} objects are made by a client: {package}.connect().{MAKERS[cls.__name__]}"
             )
+
+
+def public_path(kind: type) -> str:
+    """The name by which users know a class of ours: `interlock.Lock`, `interlock.aio.Lock`."""
+    return f"{kind.__module__.replace('interlock.blocking', 'interlock')}.{kind.__name__}"
 
 
 if TYPE_CHECKING:
 
     def made(kind: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """An object of a class that users do not call."""
+        """Make an object of a class that users do not call."""
         ...
 
 else:
-    made = type.__call__  # past the metaclass's own, and at no cost: locks are made for every pair
+    made = (
+        type.__call__
+    )  # not the metaclass's own; and without a frame, as many programs make a lock each time
 
 
 Origin = tuple[Callable[..., Any], str | list[str] | None, Mapping[str, Any]]
-"""How a client was made: `connect`, the URLs (None: it was given an object), and the options."""
+"""How a client was made: `connect`, the URLs (None: it was given a client object), and the options."""
 
 
 def made_again(core: Client, origin: Origin | None) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    """What pickle needs to make a client again in another process; TypeError for one that can only be made there."""
+    """Return what pickle needs to make a client again in another process; TypeError if nobody can."""
     core.open()
     if origin is None:
         raise TypeError("this client was not made by connect(): connect in the worker")
@@ -82,15 +90,3 @@ def made_again(core: Client, origin: Origin | None) -> tuple[Callable[..., Any],
 
 def _connected_again(connect: Callable[..., Any], urls: str | list[str], options: dict[str, Any]) -> Any:
     return connect(urls, **options)
-
-
-class _Staying:
-    """What cannot be sent to another process."""
-
-    __slots__ = ()
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError(
-            f"a {type(self).__name__} stays in the process that made it: send names and tokens, and a client that was made "
-            "from a URL, or connect in the worker"
-        )

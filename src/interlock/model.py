@@ -6,9 +6,11 @@ clocks of two machines. And the caller chooses every id, so any request may be r
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Generic, Literal, TypeAlias, TypeVar
 
 from interlock.record import record
+
+T = TypeVar("T")
 
 EVERYTHING = 2**31 - 1
 """The capacity of a read-write lock, and what its writer takes of it."""
@@ -133,6 +135,19 @@ class Versioned:
 
     value: str | None
     version: int
+
+
+class Value(Generic[T]):
+    """The value that a register had when it was read, and the version to compare with."""
+
+    __slots__ = ("value", "version")
+
+    def __init__(self, value: T, version: int) -> None:
+        self.value = value
+        self.version = version
+
+    def __repr__(self) -> str:
+        return f"Value({self.value!r}, version={self.version})"
 
 
 @record

@@ -13,7 +13,7 @@ PORTS = (*DATA, "ports")
 CORE = (*PORTS, "_core")
 # The pure part of the core, which stores agree with; and the system's own clock, threads and locks.
 RULES = (*PORTS, "clock", "native", "bytelock", "_core.admission", "_core.outline", "_core.timing")
-BELOW_FACES = (*CORE, "_runtime", "clock", "log", "urls", "shutdown", "making")
+BELOW_FACES = (*CORE, "_runtime", "clock", "log", "urls", "shutdown", "making", "_mixins")
 ANYTHING = ("",)
 
 # A module may import what stands in its row: each entry admits that module and all below it.
@@ -42,8 +42,9 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "urls": (*PORTS, "_runtime", "backends"),
     "shutdown": ("_runtime", "clock", "native"),
     "making": CORE,
+    "_mixins": (*CORE, "making", "_runtime.foreign"),
     "blocking": BELOW_FACES,
-    "aio": (*BELOW_FACES, "blocking"),  # whose documentation it takes over
+    "aio": BELOW_FACES,
     "": (*BELOW_FACES, "blocking", "aio"),  # interlock/__init__.py
     "__main__": ("cli",),
     "cli": ANYTHING,
@@ -68,6 +69,7 @@ APART: dict[str, tuple[str, ...]] = {
     "_core": WORLD,
     "backends.sqlite.tables": (*CHANCE, *BESIDE, "select", "selectors", "socket", "sqlite3"),
     "_runtime.threads": ("asyncio",),  # 83 ms of import, for programs that never await
+    "_mixins": ("asyncio",),
     "blocking": ("asyncio",),
 }
 

@@ -59,6 +59,35 @@ def refuse_context_manager(function: object, *, asynchronous: bool) -> None:
     )
 
 
+def refuse_coroutine(function: object) -> None:
+    """Raise for an async function: a decorator of the sync API cannot await it."""
+    kind = kind_of(function)
+    if kind in ("coroutine function", "async generator function"):
+        article = "an" if kind.startswith("a") else "a"
+        raise TypeError(f"{name_of(function)} is {article} {kind}: use a lock of interlock.aio")
+
+
+def require_coroutine(function: object) -> None:
+    """Raise for a function that is not async: a decorator of the async API would make it so."""
+    kind = kind_of(function)
+    if kind != "coroutine function":
+        not_so = (
+            "a generator function, but not an async one"
+            if kind == "generator function"
+            else "not a coroutine function"
+        )
+        raise TypeError(f"{name_of(function)} is {not_so}: use a lock of interlock, not of interlock.aio")
+
+
+def refuse_generator(function: object) -> None:
+    """Raise for a generator function, whose caller iterates over what it gets: a skipped one has nothing to give."""
+    if kind_of(function) in ("generator function", "async generator function"):
+        raise TypeError(
+            f"{name_of(function)} is a generator function, which a decorator cannot skip: iterate inside "
+            "`with client.once(...)`"
+        )
+
+
 class GeneratorOwner:
     """A generator; alive as long as what only its frame refers to."""
 
