@@ -52,9 +52,7 @@ TYPES = (
 PYTEST = ("-m", "pytest", "-n", "4", "--dist", "loadfile", "--no-loadscope-reorder")
 TESTS = (Step("pytest", PYTEST, "test --lf"),)
 
-QUICK = (
-    "attacks cli conformance cpython docs faces field house lab mutants simulation sqlite typing unit".split()
-)
+QUICK = "attacks cli conformance cpython docs faces field house kit lab mutants simulation sqlite typing unit".split()
 """Folders of tests/ without servers: the embedded stores, and everything that needs no store."""
 
 NO_SERVER = ("-m", "not server and not slow", *(f"tests/{folder}" for folder in QUICK))

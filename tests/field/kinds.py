@@ -29,7 +29,7 @@ def _forget(place: str) -> None:
 
 def _entries(place: str) -> int:
     space = urls._spaces[place.removeprefix("memory://")]
-    return len(space.queues) + len(space.registers) + len(space.evicted) + len(space.waiting)
+    return len(space.queues) + len(space.registers) + len(space.evicted) + len(space.waiters.topics)
 
 
 _FOLDER = mkdtemp(prefix="interlock-field-")

@@ -12,7 +12,16 @@ DATA = ("record", "wording", "model", "who", "errors", "events")
 PORTS = (*DATA, "ports")
 CORE = (*PORTS, "_core")
 # The pure part of the core, which stores agree with; and the system's own clock, threads and locks.
-RULES = (*PORTS, "clock", "native", "bytelock", "_core.admission", "_core.outline", "_core.timing")
+RULES = (
+    *PORTS,
+    "clock",
+    "native",
+    "bytelock",
+    "_core.admission",
+    "_core.drive",
+    "_core.outline",
+    "_core.timing",
+)
 BELOW_FACES = (*CORE, "_runtime", "clock", "log", "urls", "shutdown", "making", "_mixins")
 ANYTHING = ("",)
 
@@ -32,9 +41,11 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "clock": (),
     "_core": CORE,
     "_runtime": (*CORE, "_runtime", "clock", "native"),
-    "backends": RULES,  # and each its own package: backends do not know each other
+    "backends.kit": RULES,  # what several backends need: it knows none of them
+    "backends": (*RULES, "backends.kit"),  # and each its own package: backends do not know each other
     "backends.redlock": (
         *RULES,
+        "backends.kit",
         "backends.redis",
     ),  # a quorum of such servers: their keys, scripts and addresses
     # Tables that other SQL databases can share: nothing of SQLite's files and connections.

@@ -121,7 +121,7 @@ STORE: list[Mutant] = [
     mutant(
         "whoever leaves wakes nobody",
         "every hand-off waits for a lapse",
-        (MEMORY, "            signal.set()", "            pass"),
+        (MEMORY, "self.ring = self.waiters.wake", "self.ring = lambda topic: None"),
         tests=directed("reader_does_not_pass or timed_out_does_not"),
     ),
 ]

@@ -316,8 +316,8 @@ def test_only_the_next_ahead_is_watched(path: str) -> None:
         until(line_of(client, "r", 5))
         store = client._core.store
         assert isinstance(store, SqliteStore)
-        until(lambda: sum(map(len, store._notifier._watched.values())) == 3)
-        lives = set(store._notifier._watched) - {store._operations.life()}
+        until(lambda: len(store._notifier._watched.everyone()) == 3)
+        lives = set(store._notifier._watched.topics) - {store._operations.life()}
         assert len(lives) == 1  # the first waiter's: not the holder's
         for waiter in waiters:
             waiter.join(PATIENCE)

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import threading
 import time
-import weakref
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -314,7 +313,7 @@ def test_a_waiter_that_went_without_a_word_is_forgotten(opened: Open) -> None:
     store._notifier.listen(waiter)
     assert store._notifier._waiters
     del waiter
-    eventually(lambda: not store._notifier._waiters)
+    eventually(lambda: not store._notifier._waiters.topics)
 
 
 # ---- on time --------------------------------------------------------------------------------------
@@ -491,7 +490,7 @@ def test_who_begins_to_listen_during_a_look_is_not_passed_over(
     waiter = notifier.Waiter("rn", heard, changed=lambda connection: True)
 
     def late(*args: Any) -> Any:
-        store._notifier._waiters["rn"] = [weakref.ref(waiter)]
+        store._notifier._waiters.add("rn", waiter)
         drive(writer.compare_and_set("n", 0, "v", "1"))
         return run(*args)
 

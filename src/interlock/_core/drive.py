@@ -16,13 +16,16 @@ at_rest: Callable[[], object] | None = None
 """Called when a coroutine has run to its end, if somebody waits for such a moment (see `interlock.shutdown`)."""
 
 
-def drive(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Return what the coroutine returns; raise if it ever suspends (it must never return None for that)."""
+def drive(coroutine: Coroutine[Any, Any, T], *, nested: bool = False) -> T:
+    """Return what the coroutine returns; raise if it ever suspends (it must never return None for that).
+
+    With `nested` it is a part of some larger work, such as a store's connecting, whose end is not yet at rest.
+    """
     try:
         coroutine.send(None)
     except StopIteration as stop:
         result: T = stop.value
-        if at_rest is not None:
+        if at_rest is not None and not nested:
             at_rest()
         return result
     coroutine.close()

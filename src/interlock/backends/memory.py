@@ -9,11 +9,13 @@ Long because a specification is read as a whole.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from interlock._core.admission import admitted, retry_after
 from interlock._core.outline import outline
+from interlock.backends.kit.defaults import StoreDefaults
+from interlock.backends.kit.waiters import Waiters
 from interlock.errors import SettingsMismatch
 from interlock.model import (
     LINGERING,
@@ -89,7 +91,8 @@ class Space:
         self.queues: dict[str, list[_Entry]] = {}
         self.registers: dict[str, _Value] = {}
         self.evicted: dict[str, tuple[str, float]] = {}  # claim id: reason, until when it is remembered
-        self.waiting: dict[str, dict[Signal, None]] = {}  # claim id, or topic, to signals
+        self.waiters: Waiters[str, Signal] = Waiters()  # for a claim by its id, a queue, or a register
+        self.ring = self.waiters.wake
 
     def next_number(self, block: int = 1) -> int:
         """The first of so many numbers that nobody had."""
@@ -134,26 +137,10 @@ class Space:
                 break
         self.settle(resource, queue, now)
 
-    def ring(self, topic: str) -> None:
-        for signal in self.waiting.get(topic, ()):
-            signal.set()
-
-    # ---- who waits -------------------------------------------------------------
-
-    def listen(self, topic: str, signal: Signal) -> None:
-        self.waiting.setdefault(topic, {})[signal] = None
-
-    def unlisten(self, topic: str, signal: Signal) -> None:
-        signals = self.waiting.get(topic)
-        if signals is not None:
-            signals.pop(signal, None)
-            if not signals:
-                del self.waiting[topic]
-
     def after_fork(self, guard: Guard) -> None:
         self.guard = guard  # another thread of the parent may have been inside the old one
         self.queues.clear()
-        self.waiting.clear()
+        self.waiters.topics.clear()
 
     def forget_old(self, now: float) -> None:
         """Drop what nobody asks for any more: lapsed claims on names that are never met again, too."""
@@ -169,7 +156,7 @@ class Space:
             self.live(resource, now)
 
 
-class MemoryStore:
+class MemoryStore(StoreDefaults):
     """A client's view of a `Space`."""
 
     traits = TRAITS
@@ -240,7 +227,7 @@ class MemoryStore:
         """
         space, signal = self._space, self._runtime.signal()
         with space.guard:
-            space.listen(topic, signal)
+            space.waiters.add(topic, signal)
         try:
             with space.guard:
                 limit = min(timeout, left())
@@ -248,7 +235,7 @@ class MemoryStore:
                 await self._runtime.wait(signal, limit)
         finally:
             with space.guard:
-                space.unlisten(topic, signal)
+                space.waiters.remove(topic, signal)
 
     async def renew(self, renewals: Sequence[Renewal], timeout: float = IO_TIMEOUT) -> list[RenewAnswer]:
         with self._space.guard:
@@ -379,27 +366,12 @@ class MemoryStore:
 
     # ---- housekeeping ------------------------------------------------------------------
 
-    def on_doubt(self, call: Callable[[], None]) -> None:
-        """Never calls: nobody can take over from it."""
-
-    def on_session_lost(self, call: Callable[[Collection[str] | None], None]) -> None:
-        """Never calls: claims lapse one by one."""
-
-    def part(self, resource: str) -> str:
-        return ""
-
     def inside(self) -> bool:
         return self._space.guard._is_owned()
 
     def blocking(self) -> Store:
         return self if self._blocking is None else self._blocking
 
-    def for_keeper(self) -> Store:
-        return self
-
     def after_fork(self) -> None:
         """The child's copy of the memory is its own, and nobody holds anything in it."""
         self._space.after_fork(self._runtime.guard())
-
-    async def close(self) -> None:
-        """Nothing to give up: the space lives as long as someone has it."""

@@ -78,7 +78,7 @@ class Server:
         for name in list(space.queues):
             del space.queues[name]
         space.registers.clear()
-        for topic in list(space.waiting):  # connections broke: whoever waited looks again
+        for topic in list(space.waiters.topics):  # connections broke: whoever waited looks again
             space.ring(topic)
 
     def store(self, runtime: Runtime) -> Witness:

@@ -288,5 +288,5 @@ class Stage:
                     name,
                     f"claim {entry.id} stands, {'inside' if entry.admitted_at else 'waiting'}",
                 )
-        for topic in space.waiting:
+        for topic in space.waiters.topics:
             yield "server", topic, "somebody still listens"

@@ -16,12 +16,12 @@ from __future__ import annotations
 import sqlite3
 import threading
 import time
-import weakref
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
 from interlock import native
+from interlock.backends.kit.waiters import WeakWaiters, notify
 from interlock.backends.sqlite.doorbell import Doorbell, available
 from interlock.backends.sqlite.file.database import Database
 from interlock.backends.sqlite.tables.row import WAITS
@@ -71,6 +71,12 @@ class Waiter:
         self.changed = changed
         self.polled = False  # whether its place in the queue has been looked at
 
+    def set(self) -> None:
+        self.signal.set()
+
+    def is_set(self) -> bool:
+        return self.signal.is_set()
+
 
 class Notifier:
     """Sets the signals of those who wait, when they are rung or when it finds that they should have been."""
@@ -79,14 +85,11 @@ class Notifier:
         self.bell = Doorbell()
         self._database = database  # its own connection: whether *others* have written is told per connection
         self._guard = native.guard()  # a finalizer may call us from within
-        # Weakly: an interrupt can keep a waiter from being forgotten, and nobody would wait for it for ever.
-        self._waiters: dict[str, list[weakref.ref[Waiter]]] = {}
+        self._waiters: WeakWaiters[str, Waiter] = WeakWaiters()
         self._thread: threading.Thread | None = None
         self._seen = (0, 0)
         self._pause = NET if available() else NO_BELL
-        self._watched: dict[
-            int, list[weakref.ref[Waiter]]
-        ] = {}  # by the life whose end would let them come nearer
+        self._watched: WeakWaiters[int, Waiter] = WeakWaiters()  # by the life whose end brings them nearer
         self._nonsense = 0
         self._wasted = 0.0
         self._deaf_until = 0.0
@@ -98,14 +101,14 @@ class Notifier:
         Raises `StoreUnavailable` if there is no thread to be had that could hear it: the next try may work.
         """
         with self._guard:
-            self._waiters.setdefault(waiter.topic, []).append(weakref.ref(waiter))
+            self._waiters.add(waiter.topic, waiter)
             if self._thread is None and not self._closed:
                 self._start()
 
     def _start(self) -> None:
         try:
             self.bell.hang()
-            self._thread = threading.Thread(target=self._run, name="interlock-doorbell", daemon=True)
+            self._thread = native.Thread(target=self._run, name="interlock-doorbell", daemon=True)
             self._thread.start()
         except (OSError, RuntimeError) as error:  # no descriptor, or no thread
             raise StoreUnavailable(
@@ -117,24 +120,12 @@ class Notifier:
 
     def forget(self, waiter: Waiter) -> None:
         with self._guard:
-            waiters = [
-                other for other in self._waiters.get(waiter.topic, ()) if other() not in (waiter, None)
-            ]
-            if waiters:
-                self._waiters[waiter.topic] = waiters
-            else:
-                self._waiters.pop(waiter.topic, None)
+            self._waiters.remove(waiter.topic, waiter)
 
     def _listening(self) -> list[Waiter]:
-        """Everybody who waits. Those who went without a word are forgotten."""
+        """Everybody who waits."""
         with self._guard:
-            found: list[Waiter] = []
-            for topic, references in list(self._waiters.items()):
-                waiters = [waiter for reference in references if (waiter := reference()) is not None]
-                found += waiters
-                if not waiters:
-                    del self._waiters[topic]
-            return found
+            return self._waiters.everyone()
 
     def hang(self) -> str:
         """The address to leave in a row: '' where there are no doorbells, or no descriptor for one."""
@@ -154,12 +145,9 @@ class Notifier:
     def _wake(self, topics: list[str]) -> bool:
         """Whether anybody here was meant."""
         with self._guard:
-            references = [reference for topic in topics for reference in self._waiters.get(topic, ())]
-        for reference in references:
-            waiter = reference()
-            if waiter is not None:
-                waiter.signal.set()
-        return bool(references)
+            waiters = [waiter for topic in topics for waiter in self._waiters.of(topic)]
+        notify(waiters)
+        return bool(waiters)
 
     def close(self) -> None:
         with self._guard:
@@ -174,7 +162,7 @@ class Notifier:
     def after_fork(self) -> None:
         """In a forked child: nobody of ours waits yet, and no thread runs."""
         self._guard = native.guard()
-        self._waiters = {}
+        self._waiters = WeakWaiters()
         self._thread = None
         self.bell.after_fork()
 
@@ -228,8 +216,7 @@ class Notifier:
             missed = self._database.run(self._database.clock.now() + NET, self._missed)
         except InterlockError:
             return  # whoever waits learns it from its own next call
-        for waiter in missed:
-            waiter.signal.set()
+        notify(missed)
         if available():
             self._pause = DEAF if missed or self._is_deaf() else min(NET, self._pause * 2)
 
@@ -242,19 +229,19 @@ class Notifier:
         if now_seen == self._seen and all(waiter.polled for waiter in waiters):
             return []
         polled: dict[str, dict[str, Polled]] = {}
-        watched: dict[int, list[weakref.ref[Waiter]]] = {}
+        watched: WeakWaiters[int, Waiter] = WeakWaiters()
         missed: list[Waiter] = []
         for waiter in waiters:
             if waiter.changed is not None:
-                changed = not waiter.signal.is_set() and waiter.changed(connection)
+                changed = not waiter.is_set() and waiter.changed(connection)
             else:
                 if waiter.resource not in polled:
                     polled[waiter.resource] = dict(_poll_claims(connection, waiter.resource))
                 changed, lives = polled[waiter.resource].get(waiter.topic[1:], GONE)
                 for life in lives:
-                    watched.setdefault(life, []).append(weakref.ref(waiter))
+                    watched.add(life, waiter)
             waiter.polled = True
-            if changed and not waiter.signal.is_set():
+            if changed and not waiter.is_set():
                 missed.append(waiter)
         self._watched = watched
         self._seen = now_seen  # at the end: whoever is interrupted in between has seen nothing
@@ -263,11 +250,9 @@ class Notifier:
     def _check_lives(self) -> None:
         """Wake those for whom the death of another process makes a difference."""
         alive = self._database.liveness.alive
-        for life, references in self._watched.items():
+        for life in self._watched.topics:
             if not alive(life):
-                for reference in references:
-                    if (waiter := reference()) is not None:
-                        waiter.signal.set()
+                notify(self._watched.of(life))
 
 
 def _poll_claims(connection: sqlite3.Connection, resource: str) -> Iterator[tuple[str, Polled]]:

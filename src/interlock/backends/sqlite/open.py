@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from interlock.backends.sqlite.executor import CallerThread, Executor
+from interlock.backends.kit.executor import CallerThread, Executor
 from interlock.backends.sqlite.file.clock import Clock
 from interlock.backends.sqlite.file.database import Database
 from interlock.backends.sqlite.file.location import settle
@@ -33,9 +33,9 @@ def open_store(
     operations.open()  # now, not at the first claim: a file that will not do is refused where it is named
     executor: Executor
     if asynchronous:
-        from interlock.backends.sqlite.worker import Worker  # here, not above: it needs asyncio
+        from interlock.backends.kit.executor_thread import ExecutorThread  # here, not above: it needs asyncio
 
-        executor = Worker(clock.now)
+        executor = ExecutorThread(clock.now, "interlock-sqlite", "the file")
     else:
         executor = CallerThread(clock.now)
     return SqliteStore(operations, notifier, runtime, executor, shared=False)

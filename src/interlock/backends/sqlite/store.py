@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import threading
-from collections.abc import Callable, Collection, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
 
+from interlock._core.outline import outline
+from interlock.backends.kit.deadline import Deadline
+from interlock.backends.kit.defaults import StoreDefaults
+from interlock.backends.kit.executor import CallerThread, Executor
+from interlock.backends.kit.runtime import ThreadRuntime, WaitingRuntime
 from interlock.backends.sqlite.doorbell import available
-from interlock.backends.sqlite.executor import CallerThread, Executor
 from interlock.backends.sqlite.notifier import Notifier, Waiter
 from interlock.backends.sqlite.operations import Operations
 from interlock.errors import StoreUnavailable
@@ -25,7 +27,7 @@ from interlock.model import (
     Traits,
     Versioned,
 )
-from interlock.ports import IO_TIMEOUT, Signal, Store
+from interlock.ports import IO_TIMEOUT, Store
 
 TRAITS = Traits(
     backend="sqlite",
@@ -44,24 +46,7 @@ TRAITS = Traits(
 )
 
 
-class Pausing(Protocol):
-    """The part of a runtime that waits."""
-
-    def signal(self) -> Signal: ...
-    async def wait(self, signal: Any, timeout: float | None) -> bool: ...
-
-
-class Plainly:
-    """Waits on the calling thread: for the blocking twin of an asyncio store."""
-
-    def signal(self) -> threading.Event:
-        return threading.Event()
-
-    async def wait(self, signal: threading.Event, timeout: float | None) -> bool:
-        return signal.wait(timeout)
-
-
-class SqliteStore:
+class SqliteStore(StoreDefaults):
     """Claims and registers in one file, for the processes of one machine."""
 
     traits = TRAITS
@@ -70,14 +55,14 @@ class SqliteStore:
         self,
         operations: Operations,
         notifier: Notifier,
-        pausing: Pausing,
+        runtime: WaitingRuntime,
         executor: Executor,
         *,
         shared: bool,
     ) -> None:
         self._operations = operations
         self._notifier = notifier
-        self._pausing = pausing
+        self._runtime = runtime
         self._executor = executor
         self._here = isinstance(
             executor, CallerThread
@@ -101,7 +86,7 @@ class SqliteStore:
         return await self._executor.run(self._operations.claim, claim, timeout=timeout)
 
     async def wait(self, claim: Claim, busy: Busy | None, timeout: float) -> Granted | None:
-        waiter = Waiter("c" + claim.id, self._pausing.signal(), resource=claim.resource)
+        waiter = Waiter("c" + claim.id, self._runtime.signal(), resource=claim.resource)
         await self._listen(waiter, timeout, self._operations.unchanged, claim, busy is not None)
         return None  # the next claim tells: a grant is a few microseconds away, and always right
 
@@ -126,10 +111,10 @@ class SqliteStore:
 
     async def watch(self, resource: str, seen: Queue, timeout: float) -> None:
         first_lapse = min((standing.lapses_in for standing in seen.standings), default=timeout)
-        outline = _outline(seen)
+        before = outline(seen)
 
         def changed(connection: sqlite3.Connection) -> bool:
-            return _outline(self._operations.read_queue(connection, resource)) != outline
+            return outline(self._operations.read_queue(connection, resource)) != before
 
         await self._watch("q" + resource, changed, min(timeout, first_lapse))
 
@@ -154,34 +139,25 @@ class SqliteStore:
     # ---- waiting --------------------------------------------------------------------
 
     async def _watch(self, topic: str, changed: Callable[[sqlite3.Connection], bool], timeout: float) -> None:
-        waiter = Waiter(topic, self._pausing.signal(), changed=changed)
+        waiter = Waiter(topic, self._runtime.signal(), changed=changed)
         await self._listen(waiter, timeout, self._operations.watch, topic, changed)
 
     async def _listen(
         self, waiter: Waiter, timeout: float, unchanged: Callable[..., bool], *args: object
     ) -> None:
         """Wait for a ring, having looked once after starting to listen: none is missed."""
-        until = self._operations.now() + timeout
+        deadline = Deadline(self._operations.now, timeout)
         self._notifier.listen(waiter)
         try:
             if await self._executor.run(unchanged, *args, timeout=min(timeout, IO_TIMEOUT)):
-                await self._pausing.wait(waiter.signal, max(0.0, until - self._operations.now()))
+                await self._runtime.wait(waiter.signal, deadline.left())
         except StoreUnavailable:
-            if self._operations.now() < until:
+            if not deadline.passed():
                 raise  # otherwise the time is up, which is an answer too
         finally:
             self._notifier.forget(waiter)
 
     # ---- housekeeping -----------------------------------------------------------------
-
-    def on_doubt(self, call: Callable[[], None]) -> None:
-        """Never calls: nobody can take over from it."""
-
-    def on_session_lost(self, call: Callable[[Collection[str] | None], None]) -> None:
-        """Never calls: claims lapse one by one."""
-
-    def part(self, resource: str) -> str:
-        return ""
 
     def inside(self) -> bool:
         """Whether the calling thread is inside one of this store's own critical sections.
@@ -202,12 +178,11 @@ class SqliteStore:
         if self._here:
             return self
         if self._twin is None:
-            here = CallerThread(self._operations.now)
-            self._twin = SqliteStore(self._operations, self._notifier, Plainly(), here, shared=True)
+            now = self._operations.now
+            self._twin = SqliteStore(
+                self._operations, self._notifier, ThreadRuntime(now), CallerThread(now), shared=True
+            )
         return self._twin
-
-    def for_keeper(self) -> Store:
-        return self
 
     def after_fork(self) -> None:
         """The connections are new by themselves (see `Database`); so is everything else, from here."""
@@ -224,8 +199,3 @@ class SqliteStore:
     def _close(self, until: float) -> None:
         self._notifier.close()
         self._operations.close()
-
-
-def _outline(queue: Queue) -> list[tuple[str, int, bool, str]]:
-    """What counts as a difference: who stands where, not how long they will live."""
-    return [(s.id, s.permits, s.admitted, s.note) for s in queue.standings]

@@ -1,4 +1,8 @@
-"""Where a transaction runs: on the caller's own thread, or (see `worker`) on one beside the event loop."""
+"""Where the blocking calls of a store run: on the caller's own thread, or (see `executor_thread`) on one beside the event loop.
+
+SQLite's calls all block, and so do those of most clients of SQL databases. Such a store is written once, as plain functions with a
+deadline; its sync and its async side differ by their executor alone.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ T = TypeVar("T")
 
 
 class Executor(Protocol):
-    """How a store's calls reach its operations: `step(until, *args)`, where `until` bounds its patience."""
+    """How a store's calls reach its operations: `step(until, *args)`, where `until` is the instant by which it must be back."""
 
     async def run(self, step: Callable[..., T], *args: Any, timeout: float) -> T: ...
     def after_fork(self) -> None: ...

@@ -1,7 +1,8 @@
-"""The asyncio executor: a thread beside the event loop, on which transactions run.
+"""A thread beside the event loop on which the blocking calls of an asyncio store run; it may own the store's connection.
 
-SQLite has no call that does not block. One thread for each asyncio store runs its transactions in the
-order they were asked for, so a claim that was cancelled is taken back after it was made, never before.
+SQLite has no call that does not block, and neither have most clients of SQL databases. One thread for each asyncio store
+makes its calls in the order they were asked for, so a claim that was cancelled is taken back after it was made, never
+before. It starts with the first call, and ends when the store is closed or nobody has it any more.
 """
 
 from __future__ import annotations
@@ -18,11 +19,16 @@ from interlock.errors import StoreUnavailable, Unreached
 T = TypeVar("T")
 
 
-class Worker:
-    """Runs steps in order. A cancelled caller stops waiting; its transaction runs to its end all the same."""
+class ExecutorThread:
+    """Runs steps in order. A cancelled caller stops waiting; its step runs to its end all the same.
 
-    def __init__(self, now: Callable[[], float]) -> None:
+    `now` is the clock on which steps are given their deadlines; `name` is the thread's, and `of` says what it writes.
+    """
+
+    def __init__(self, now: Callable[[], float], name: str, of: str) -> None:
         self._now = now
+        self._name = name
+        self._of = of
         self._guard = native.guard()  # a finalizer may call us from within
         self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
@@ -30,23 +36,28 @@ class Worker:
     async def run(self, step: Callable[..., T], *args: Any, timeout: float) -> T:
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[T] = loop.create_future()
-        now = self._now  # not self: the thread must not keep a store from going that nobody has any more
-        until = now() + timeout  # from now: who queues up behind a locked file must not wait in turn
+        now, late = (
+            self._now,
+            self._late(),
+        )  # not self: the thread must not keep a store that nobody has any more
+        until = (
+            now() + timeout
+        )  # from now: those who queue up behind a locked file must not wait one after the other
 
         def job() -> None:
             try:
                 if now() >= until:
                     # Its caller was told that there is no answer, and may have had the claim taken back by
                     # another thread already: made now, it would stand for nobody.
-                    raise _late()
+                    raise late
                 result = step(until, *args)
-            except BaseException as error:  # all of it is the caller's, not the worker's
+            except BaseException as error:  # all of it is the caller's, not this thread's
                 _post(loop, _settle, answer, None, error)
             else:
                 _post(loop, _settle, answer, result, None)
 
         self._put(job)
-        timer = loop.call_later(timeout, _settle, answer, None, _late())
+        timer = loop.call_later(timeout, _settle, answer, None, self._late())
         try:
             return await answer
         finally:
@@ -61,19 +72,24 @@ class Worker:
 
     def _start(self) -> None:
         jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
-        thread = threading.Thread(target=_work, args=(jobs,), name="interlock-sqlite", daemon=True)
+        thread = native.Thread(target=_work, args=(jobs,), name=self._name, daemon=True)
         try:
             thread.start()
             self._jobs, self._thread = jobs, thread
         except RuntimeError as error:
-            raise Unreached(f"no thread could be started that writes the file: {error}") from error
+            raise Unreached(f"no thread could be started that writes {self._of}: {error}") from error
         except BaseException:  # interrupted: nobody would ever end it
             if self._thread is not thread:
                 jobs.put(None)
             raise
 
+    def _late(self) -> StoreUnavailable:
+        return StoreUnavailable(
+            f"no answer in time: {self._of}, or the thread that writes it, is busy with others' calls"
+        )
+
     def after_fork(self) -> None:
-        self.__init__(self._now)  # type: ignore[misc]
+        self.__init__(self._now, self._name, self._of)  # type: ignore[misc]
 
     def close(self) -> None:
         """End the thread after what it has been given."""
@@ -89,12 +105,6 @@ class Worker:
 def _work(jobs: SimpleQueue[Callable[[], None] | None]) -> None:
     while (job := jobs.get()) is not None:
         job()
-
-
-def _late() -> StoreUnavailable:
-    return StoreUnavailable(
-        "no answer in time: the file, or the thread that writes it, is busy with others' calls"
-    )
 
 
 def _post(loop: asyncio.AbstractEventLoop, callback: Callable[..., None], *args: object) -> None:

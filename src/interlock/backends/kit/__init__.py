@@ -1,0 +1,15 @@
+"""What several stores need, each thing once. A new store begins here.
+
+| module | what a store gets from it |
+|---|---|
+| `defaults` | the methods of the port that a simple store has no use for |
+| `waiters` | the registry of who waits for what, threads and tasks alike |
+| `polling` | watching by looking again and again, where the server tells nobody of changes |
+| `deadline` | the time of one call, of which every request in it gets what is left |
+| `runtime` | the part of a runtime that stores use, and one for plain threads |
+| `executor` | where blocking calls run: on the caller's own thread |
+| `executor_thread` | or on one thread beside the event loop, which may own a connection |
+
+Beside the kit, a store may use `interlock.native` (guards and threads), `interlock.clock` (the boot clock), `_core.admission` (the
+rule of who is in), `_core.outline` (what counts as a change of a queue) and `_core.drive` (running a coroutine that never suspends).
+"""

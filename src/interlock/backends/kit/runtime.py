@@ -1,0 +1,57 @@
+"""The part of a runtime that stores use: to wait, and to run things beside the caller.
+
+Every asyncio store has a blocking twin for plain threads (the keeper's, and the end of the process). It waits by `ThreadRuntime`,
+as the stores of Redis, Redlock and SQLite do. The store itself is handed the runtime of its client, which waits in the same way.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol
+
+from interlock import native
+from interlock._core.drive import drive
+from interlock.ports import Job, Signal
+
+
+class WaitingRuntime(Protocol):
+    """What a store needs that waits for its server, or for its time to be up."""
+
+    def now(self) -> float: ...
+    def signal(self) -> Signal: ...
+    async def wait(self, signal: Any, timeout: float | None) -> bool: ...
+
+
+class SpawningRuntime(WaitingRuntime, Protocol):
+    """What a store needs that also does something while nobody calls it."""
+
+    def spawn(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> Job: ...
+
+
+class ThreadRuntime:
+    """Waits on the calling thread, and runs things beside it on threads."""
+
+    def __init__(self, now: Callable[[], float], signal: Callable[[], Any] = threading.Event) -> None:
+        self.now = now
+        self.signal = signal
+
+    async def wait(self, signal: threading.Event, timeout: float | None) -> bool:
+        return signal.wait(timeout)
+
+    def spawn(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> Job:
+        return _ThreadJob(work)
+
+
+class _ThreadJob:
+    """A thread that runs one coroutine which never suspends. Its start waits for nothing: the caller may have a lock."""
+
+    def __init__(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self._running = True
+        native.begin(lambda: drive(work(), nested=True), self._end)
+
+    def _end(self) -> None:
+        self._running = False
+
+    def alive(self) -> bool:
+        return self._running

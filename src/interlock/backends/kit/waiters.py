@@ -1,0 +1,122 @@
+"""The registry of who waits for what: signals by topic, of threads and tasks alike.
+
+What a topic is, is for the store to say: a claim's id, a queue, a register. Whoever learns that something has changed wakes a
+topic: the space in memory itself, the doorbell of SQLite, the subscription of Redis. A watch of etcd or ZooKeeper, or
+PostgreSQL's LISTEN, does the same.
+
+    with guard:
+        waiters.add(topic, signal)
+    ...  look once more, for what changed before; then wait for the signal
+    with guard:
+        waiters.remove(topic, signal)
+
+The registry has no lock. The store has a guard, for this and for what it must change in the same step (a thread that is started
+with the first who waits, say), and enters it once. A finalizer may run on any thread at any time and enter it again, so it is a
+guard of `native` or of the runtime, and nothing here calls foreign code while it changes anything.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Hashable, Iterable
+from typing import Generic, TypeVar
+
+from interlock.ports import Signal
+
+Topic = TypeVar("Topic", bound=Hashable)
+W = TypeVar("W", bound=Signal)
+
+
+def notify(waiters: Iterable[Signal]) -> None:
+    """Set their signals. Outside the guard, where it can be: those who wake up need it next."""
+    for waiter in waiters:
+        waiter.set()
+
+
+class Waiters(Generic[Topic, W]):
+    """Who waits for which topic. All of it is called under the store's guard."""
+
+    def __init__(self) -> None:
+        self.topics: dict[Topic, dict[W, None]] = {}  # no topic is here for which nobody waits
+        self._abandoned: list[W] = []
+
+    def __bool__(self) -> bool:
+        """Whether anybody waits."""
+        return bool(self.topics)
+
+    def add(self, topic: Topic, waiter: W) -> None:
+        self.topics.setdefault(topic, {})[waiter] = None
+
+    def remove(self, topic: Topic, waiter: W) -> None:
+        waiting = self.topics.get(topic)
+        if waiting is not None:
+            waiting.pop(waiter, None)
+            if not waiting:
+                del self.topics[topic]
+
+    def of(self, topic: Topic) -> list[W]:
+        """Who waits for it now."""
+        return list(self.topics.get(topic, ()))
+
+    def everyone(self) -> list[W]:
+        """Who waits for anything; once for each topic."""
+        return [waiter for waiting in self.topics.values() for waiter in waiting]
+
+    def wake(self, topic: Topic) -> None:
+        """Set the signals of a topic, under the guard: for stores whose change and whose signal are one step."""
+        for waiter in self.topics.get(topic, ()):
+            waiter.set()
+
+    def abandon(self, gone: Callable[[W], bool]) -> None:
+        """Count those no more that are gone without a word, such as tasks on a loop that was closed.
+
+        They are kept all the same. To collect a task is to end it, on any thread and at any time; there it wants the
+        guard, which that thread may have.
+        """
+        for topic, waiting in list(self.topics.items()):
+            for waiter in [waiter for waiter in waiting if gone(waiter)]:
+                self._abandoned.append(waiter)
+                self.remove(topic, waiter)
+
+
+class WeakWaiters(Generic[Topic, W]):
+    """Who waits for which topic, for as long as somebody else has the waiter. All of it is called under the store's guard.
+
+    For stores that do work for everybody who waits: an interrupt can keep a waiter from being removed, and the store would
+    work for it for ever.
+    """
+
+    def __init__(self) -> None:
+        self.topics: dict[Topic, dict[weakref.ref[W], None]] = {}
+
+    def __bool__(self) -> bool:
+        """Whether anybody waits, or has gone since `everyone` was asked for."""
+        return bool(self.topics)
+
+    def add(self, topic: Topic, waiter: W) -> None:
+        self.topics.setdefault(topic, {})[weakref.ref(waiter)] = None
+
+    def remove(self, topic: Topic, waiter: W) -> None:
+        waiting = self.topics.get(topic)
+        if waiting is not None:
+            waiting.pop(weakref.ref(waiter), None)
+            if not waiting:
+                self.topics.pop(topic, None)
+
+    def of(self, topic: Topic) -> list[W]:
+        """Who waits for it now."""
+        return [
+            waiter for reference in list(self.topics.get(topic, ())) if (waiter := reference()) is not None
+        ]
+
+    def everyone(self) -> list[W]:
+        """Who waits for anything; once for each topic. Those who went without a word are forgotten."""
+        found: list[W] = []
+        for topic in list(self.topics):
+            waiters = self.of(topic)
+            found += waiters
+            if not waiters:
+                self.topics.pop(topic, None)
+            elif len(waiters) < len(self.topics[topic]):
+                self.topics[topic] = {weakref.ref(waiter): None for waiter in waiters}
+        return found

@@ -1,0 +1,82 @@
+"""The registry of waiters: whoever waits for a topic is woken, nobody else is, and nobody is left in it."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from typing import TypeAlias
+
+import pytest
+
+from interlock.backends.kit.waiters import Waiters, WeakWaiters, notify
+
+Kind: TypeAlias = type[Waiters[str, threading.Event]] | type[WeakWaiters[str, threading.Event]]
+KINDS = pytest.mark.parametrize("kind", [Waiters, WeakWaiters])
+
+
+@KINDS
+def test_those_of_a_topic_are_found_and_no_others(kind: Kind) -> None:
+    waiters, ours, theirs = kind(), threading.Event(), threading.Event()
+    waiters.add("a", ours)
+    waiters.add("b", theirs)
+    notify(waiters.of("a"))
+    assert ours.is_set()
+    assert not theirs.is_set()
+    assert waiters.of("c") == []
+    assert waiters.everyone() == [ours, theirs]
+
+
+@KINDS
+def test_one_may_wait_for_several_topics_and_several_for_one(kind: Kind) -> None:
+    waiters, first, second = kind(), threading.Event(), threading.Event()
+    for topic in ("claim", "queue"):
+        waiters.add(topic, first)
+    waiters.add("queue", second)
+    waiters.remove("queue", first)
+    assert waiters.of("queue") == [second]
+    assert waiters.of("claim") == [first]
+
+
+@KINDS
+def test_nothing_is_left_of_a_topic_for_which_nobody_waits(kind: Kind) -> None:
+    waiters, signal = kind(), threading.Event()
+    waiters.add("a", signal)
+    assert waiters
+    waiters.remove("a", signal)
+    waiters.remove("a", signal)  # once more, as whoever is interrupted does
+    assert not waiters
+    assert not waiters.topics
+
+
+def test_waking_sets_the_signals_of_a_topic() -> None:
+    waiters: Waiters[str, threading.Event] = Waiters()
+    signal, other = threading.Event(), threading.Event()
+    waiters.add("a", signal)
+    waiters.add("b", other)
+    waiters.wake("a")
+    waiters.wake("nobody")
+    assert signal.is_set()
+    assert not other.is_set()
+
+
+def test_those_left_behind_count_no_more_and_are_kept() -> None:
+    waiters: Waiters[str, threading.Event] = Waiters()
+    left, here = threading.Event(), threading.Event()
+    for topic in ("a", "b"):
+        waiters.add(topic, left)
+    waiters.add("b", here)
+    waiters.abandon(lambda waiter: waiter is left)
+    assert waiters.everyone() == [here]
+    assert list(waiters.topics) == ["b"]
+    assert any(one is left for one in gc.get_objects() if isinstance(one, threading.Event))
+
+
+def test_one_that_goes_without_a_word_is_not_waited_for() -> None:
+    waiters: WeakWaiters[str, threading.Event] = WeakWaiters()
+    gone, alone, here = threading.Event(), threading.Event(), threading.Event()
+    waiters.add("a", gone)
+    waiters.add("a", here)
+    waiters.add("b", alone)
+    del gone, alone
+    assert waiters.everyone() == [here]
+    assert {topic: len(found) for topic, found in waiters.topics.items()} == {"a": 1}
