@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from interlock.backends.redlock.transport.connecting import AT_LEAST, Patience, Speed
-from interlock.backends.redlock.wire.requests import Limits
+from interlock.backends.redlock.transport.patience import AT_LEAST, Limits, Patience, Speed
 
 ALL = range(5)
 CONNECTING = 5.0

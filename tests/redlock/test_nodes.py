@@ -13,6 +13,7 @@ import pytest
 from interlock.backends.redis.address import Address
 from interlock.backends.redis.transport.handshake import stepped
 from interlock.backends.redlock.transport.blocking import LanePanel
+from interlock.backends.redlock.transport.patience import Limits
 from interlock.backends.redlock.wire.packing import Packing
 from interlock.backends.redlock.wire.requests import (
     BUSY,
@@ -22,13 +23,13 @@ from interlock.backends.redlock.wire.requests import (
     CheckIn,
     Evict,
     Inspect,
-    Limits,
     Prolong,
     Release,
     Renew,
     Request,
     Scan,
     Vote,
+    decoded,
 )
 from interlock.model import EVERYTHING, Claim, Standing
 from interlock.testing.redlock_node import MANY, OLD, Node
@@ -106,8 +107,8 @@ def plain(request: Request, reply: list[Any]) -> list[Any]:
         holder = Packing.standing(reply) if isinstance(reply[4], bytes) else reply[4]
         assert holder is not None
         return [*said[:2], shown(holder)]
-    if isinstance(request, Vote) and said and isinstance(said[-1], bytes):
-        said[-1] = said[-1].decode()
+    if isinstance(request, Vote | Renew):
+        said = [decoded(part) if isinstance(part, bytes) else part for part in said]
     if isinstance(request, Inspect | Evict):
         standings: tuple[Standing, ...] = reply[-1]
         said[-1] = sorted([shown(standing) for standing in standings])

@@ -16,7 +16,8 @@ import pytest
 from interlock._runtime.tasks import Tasks
 from interlock.backends.redlock.algorithm.membership import OWED, Membership
 from interlock.backends.redlock.store import RedlockStore
-from interlock.backends.redlock.wire.requests import Hear, Limits, Release, Request
+from interlock.backends.redlock.transport.patience import Limits
+from interlock.backends.redlock.wire.requests import Hear, Release, Request
 from interlock.model import Claim, Granted
 from interlock.urls import open_store
 from tests.patience import PATIENCE

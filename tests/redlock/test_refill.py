@@ -10,7 +10,8 @@ from uuid import uuid4
 from interlock._core.drive import drive
 from interlock.backends.redlock.algorithm.renewing import refill
 from interlock.backends.redlock.store import RedlockStore
-from interlock.backends.redlock.wire.requests import Hear, Limits, Renew, Request, Vote
+from interlock.backends.redlock.transport.patience import Limits
+from interlock.backends.redlock.wire.requests import Hear, Renew, Request, Vote
 from interlock.errors import StoreUnavailable
 from interlock.model import Busy, Claim, ClaimAnswer, Granted, Renewal
 from tests.redis.server import Server

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any, cast
 
 from interlock.backends.redlock.transport.aio import Line, LinkPanel, Round
+from interlock.backends.redlock.transport.patience import Limits
 from interlock.backends.redlock.wire.packing import Packing
-from interlock.backends.redlock.wire.requests import Inspect, Limits
+from interlock.backends.redlock.wire.requests import Inspect
 from interlock.errors import StoreUnavailable
 
 

@@ -13,7 +13,7 @@ import pytest
 
 import interlock
 from interlock.backends.redlock.store import RedlockStore
-from interlock.backends.redlock.transport.blocking import FRESH
+from interlock.backends.redlock.transport.connections import FRESH
 from interlock.errors import InterlockError, StoreUnavailable
 from interlock.model import Busy, Claim, Gone, Granted, NoAnswer, Renewal, Renewed
 from interlock.testing.lag import Lag, at_most
@@ -670,7 +670,8 @@ def test_an_interrupted_ask_spoils_no_later_reply() -> None:
         def boom(node: int, reply: object, sent: float, received: float) -> bool:
             raise KeyboardInterrupt
 
-        from interlock.backends.redlock.wire.requests import CheckIn, Limits
+        from interlock.backends.redlock.transport.patience import Limits
+        from interlock.backends.redlock.wire.requests import CheckIn
 
         for _ in range(3):
             with pytest.raises(KeyboardInterrupt):

@@ -12,8 +12,10 @@ import pytest
 import interlock
 from interlock._core.drive import drive
 from interlock.backends.redlock.store import RedlockStore
-from interlock.backends.redlock.transport.blocking import MOST, Lane, LanePanel
-from interlock.backends.redlock.wire.requests import Limits, Request
+from interlock.backends.redlock.transport.blocking import MOST, LanePanel
+from interlock.backends.redlock.transport.connections import Lane
+from interlock.backends.redlock.transport.patience import Limits
+from interlock.backends.redlock.wire.requests import Request
 from interlock.model import Claim, Granted
 from tests.patience import PATIENCE
 from tests.redlock.servers import steady

@@ -18,7 +18,7 @@ import interlock
 from interlock import aio
 from interlock.backends.redis import tls
 from interlock.backends.redlock.store import RedlockStore
-from interlock.backends.redlock.transport.blocking import FRESH
+from interlock.backends.redlock.transport.connections import FRESH
 from interlock.errors import StoreUnavailable, StoreUnfit
 from interlock.model import Claim, Granted
 from tests.cli.program import Program

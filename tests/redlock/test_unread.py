@@ -9,7 +9,8 @@ from uuid import uuid4
 import pytest
 
 from interlock.backends.redlock.store import RedlockStore
-from interlock.backends.redlock.transport.blocking import Lane, LanePanel
+from interlock.backends.redlock.transport.blocking import LanePanel
+from interlock.backends.redlock.transport.connections import Lane
 from interlock.backends.redlock.wire.requests import Release, Vote
 from interlock.model import Claim, Granted
 from interlock.ports import Job

@@ -12,7 +12,9 @@ from collections.abc import Callable, Collection, Sequence
 from copy import deepcopy
 from typing import Any
 
-from interlock.backends.redlock.wire.requests import Hear, Limits, Release, Request, Unread, Vote, nothing
+from interlock.backends.redlock.transport.interface import nothing
+from interlock.backends.redlock.transport.patience import Limits
+from interlock.backends.redlock.wire.requests import Hear, Release, Request, Unread, Vote
 from interlock.errors import InterlockError, StoreUnavailable
 from interlock.model import Standing
 from interlock.ports import Signal

@@ -14,9 +14,9 @@ from interlock.backends.redlock.algorithm.membership import Membership
 from interlock.backends.redlock.quorum import Quorum
 from interlock.backends.redlock.store import RedlockStore
 from interlock.backends.redlock.transport.blocking import LanePanel
+from interlock.backends.redlock.transport.interface import Panel
 from interlock.backends.redlock.transport.threads import OnThreads
 from interlock.backends.redlock.wire.packing import Packing
-from interlock.backends.redlock.wire.requests import Panel
 from interlock.errors import InvalidURL, Unsupported
 from interlock.ports import CONNECT_TIMEOUT, Runtime
 

@@ -6,7 +6,9 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 from interlock.backends.redlock.algorithm.membership import Membership
-from interlock.backends.redlock.wire.requests import Hear, Limits, Panel, Release, Request, Vote
+from interlock.backends.redlock.transport.interface import Panel
+from interlock.backends.redlock.transport.patience import Limits
+from interlock.backends.redlock.wire.requests import Hear, Release, Request, Vote
 from interlock.errors import InterlockError, StoreUnavailable, StoreUnfit
 from interlock.ports import CONNECT_TIMEOUT, IO_TIMEOUT
 

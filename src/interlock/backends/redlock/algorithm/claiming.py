@@ -23,6 +23,7 @@ from interlock.backends.redlock.wire.requests import (
     Release,
     Reply,
     Vote,
+    decoded,
 )
 from interlock.errors import InterlockError, SettingsMismatch, StoreUnavailable, Unreached
 from interlock.model import Busy, Claim, ClaimAnswer, Gone, Granted, Standing
@@ -99,8 +100,7 @@ class Votes:
             self.ahead = max(self.ahead, reply[2])
             self.said[node] = "refused"
         elif code == EVICTED:
-            words = reply[2]
-            self.evicted = words.decode() if isinstance(words, bytes) else words
+            self.evicted = decoded(reply[2])
             self.said[node] = "evicted"
         elif code == MISMATCH:
             self.mismatch = reply[2]

@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 
 from interlock.backends.redis.wire.packing import LASTS
 from interlock.backends.redlock.quorum import QUARANTINED, Quorum
-from interlock.backends.redlock.wire.requests import NO_VOTE, Evict, Inspect, Limits, Reply, Scan
+from interlock.backends.redlock.transport.patience import Limits
+from interlock.backends.redlock.wire.requests import NO_VOTE, Evict, Inspect, Reply, Scan
 from interlock.errors import ForeignKey, InterlockError
 from interlock.model import Queue, Standing
 from interlock.record import record, replaced

@@ -15,7 +15,8 @@ from typing import Any, Protocol
 from interlock.backends.redlock.algorithm.clock import DRIFT
 from interlock.backends.redlock.algorithm.renewing import refill
 from interlock.backends.redlock.quorum import ROUND, Quorum, unheard
-from interlock.backends.redlock.wire.requests import Admit, CheckIn, Limits, Reply
+from interlock.backends.redlock.transport.patience import Limits
+from interlock.backends.redlock.wire.requests import Admit, CheckIn, Reply
 from interlock.errors import ClientClosed, InterlockError, InvalidSetting, StoreUnavailable
 from interlock.ports import Job, Signal
 from interlock.record import record, replaced

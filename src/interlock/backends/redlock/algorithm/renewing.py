@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from interlock.backends.redlock.algorithm.clock import DRIFT
+from interlock.backends.redlock.algorithm.membership import Held
 from interlock.backends.redlock.quorum import QUARANTINED, ROUND, Quorum
 from interlock.backends.redlock.wire.requests import (
     GONE,
@@ -16,6 +17,8 @@ from interlock.backends.redlock.wire.requests import (
     Renew,
     Reply,
     Vote,
+    Words,
+    decoded,
 )
 from interlock.errors import InterlockError
 from interlock.model import Claim, Gone, NoAnswer, Renewal, RenewAnswer, Renewed
@@ -41,8 +44,8 @@ class Answers:
         self._members = quorum.members
         self._sent: float | None = None  # when the nodes were asked, once there were connections
         self.said: dict[int, str | InterlockError] = {}
-        self.trusted: dict[int, list[int | str]] = {}  # by node, one answer for each claim
-        self.jumped: dict[int, list[int | str]] = {}  # the same, of nodes that do not count
+        self.trusted: dict[int, list[int | Words]] = {}  # by node, one answer for each claim
+        self.jumped: dict[int, list[int | Words]] = {}  # the same, of nodes that do not count
 
     def late(self, now: float) -> bool:
         """Whether the round took so long that it does not count."""
@@ -66,7 +69,7 @@ class Answers:
             self.jumped[node] = reply[2:]
         return False  # whoever misses a claim should be known: all that are here are waited for
 
-    def of(self, item: int) -> dict[int, int | str]:
+    def of(self, item: int) -> dict[int, int | Words]:
         return {node: answers[item] for node, answers in self.trusted.items()}
 
 
@@ -92,13 +95,13 @@ async def _verdict(quorum: Quorum, renewal: Renewal, answers: Answers, item: int
         await _renewed(quorum, renewal, missing)
         return Renewed(renewal.ttl)
     told = [*said.values(), *(answers.jumped[node][item] for node in answers.jumped)]
-    reasons = [answer for answer in told if isinstance(answer, str)]
+    reasons = [answer for answer in told if not isinstance(answer, int)]
     lost = sum(answer == QUARANTINED for answer in answers.said.values())
     # A stray may be made ours by a fill, but only while a majority holds; a jumped clock may have ended it early.
-    without = sum(answer in (GONE, STRAY) or isinstance(answer, str) for answer in told) + lost
+    without = sum(answer in (GONE, STRAY) for answer in told) + len(reasons) + lost
     if members.size - without < members.majority:
         members.held.pop(renewal.id, None)
-        return Gone(True, reasons[0]) if reasons else Gone()
+        return Gone(True, decoded(reasons[0])) if reasons else Gone()
     words: dict[int, str | InterlockError] = {**dict.fromkeys(renewed, "renewed"), **answers.said}
     return NoAnswer(str(quorum.too_few(f"{renewal.resource}: a renewal", words)))
 
@@ -116,8 +119,9 @@ async def _renewed(quorum: Quorum, renewal: Renewal, missing: list[int]) -> None
         claim = replaced(claim, permits=renewal.permits)
     until = quorum.now() + renewal.ttl * (1 + DRIFT)
     if renewal.id in members.held:  # not if it was released meanwhile
-        members.held[renewal.id] = replaced(held, claim=claim, until=until)
-        await _fill(quorum, replaced(claim, ttl=renewal.ttl), held.token, missing)
+        members.held[renewal.id] = Held(claim, held.token, until)
+        if missing:
+            await _fill(quorum, replaced(claim, ttl=renewal.ttl), held.token, missing)
 
 
 async def _fill(quorum: Quorum, claim: Claim, token: int, missing: list[int]) -> None:

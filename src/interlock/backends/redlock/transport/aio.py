@@ -15,9 +15,10 @@ from interlock.backends.redis.address import Address
 from interlock.backends.redis.errors import refusal, silent, unreachable, unsent
 from interlock.backends.redis.transport.pipelined import Stream
 from interlock.backends.redis.wire.resp import Failure
-from interlock.backends.redlock.transport.connecting import Patience, Speed
+from interlock.backends.redlock.transport.interface import nothing
+from interlock.backends.redlock.transport.patience import Limits, Patience, Speed
 from interlock.backends.redlock.wire.packing import INTRODUCTION, INTRODUCTIONS, Packed, Packing, introduced
-from interlock.backends.redlock.wire.requests import Hear, Limits, Request, Unread, nothing
+from interlock.backends.redlock.wire.requests import Hear, Request, Unread
 from interlock.errors import ClientClosed, InterlockError
 
 OWED = 5000  # replies a silent node may owe before its connection is given up
@@ -191,7 +192,7 @@ class LinkPanel:
                 if packed.request is not None:
                     self.unread(node, packed.request)
             else:
-                line.ask(asked, packed.quick(line.words))
+                line.ask(asked, packed.head + line.words[packed.told] + packed.tail)
         if asked.waiting and not asked.over:
             asked.done = loop.create_future()
             self._rounds.add(asked)

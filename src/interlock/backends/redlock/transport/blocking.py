@@ -7,193 +7,28 @@ any more is counted, and dropped when it comes.
 from __future__ import annotations
 
 import queue
-import select
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from itertools import count
-from typing import Any, TypeAlias
+from typing import TypeAlias
 from weakref import WeakSet
 
 from interlock import native
 from interlock.backends.redis.address import Address
-from interlock.backends.redis.errors import refusal, unsent
-from interlock.backends.redis.wire.resp import Failure
-from interlock.backends.redlock.transport.connecting import Attempts, Ended, Patience
-from interlock.backends.redlock.transport.connection import Line
-from interlock.backends.redlock.wire.packing import Packed, Packing
-from interlock.backends.redlock.wire.requests import Hear, Limits, Release, Request, Unread, Vote, nothing
+from interlock.backends.redlock.transport.connecting import Attempts
+from interlock.backends.redlock.transport.connections import Lane
+from interlock.backends.redlock.transport.interface import nothing
+from interlock.backends.redlock.transport.patience import Limits
+from interlock.backends.redlock.wire.packing import Packing
+from interlock.backends.redlock.wire.requests import Hear, Release, Request, Unread, Vote
 from interlock.errors import ClientClosed, InterlockError, StoreUnavailable
 
 MOST = 16  # lanes at once: more threads than these take turns
 IDLE = 1.0  # seconds after which a lane that others do without is closed
-FRESH = 0.5  # seconds of idleness after which connections are looked at before they are used
 NAP = 0.05  # seconds after which a thread that waits for a lane looks whether one may be made
-BEHIND = 8  # replies that may wait to be dropped together
 REMEMBERED = 10000  # claims whose lanes are known
-OWED = 64  # replies a silent node may owe before it is sent nothing new
 
 Turn: TypeAlias = "queue.SimpleQueue[Lane]"
-
-
-class Lane:
-    """A connection to each node that can be reached. Used by one thread at a time."""
-
-    def __init__(self, panel: LanePanel, number: int) -> None:
-        self._panel = panel
-        self.number = number
-        self._lines: list[Line | None] = [None] * len(panel.places)
-        self._at: dict[int, Line] = {}  # by file descriptor
-        self._poll: Any = None
-        self._late = False  # some node owes too many replies
-        self._turn = 0
-        self.broke = False  # a connection did
-        self.used = 0.0
-
-    def ask(
-        self, packed: Packed, to: Collection[int], awaited: Collection[int], hear: Hear, limits: Limits
-    ) -> list[int]:
-        """The awaited nodes that did not answer. Long because it is one conversation, and the hot path."""
-        now, lines = self._panel.now, self._lines
-        enough = False
-        lost: list[int] = []
-        if now() - self.used > FRESH:
-            self.look_at_all()
-        if missing := [node for node in awaited if lines[node] is None]:
-            began = now()
-            lost = self._connect(missing, awaited, hear, limits)
-            had = len(awaited) - len(missing)
-            limits = limits.after(now() - began, had, self._panel.round_trip(limits.least))
-        elif limits.hurried:
-            limits = limits.after(0.0, len(awaited), self._panel.round_trip(limits.least))
-        sent, waiting, heard = now(), set(awaited), 0
-        for node in to:
-            line = lines[node]
-            if line is None or (self._late and len(line.due) > OWED and not packed.lasting):
-                waiting.discard(node)
-                if packed.request is not None:
-                    self._panel.unread(node, packed.request)
-                continue
-            try:
-                if line.send(packed, packed.quick(line.words)) > OWED:
-                    self._late = True
-            except InterlockError as error:
-                self._drop(line)
-                if packed.request is not None:
-                    self._panel.unread(node, packed.request)
-                if node in waiting:
-                    waiting.discard(node)
-                    lost.append(node)
-                    hear(node, error, sent, now())
-        until = sent + (limits.longest if limits.least else limits.timeout)
-        while waiting and not enough:
-            left = until - now()
-            if left <= 0:
-                break
-            for fd, event in self._turned(self._poll.poll(left * 1000 + 1)):
-                line = self._at[fd]
-                if enough and event == select.POLLIN and len(line.due) < BEHIND:
-                    continue  # its reply is dropped with a later one: that is one read for both
-                node = line.node
-                reply: Any = False
-                try:
-                    reply = line.receive(packed)
-                except InterlockError as error:
-                    self._drop(line)
-                    lost.append(node)
-                    reply = error
-                if reply is False or node not in waiting:
-                    continue
-                waiting.discard(node)
-                if reply.__class__ is Failure:
-                    reply = refusal(line.place, reply)
-                received, answers = now(), not isinstance(reply, InterlockError)
-                heard += answers
-                if hear(node, reply, sent, received):
-                    enough = True
-                elif answers and heard == limits.least:
-                    until = sent + limits.patience(received - sent)
-        self.used = now()
-        if enough:
-            return [*lost, *self._overdue()] if self._late else lost
-        return [*lost, *waiting]
-
-    def reaches(self, node: int) -> bool:
-        return self._lines[node] is not None
-
-    def _turned(self, ready: list[tuple[int, int]]) -> list[tuple[int, int]]:
-        """Those that have something to read, each time another one first: every node's clock is to be heard."""
-        self._turn += 1
-        first = self._turn % (len(ready) or 1)
-        return ready[first:] + ready[:first] if first else ready
-
-    def look_at_all(self) -> None:
-        """Drop what the servers have closed while nobody used it: that is no reason to call them away."""
-        for line in self._lines:
-            if line is not None and not line.alive():
-                self._drop(line)
-
-    def _connect(self, missing: list[int], awaited: Collection[int], hear: Hear, limits: Limits) -> list[int]:
-        """Connect to all of these at once; answers which were not reached while they were waited for."""
-        attempts, now = self._panel.attempts, self._panel.now
-        began = now()
-        ended: Ended = queue.SimpleQueue()
-        trying = {node: attempts.begin(node, ended) for node in missing}
-        patience = Patience(limits, missing, len(awaited), attempts.speed, began)
-        lost: list[int] = []
-        try:
-            while trying:
-                connected = len(awaited) - len(trying) - len(lost)
-                try:
-                    attempt = ended.get(timeout=max(0.0, patience.until(connected, now()) - now()))
-                except queue.Empty:
-                    break
-                if trying.pop(attempt.node, None) is None:
-                    continue  # told twice
-                try:
-                    self._add(attempt.take())
-                except InterlockError as error:
-                    lost.append(attempt.node)
-                    hear(attempt.node, unsent(error), began, now())
-        finally:  # interrupted, too
-            for attempt in trying.values():
-                attempts.leave(attempt)
-        for node in trying:
-            hear(node, unsent(self._panel.silent(node, now() - began)), began, now())
-        return [*lost, *trying]
-
-    def _add(self, line: Line) -> None:
-        if self._poll is None:
-            self._poll = select.poll()
-        self._lines[line.node] = self._at[line.fd] = line
-        self._poll.register(line.fd, select.POLLIN)
-
-    def _overdue(self) -> list[int]:
-        """The nodes that owe too many replies: they are sent no more than releases, and in the end nothing.
-
-        Not dropped at once: a node that goes on reads what it was sent in order, and must find the release of every claim.
-        """
-        late = [line for line in self._lines if line is not None and len(line.due) > OWED]
-        self._late = bool(late)
-        for line in late:
-            if len(line.due) > 4 * OWED:
-                self._drop(line)
-        return [line.node for line in late]
-
-    def _drop(self, line: Line) -> None:
-        if self._lines[line.node] is line:
-            self._poll.unregister(line.fd)
-            self._lines[line.node] = None
-            del self._at[line.fd]
-            self.broke = True
-        unread = line.unread() if line.due else ()
-        line.close()
-        for request in unread:
-            self._panel.unread(line.node, request)
-
-    def close(self) -> None:
-        for line in self._lines:
-            if line is not None:
-                self._drop(line)
 
 
 class LanePanel:

@@ -13,72 +13,12 @@ from typing import TypeAlias
 
 from interlock.backends.redis.address import Address
 from interlock.backends.redlock.transport import threads
-from interlock.backends.redlock.transport.connection import Line
+from interlock.backends.redlock.transport.connections import Line
+from interlock.backends.redlock.transport.patience import AT_LEAST, Speed
 from interlock.backends.redlock.wire.packing import Packing
-from interlock.backends.redlock.wire.requests import Limits
 from interlock.errors import ClientClosed, InterlockError, StoreUnavailable
 
-AT_LEAST = 0.2  # seconds for which a connection is waited for at least, where a majority has one
-
 Ended: TypeAlias = "queue.SimpleQueue[Attempt]"  # attempts that are over, for the request that waits for them
-
-
-class Speed:
-    """What is known of the ways to the nodes: how long connecting took, and the first words on a connection."""
-
-    def __init__(self, nodes: int) -> None:
-        self._took = [0.0] * nodes  # seconds the last connection took
-        self._trips = [0.0] * nodes  # seconds the first words took: one round trip, and little else
-        self.trying: list[float | None] = [
-            None
-        ] * nodes  # since when a connection is wanted and there is none
-
-    def wanted(self, node: int, now: float) -> None:
-        if self.trying[node] is None:
-            self.trying[node] = now
-
-    def connected(self, node: int, took: float, trip: float) -> None:
-        self._took[node] = _calmed(self._took[node], took)
-        self._trips[node] = _calmed(self._trips[node], trip)
-        self.trying[node] = None
-
-    def connecting(self, least: int) -> float:
-        """Seconds within which the nearest `least` nodes were connected to; 0.0 if that is not known."""
-        return sorted(self._took)[: max(1, least)][-1]
-
-    def round_trip(self, least: int) -> float:
-        return sorted(self._trips)[: max(1, least)][-1]
-
-
-def _calmed(known: float, new: float) -> float:
-    """What to believe after this one: a server that hung, or a busy machine, says little of the way."""
-    return min(new, 2 * known) if known else new
-
-
-class Patience:
-    """How long one request waits for connections. Pure: instants in, an instant out.
-
-    While too few nodes have one: for as long as connecting may take, counted from when these nodes were first tried, so that
-    servers that hang cost that time once and not once for each request. Then only as long again as those took.
-    """
-
-    def __init__(
-        self, limits: Limits, missing: Sequence[int], awaited: int, speed: Speed, began: float
-    ) -> None:
-        self._began = self._reached = began
-        self._enough = min(limits.least, awaited)
-        self._usual = max(limits.timeout, AT_LEAST, 2 * speed.connecting(self._enough))
-        tried = max((speed.trying[node] or began for node in missing), default=began)
-        within = min(limits.longest, limits.connecting)
-        longest = max(within, tried + limits.connecting - began)
-        self._far = began + min(longest, limits.total - min(limits.longest, limits.total / 2))
-
-    def until(self, connected: int, now: float) -> float:
-        """Up to when to wait, with so many of the awaited connected now."""
-        if connected < self._enough:
-            self._reached = now
-            return self._far
-        return min(self._far, self._began + max(self._usual, 2 * (self._reached - self._began)))
 
 
 class Attempt:

@@ -45,26 +45,30 @@ ADMIT = Call(
 )  # with the script itself: nobody waits to hear that it must be sent again
 SCAN = Script(HERE + "scan").call(0, 3)
 
+NONE = bulk(b"")  # an argument that is not given
 _millis: dict[float, bytes] = {}
+
+
+UNTRANSLATED = (Vote, Release, Renew)
 
 
 class Packed:
     """One request, ready but for what its connection was told of the node: its run id, and whether it is durable."""
 
-    __slots__ = ("_call", "_head", "_tail", "_told", "lasting", "request")
+    __slots__ = ("_call", "head", "lasting", "request", "tail", "told")
 
     def __init__(
         self, call: Call, body: bytes, told: int, tail: bytes = b"", request: Vote | Release | None = None
     ) -> None:
         self._call = call
-        self._head = call.quick + body
-        self._told = told  # which of a connection's words follow the head: see `introduced`
-        self._tail = tail  # what follows them
+        self.head = call.quick + body
+        self.told = told  # which of a connection's words follow the head: see `introduced`
+        self.tail = tail  # what follows them
         self.request = request  # what the sender must hear of if it was not read
         self.lasting = request.__class__ is Release  # must be done also if nobody waits for it any more
 
     def quick(self, words: tuple[bytes, bytes, bytes]) -> bytes:
-        return self._head + words[self._told] + self._tail
+        return self.head + words[self.told] + self.tail
 
     def whole(self, words: tuple[bytes, bytes, bytes]) -> bytes:
         """With the script itself, for a node that does not know it."""
@@ -179,10 +183,10 @@ class Packing:
         keys = [self._quorum, *(self.keys.four(item.resource) for item in items)]
         args: list[bytes] = []
         for item in items:
-            permits = b"" if item.permits is None else b"%d" % item.permits
-            note = b"" if item.note is None else b"=" + item.note.encode()
-            token = b"%d" % item.token if item.token else b""
-            args += (bulk(item.id.encode()), bulk(millis(item.ttl)), bulk(permits), bulk(note), bulk(token))
+            permits = NONE if item.permits is None else bulk(b"%d" % item.permits)
+            note = NONE if item.note is None else bulk(b"=" + item.note.encode())
+            token = bulk(b"%d" % item.token) if item.token else NONE
+            args += (bulk(item.id.encode()), _ttl(item.ttl), permits, note, token)
         call = RENEW.call(1 + 4 * len(items), 1 + 5 * len(items))
         return Packed(call, b"".join(keys), 1, b"".join(args))
 
@@ -198,8 +202,8 @@ class Packing:
         return packing.holder(busy[4], busy[0])
 
     def translated(self, request: Request, hear: Hear) -> Hear:
-        """A `hear` that takes what the scripts answer. Votes and releases are what they are: they must be quick."""
-        if type(request) is Vote or type(request) is Release:
+        """A `hear` that takes what the scripts answer. Votes, releases and renewals need no translation: they must be quick."""
+        if type(request) in UNTRANSLATED:
             return hear
 
         def heard(node: int, reply: Any, sent: float, received: float) -> bool:
@@ -210,9 +214,7 @@ class Packing:
 
     def _unpacked(self, request: Request, reply: list[Any]) -> Reply:
         """The reply in the words of `requests`."""
-        if isinstance(request, Renew):
-            reply[2:] = [part.decode() if isinstance(part, bytes) else part for part in reply[2:]]
-        elif isinstance(request, Inspect):
+        if isinstance(request, Inspect):
             now, capacity, _, *parts = reply[2]
             reply[2:] = [capacity, tuple(packing.standings(int(now), parts))]
         elif isinstance(request, Evict):

@@ -1,0 +1,306 @@
+"""One blocking connection to one node: requests go out at once, replies are taken when they are there."""
+
+from __future__ import annotations
+
+import queue
+import select
+import ssl
+import time
+from collections import deque
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any
+
+from interlock.backends.redis.address import Address
+from interlock.backends.redis.errors import garbled, refusal, silent, unreachable, unsent
+from interlock.backends.redis.wire.resp import Failure, Garbled, reader
+from interlock.backends.redlock.transport.patience import Limits, Patience
+from interlock.backends.redlock.wire.packing import INTRODUCTION, INTRODUCTIONS, Packed, introduced
+from interlock.backends.redlock.wire.requests import Hear, Release, Vote
+from interlock.errors import InterlockError
+
+if TYPE_CHECKING:
+    from interlock.backends.redlock.transport.blocking import LanePanel
+    from interlock.backends.redlock.transport.connecting import Ended
+
+FRESH = 0.5  # seconds of idleness after which connections are looked at before they are used
+BEHIND = 8  # replies that may wait to be dropped together
+OWED = 64  # replies a silent node may owe before it is sent nothing new
+CHUNK = 2048  # replies are small, and a large buffer costs more to get
+EMPTY = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+
+
+class Line:
+    """One connection to one node."""
+
+    __slots__ = ("_connection", "_reader", "due", "fd", "node", "place", "sock", "trip", "words")
+
+    def __init__(self, node: int, address: Address, timeout: float) -> None:
+        self.node = node
+        self.place = address.place
+        until = time.monotonic() + timeout
+        self._connection: Any = address.connect(timeout)  # kept: the library closes what is forgotten
+        self.sock: Any = self._connection._sock
+        self._reader = reader()
+        self.due: deque[Packed] = deque()  # what will be answered; only the last of them is waited for
+        try:
+            began = time.monotonic()
+            self.words = self._introduced(timeout, until)
+            self.trip = time.monotonic() - began  # seconds: one round trip, and little else
+            self.sock.setblocking(False)
+        except BaseException:
+            self.close()
+            raise
+        self.fd: int = self.sock.fileno()
+
+    def _introduced(self, timeout: float, until: float) -> tuple[bytes, bytes, bytes]:
+        replies: list[Any] = []
+        try:
+            self.sock.settimeout(max(0.001, until - time.monotonic()))
+            self.sock.sendall(INTRODUCTION)
+            while len(replies) < INTRODUCTIONS:
+                # For each read anew: a server that sends a byte at a time must not take longer than all may.
+                self.sock.settimeout(max(0.001, until - time.monotonic()))
+                self._feed(self.sock.recv(CHUNK))
+                while (reply := self._reader.gets()) is not False:
+                    replies.append(reply)
+        except TimeoutError:
+            raise silent(self.place, timeout) from None
+        except OSError as error:
+            raise unreachable(self.place, error) from None
+        return introduced(self.place, replies)
+
+    def _feed(self, data: bytes) -> None:
+        if not data:
+            raise unreachable(self.place, "the server closed the connection")
+        try:
+            self._reader.feed(data)
+        except Garbled as error:
+            raise garbled(self.place, error) from None
+
+    def send(self, packed: Packed, request: bytes) -> int:
+        """Hand it to the kernel; how many replies are due now. Only a node that has long read nothing makes it wait, and then not for long."""
+        self.due.append(packed)  # first: who is interrupted after the send must know that a reply will come
+        try:
+            gone = self.sock.send(request)
+            while gone < len(request):
+                if not select.select([], [self.sock], [], 0.05)[1]:
+                    raise silent(self.place, 0.05)
+                gone += self.sock.send(request[gone:])
+        except EMPTY:
+            raise silent(self.place, 0.0) from None
+        except OSError as error:
+            raise unreachable(self.place, error) from None
+        return len(self.due)
+
+    def receive(self, asked: Packed | None) -> Any:
+        """The reply to what was asked last; False while it has not come. What came for earlier requests is dropped.
+
+        Asked for nothing, it reads to the end: only behind the last reply stands whether the server has closed.
+        """
+        gets, popleft = self._reader.gets, self.due.popleft
+        while True:
+            try:
+                data = self.sock.recv(CHUNK)
+            except EMPTY:
+                return False
+            except OSError as error:
+                raise unreachable(self.place, error) from None
+            if not data:
+                raise unreachable(self.place, "the server closed the connection")
+            try:
+                self._reader.feed(data)
+                while (reply := gets()) is not False:
+                    packed = popleft()
+                    if reply.__class__ is Failure and reply.code == "NOSCRIPT":
+                        if packed is asked or packed.lasting:
+                            self.send(packed, packed.whole(self.words))
+                    elif packed is asked:
+                        return reply
+            except (Garbled, IndexError) as error:  # or a reply that nobody asked for
+                raise garbled(self.place, error) from None
+            if asked is not None and type(self.sock) is not ssl.SSLSocket and len(data) < CHUNK:
+                return False
+
+    def unread(self) -> list[Vote | Release]:
+        """The votes and releases without an answer, now that none can come: nobody knows whether the node has read them."""
+        try:
+            self.receive(None)
+        except InterlockError:
+            pass
+        return [packed.request for packed in self.due if packed.request is not None]
+
+    def alive(self) -> bool:
+        """Whether the server has not closed it; replies nobody waits for are read on the way."""
+        try:
+            self.receive(None)
+        except InterlockError:
+            return False
+        return True
+
+    def close(self) -> None:
+        try:
+            self.sock.close()
+        except OSError:
+            pass
+        self._connection._sock = None
+
+
+class Lane:
+    """A connection to each node that can be reached. Used by one thread at a time."""
+
+    def __init__(self, panel: LanePanel, number: int) -> None:
+        self._panel = panel
+        self.number = number
+        self._lines: list[Line | None] = [None] * len(panel.places)
+        self._at: dict[int, Line] = {}  # by file descriptor
+        self._poll: Any = None
+        self._late = False  # some node owes too many replies
+        self._turn = 0
+        self.broke = False  # a connection did
+        self.used = 0.0
+
+    def ask(
+        self, packed: Packed, to: Collection[int], awaited: Collection[int], hear: Hear, limits: Limits
+    ) -> list[int]:
+        """The awaited nodes that did not answer. Long because it is one conversation, and the hot path."""
+        now, lines = self._panel.now, self._lines
+        enough = False
+        lost: list[int] = []
+        if now() - self.used > FRESH:
+            self.look_at_all()
+        if missing := [node for node in awaited if lines[node] is None]:
+            began = now()
+            lost = self._connect(missing, awaited, hear, limits)
+            had = len(awaited) - len(missing)
+            limits = limits.after(now() - began, had, self._panel.round_trip(limits.least))
+        elif limits.hurried:
+            limits = limits.after(0.0, len(awaited), self._panel.round_trip(limits.least))
+        sent, waiting, heard = now(), set(awaited), 0
+        for node in to:
+            line = lines[node]
+            if line is None or (self._late and len(line.due) > OWED and not packed.lasting):
+                waiting.discard(node)
+                if packed.request is not None:
+                    self._panel.unread(node, packed.request)
+                continue
+            try:
+                if line.send(packed, packed.head + line.words[packed.told] + packed.tail) > OWED:
+                    self._late = True
+            except InterlockError as error:
+                self._drop(line)
+                if packed.request is not None:
+                    self._panel.unread(node, packed.request)
+                if node in waiting:
+                    waiting.discard(node)
+                    lost.append(node)
+                    hear(node, error, sent, now())
+        until = sent + (limits.longest if limits.least else limits.timeout)
+        while waiting and not enough:
+            left = until - now()
+            if left <= 0:
+                break
+            for fd, event in self._turned(self._poll.poll(left * 1000 + 1)):
+                line = self._at[fd]
+                if enough and event == select.POLLIN and len(line.due) < BEHIND:
+                    continue  # its reply is dropped with a later one: that is one read for both
+                node = line.node
+                reply: Any = False
+                try:
+                    reply = line.receive(packed)
+                except InterlockError as error:
+                    self._drop(line)
+                    lost.append(node)
+                    reply = error
+                if reply is False or node not in waiting:
+                    continue
+                waiting.discard(node)
+                if reply.__class__ is Failure:
+                    reply = refusal(line.place, reply)
+                received, answers = now(), not isinstance(reply, InterlockError)
+                heard += answers
+                if hear(node, reply, sent, received):
+                    enough = True
+                elif answers and heard == limits.least:
+                    until = sent + limits.patience(received - sent)
+        self.used = now()
+        if enough:
+            return [*lost, *self._overdue()] if self._late else lost
+        return [*lost, *waiting]
+
+    def reaches(self, node: int) -> bool:
+        return self._lines[node] is not None
+
+    def _turned(self, ready: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        """Those that have something to read, each time another one first: every node's clock is to be heard."""
+        self._turn += 1
+        first = self._turn % (len(ready) or 1)
+        return ready[first:] + ready[:first] if first else ready
+
+    def look_at_all(self) -> None:
+        """Drop what the servers have closed while nobody used it: that is no reason to call them away."""
+        for line in self._lines:
+            if line is not None and not line.alive():
+                self._drop(line)
+
+    def _connect(self, missing: list[int], awaited: Collection[int], hear: Hear, limits: Limits) -> list[int]:
+        """Connect to all of these at once; answers which were not reached while they were waited for."""
+        attempts, now = self._panel.attempts, self._panel.now
+        began = now()
+        ended: Ended = queue.SimpleQueue()
+        trying = {node: attempts.begin(node, ended) for node in missing}
+        patience = Patience(limits, missing, len(awaited), attempts.speed, began)
+        lost: list[int] = []
+        try:
+            while trying:
+                connected = len(awaited) - len(trying) - len(lost)
+                try:
+                    attempt = ended.get(timeout=max(0.0, patience.until(connected, now()) - now()))
+                except queue.Empty:
+                    break
+                if trying.pop(attempt.node, None) is None:
+                    continue  # told twice
+                try:
+                    self._add(attempt.take())
+                except InterlockError as error:
+                    lost.append(attempt.node)
+                    hear(attempt.node, unsent(error), began, now())
+        finally:  # interrupted, too
+            for attempt in trying.values():
+                attempts.leave(attempt)
+        for node in trying:
+            hear(node, unsent(self._panel.silent(node, now() - began)), began, now())
+        return [*lost, *trying]
+
+    def _add(self, line: Line) -> None:
+        if self._poll is None:
+            self._poll = select.poll()
+        self._lines[line.node] = self._at[line.fd] = line
+        self._poll.register(line.fd, select.POLLIN)
+
+    def _overdue(self) -> list[int]:
+        """The nodes that owe too many replies: they are sent no more than releases, and in the end nothing.
+
+        Not dropped at once: a node that goes on reads what it was sent in order, and must find the release of every claim.
+        """
+        late = [line for line in self._lines if line is not None and len(line.due) > OWED]
+        self._late = bool(late)
+        for line in late:
+            if len(line.due) > 4 * OWED:
+                self._drop(line)
+        return [line.node for line in late]
+
+    def _drop(self, line: Line) -> None:
+        if self._lines[line.node] is line:
+            self._poll.unregister(line.fd)
+            self._lines[line.node] = None
+            del self._at[line.fd]
+            self.broke = True
+        unread = line.unread() if line.due else ()
+        line.close()
+        for request in unread:
+            self._panel.unread(line.node, request)
+
+    def close(self) -> None:
+        for line in self._lines:
+            if line is not None:
+                self._drop(line)
