@@ -58,7 +58,7 @@ async def until(
     end = time.monotonic() + patience
     while not (found := await fact()):
         assert time.monotonic() < end, "it does not happen"
-        await store._beside.wait(store._beside.signal(), 0.01)
+        await store._runtime.wait(store._runtime.signal(), 0.01)
     return found
 
 

@@ -13,7 +13,7 @@ from interlock.backends.redlock.algorithm.membership import Membership
 def watched(*readings: tuple[float, float, float]) -> list[float]:
     """The verdict on each reading: the node's clock, sent, received, all in seconds."""
     watch = ClockWatch()
-    return [watch.heard(round(clock * 1e6), sent, received) for clock, sent, received in readings]
+    return [watch.observe(round(clock * 1e6), sent, received) for clock, sent, received in readings]
 
 
 def test_the_first_reading_is_taken_as_it_is() -> None:
@@ -67,21 +67,21 @@ def test_honest_clocks_are_never_accused_whatever_the_network_does() -> None:
             way = chance.expovariate(100.0)
             back = chance.expovariate(100.0)
             clock = 5000.0 + (true + way) * rate
-            assert watch.heard(round(clock * 1e6), true, true + way + back) == 0.0
+            assert watch.observe(round(clock * 1e6), true, true + way + back) == 0.0
 
 
 def ails(members: Membership) -> bool:
-    return bool(members.ailing)
+    return bool(members.unhealthy)
 
 
 def test_a_node_whose_clock_jumped_does_not_count_until_the_longest_ttl_has_passed() -> None:
     members = Membership(["a", "b", "c"])
-    members.asked_for(10.0)
+    members.note_ttl(10.0)
     assert members.counts(1, 1_000_000_000, 5.0, 5.001)
     assert not members.counts(1, 1_900_000_000, 5.01, 5.011)
     assert members.counts(0, 7_000_000_000, 5.0, 5.001)
     assert ails(members)
-    members.jump_judged(1, 20.0)  # others hold for longer than we do
+    members.settle_jump(1, 20.0)  # others hold for longer than we do
     assert not ails(members)
     assert not members.counts(1, 1_900_000_000 + 19_000_000, 24.01, 24.011)
     assert members.counts(1, 1_900_000_000 + 20_300_000, 25.31, 25.311)

@@ -11,7 +11,7 @@ from interlock._core.drive import drive
 from interlock.backends.redlock.algorithm.renewing import refill
 from interlock.backends.redlock.store import RedlockStore
 from interlock.backends.redlock.transport.patience import Limits
-from interlock.backends.redlock.wire.requests import Hear, Renew, Request, Vote
+from interlock.backends.redlock.wire.requests import OnReply, Renew, Request, Vote
 from interlock.errors import StoreUnavailable
 from interlock.model import Busy, Claim, ClaimAnswer, Granted, Renewal
 from tests.redis.server import Server
@@ -37,8 +37,8 @@ async def mended(store: RedlockStore) -> None:
 
     async def all_well() -> bool:
         await store.inspect("w")  # a blocking client sees its broken connections when it is next used
-        job = store._mending._job
-        return not store._quorum.members.ailing and (job is None or not job.alive())
+        job = store._recovery._job
+        return not store._quorum.members.unhealthy and (job is None or not job.alive())
 
     await until(store, all_well)
 
@@ -118,7 +118,7 @@ def test_what_is_released_while_it_is_entered_does_not_stay(colour: str) -> None
 
         async def main(store: RedlockStore) -> None:
             claim, _ = await held_without(servers, store, 0)
-            tell, told = store._quorum.tell, list[str]()
+            tell, told = store._quorum.notify, list[str]()
 
             async def late(request: Request, to: Collection[int]) -> None:
                 if isinstance(request, Vote) and request.claim.id == claim.id:
@@ -126,7 +126,7 @@ def test_what_is_released_while_it_is_entered_does_not_stay(colour: str) -> None
                 await tell(request, to)
                 told.append(type(request).__name__)
 
-            store._quorum.tell = late  # type: ignore[method-assign]
+            store._quorum.notify = late  # type: ignore[method-assign]
             servers[0].start()
             await mended(store)
             assert told[-2:] == ["Vote", "Release"]
@@ -149,9 +149,9 @@ def test_a_refill_under_way_does_not_end_the_claim_that_follows_under_the_same_i
             checked, voted = asyncio.Event(), asyncio.Event()
 
             async def in_turns(
-                request: Request, hear: Hear, limits: Limits, to: Collection[int] | None = None
+                request: Request, on_reply: OnReply, limits: Limits, to: Collection[int] | None = None
             ) -> None:
-                await ask(request, hear, limits, to)
+                await ask(request, on_reply, limits, to)
                 if request.__class__ is Renew:  # the refill has seen its majority
                     checked.set()
                     await voted.wait()
@@ -165,7 +165,7 @@ def test_a_refill_under_way_does_not_end_the_claim_that_follows_under_the_same_i
             for server in servers.all:
                 say(server, "DEL", "x")  # it lapses
             members.held.pop(claim.id)  # as the renewal that finds it gone does
-            store._mending.close()  # or it would enter the claim on the third before another asks
+            store._recovery.close()  # or it would enter the claim on the third before another asks
             servers[2].kill()
             again = await store.claim(claim)
             assert isinstance(again, Granted)
@@ -186,9 +186,9 @@ def test_a_note_changed_meanwhile_is_the_one_that_is_filled_in(colour: str) -> N
             ask = store._quorum.ask
 
             async def changed(
-                request: Request, hear: Hear, limits: Limits, to: Collection[int] | None = None
+                request: Request, on_reply: OnReply, limits: Limits, to: Collection[int] | None = None
             ) -> None:
-                await ask(request, hear, limits, to)
+                await ask(request, on_reply, limits, to)
                 store._quorum.ask = ask  # type: ignore[method-assign]
                 await store.renew([Renewal("x", claim.id, LONG, note="later")])
                 say(servers[0], "DEL", "x")  # which the renewal has filled in by itself

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from interlock.backends.redlock.transport.aio import Line, LinkPanel, Round
+from interlock.backends.redlock.transport.aio import AsyncNodeConnection, AsyncQuorumTransport, Round
 from interlock.backends.redlock.transport.patience import Limits
 from interlock.backends.redlock.wire.packing import Packing
 from interlock.backends.redlock.wire.requests import Inspect
@@ -17,17 +17,17 @@ class Clock:
     def __init__(self) -> None:
         self.time = 100.0
 
-        self.looks_at: list[float] = []
+        self.expires_at: list[float] = []
 
     def now(self) -> float:
         return self.time
 
-    def look_at(self, when: float) -> None:
-        self.looks_at.append(round(when - 100.0, 6))
+    def expire_at(self, when: float) -> None:
+        self.expires_at.append(round(when - 100.0, 6))
 
 
 class Node:
-    """All that a round asks of a line."""
+    """All that a round asks of a connection."""
 
     def __init__(self, node: int) -> None:
         self.node = node
@@ -36,12 +36,14 @@ class Node:
 def asking(clock: Clock, heard: list[int]) -> Round:
     """A round among five nodes, of whom three must be heard; they are usually heard within 0.05 s."""
 
-    def hear(node: int, reply: Any, sent: float, received: float) -> bool:
+    def on_reply(node: int, reply: Any, sent: float, received: float) -> bool:
         heard.append(node)
         return False
 
     limits = Limits(0.05, 0.5, 3)
-    return Round(cast(LinkPanel, clock), Packing("").pack(Inspect("x")), hear, range(5), limits)
+    return Round(
+        cast(AsyncQuorumTransport, clock), Packing("").pack(Inspect("x")), on_reply, range(5), limits
+    )
 
 
 def test_once_a_majority_is_heard_the_others_have_as_long_again() -> None:
@@ -50,10 +52,10 @@ def test_once_a_majority_is_heard_the_others_have_as_long_again() -> None:
     asked = asking(clock, heard)
     for node, late in ((0, 0.09), (1, 0.095), (2, 0.1), (3, 0.19)):
         clock.time = 100.0 + late
-        asked.answered(cast(Line, Node(node)), [1])
+        asked.on_reply(cast(AsyncNodeConnection, Node(node)), [1])
         assert not asked.over
     assert round(asked.until - 100.0, 6) == 0.2
-    assert clock.looks_at == [0.2]
+    assert clock.expires_at == [0.2]
     assert heard == [0, 1, 2, 3]
 
 
@@ -62,8 +64,8 @@ def test_errors_are_no_answers() -> None:
     clock, heard = Clock(), list[int]()
     asked = asking(clock, heard)
     for node in (0, 1):
-        asked.answered(cast(Line, Node(node)), StoreUnavailable("gone"))
-    asked.answered(cast(Line, Node(2)), [1])
+        asked.on_reply(cast(AsyncNodeConnection, Node(node)), StoreUnavailable("gone"))
+    asked.on_reply(cast(AsyncNodeConnection, Node(2)), [1])
     assert round(asked.until - 100.0, 6) == 0.5
     assert heard == [0, 1, 2]
 
@@ -73,7 +75,7 @@ def test_nobody_is_waited_for_longer_than_any_request_may_take() -> None:
     asked = asking(clock, [])
     for node, late in ((0, 0.1), (1, 0.2), (2, 0.4)):
         clock.time = 100.0 + late
-        asked.answered(cast(Line, Node(node)), [1])
+        asked.on_reply(cast(AsyncNodeConnection, Node(node)), [1])
     assert round(asked.until - 100.0, 6) == 0.5
 
 
@@ -82,8 +84,8 @@ def test_within_the_usual_time_all_are_waited_for() -> None:
     asked = asking(clock, [])
     clock.time += 0.02
     for node in range(4):
-        asked.answered(cast(Line, Node(node)), [1])
+        asked.on_reply(cast(AsyncNodeConnection, Node(node)), [1])
     assert not asked.over
     assert round(asked.until - 100.0, 6) == 0.05
-    asked.answered(cast(Line, Node(4)), [1])
+    asked.on_reply(cast(AsyncNodeConnection, Node(4)), [1])
     assert asked.over

@@ -71,7 +71,7 @@ def test_two_clients_that_start_new_nodes_at_once_do_not_both_hold() -> None:
 
         run("sync", url, main)
         for store in stores:
-            store._mending.close()
+            store._recovery.close()
 
 
 @COLOURS
@@ -665,7 +665,7 @@ def test_an_interrupted_ask_spoils_no_later_reply() -> None:
 
     async def main(store: RedlockStore) -> None:
         await pair(store)
-        panel = store._quorum.panel
+        transport = store._quorum.transport
 
         def boom(node: int, reply: object, sent: float, received: float) -> bool:
             raise KeyboardInterrupt
@@ -675,7 +675,7 @@ def test_an_interrupted_ask_spoils_no_later_reply() -> None:
 
         for _ in range(3):
             with pytest.raises(KeyboardInterrupt):
-                await panel.ask(CheckIn(), range(5), range(5), boom, Limits(1.0, 1.0, 5))
+                await transport.ask(CheckIn(), range(5), range(5), boom, Limits(1.0, 1.0, 5))
             await pair(store)
 
     run("sync", servers.url(f"{uuid4().hex}:"), main)

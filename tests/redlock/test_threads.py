@@ -12,8 +12,8 @@ import pytest
 import interlock
 from interlock._core.drive import drive
 from interlock.backends.redlock.store import RedlockStore
-from interlock.backends.redlock.transport.blocking import MOST, LanePanel
-from interlock.backends.redlock.transport.connections import Lane
+from interlock.backends.redlock.transport.blocking import MAX_SETS, BlockingQuorumTransport
+from interlock.backends.redlock.transport.connections import ConnectionSet
 from interlock.backends.redlock.transport.patience import Limits
 from interlock.backends.redlock.wire.requests import Request
 from interlock.model import Claim, Granted
@@ -21,12 +21,12 @@ from tests.patience import PATIENCE
 from tests.redlock.servers import steady
 
 
-def panel_of(client: interlock.Client) -> LanePanel:
+def panel_of(client: interlock.Client) -> BlockingQuorumTransport:
     store = client._core.store
     assert isinstance(store, RedlockStore)
-    panel = store._quorum.panel
-    assert isinstance(panel, LanePanel)
-    return panel
+    transport = store._quorum.transport
+    assert isinstance(transport, BlockingQuorumTransport)
+    return transport
 
 
 def test_an_exception_between_taking_a_connection_and_using_it_costs_no_connection(
@@ -34,21 +34,21 @@ def test_an_exception_between_taking_a_connection_and_using_it_costs_no_connecti
 ) -> None:
     """As `PyThreadState_SetAsyncExc` throws them, at any instruction: what was taken there nobody can give back."""
     with interlock.connect(steady().url(f"{uuid4().hex}:")) as client:
-        panel = panel_of(client)
-        take = panel._lane
+        transport = panel_of(client)
+        take = transport._take_set
 
-        def struck(request: Request, limits: Limits) -> Lane:
+        def struck(request: Request, limits: Limits) -> ConnectionSet:
             take(request, limits)
             raise KeyboardInterrupt
 
         with client.lock("first"):
             pass
-        for _ in range(2 * MOST):
+        for _ in range(2 * MAX_SETS):
             with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-                patch.setattr(panel, "_lane", struck)
+                patch.setattr(transport, "_take_set", struck)
                 client.inspect("x")
         with client.lock("x", timeout=5.0):
-            assert len(panel._lanes) <= 2
+            assert len(transport._sets) <= 2
 
 
 def test_a_thread_that_never_runs_keeps_nobody_from_connecting(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,9 +89,9 @@ def test_locks_are_taken_though_no_thread_can_be_had(monkeypatch: pytest.MonkeyP
 def test_a_release_from_inside_a_critical_section_can_know_that_it_is() -> None:
     """A garbage collector or a signal handler may run a user's release in the midst of any line."""
     with interlock.connect(steady().url(f"{uuid4().hex}:")) as client, client.lock("x"):
-        store, panel = client._core.store, panel_of(client)
+        store, transport = client._core.store, panel_of(client)
         assert not store.inside()
-        with panel._guard:
+        with transport._guard:
             assert store.inside()
             elsewhere: list[bool] = []
             other = threading.Thread(target=lambda: elsewhere.append(store.inside()))

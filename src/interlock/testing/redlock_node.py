@@ -23,9 +23,9 @@ from interlock.backends.redlock.wire.requests import (
     CheckIn,
     Evict,
     Inspect,
-    Prolong,
     Release,
     Renew,
+    RenewalItem,
     Request,
     Scan,
     Vote,
@@ -38,7 +38,7 @@ REMEMBERED = 61.0  # seconds an eviction is remembered at least
 FOREIGN = 50  # ms after which to look again at a foreigner's lock
 
 
-class Stands:
+class StandingClaim:
     """One live claim on one node; a foreigner's has no record of ours, and permits 1 of 1."""
 
     def __init__(self, claim: Claim, token: int, now: int, foreign: bool = False) -> None:
@@ -51,14 +51,14 @@ class Stands:
         self.foreign = foreign
 
 
-class Node:
+class NodeMemory:
     """A server's memory, as far as the quorum goes. `clock` answers in microseconds and may jump."""
 
     def __init__(self, clock: Callable[[], int], run: str = "run-1", durable: bool = False) -> None:
         self._clock = clock
         self.run = run
         self.durable = durable
-        self.claims: dict[str, dict[str, Stands]] = {}
+        self.claims: dict[str, dict[str, StandingClaim]] = {}
         self.marks: dict[tuple[str, str], tuple[str, int]] = {}  # evictions: the operator's words, until when
         self.quorum: dict[str, Any] = {}  # run, vote, since, top, longest, floor, durable
         self.numbers: dict[str, tuple[int, str]] = {}
@@ -80,7 +80,7 @@ class Node:
         now = self._clock()
         if self._live(resource, now):
             return False
-        self.claims[resource] = {value: Stands(Claim(resource, value, ttl), 0, now, foreign=True)}
+        self.claims[resource] = {value: StandingClaim(Claim(resource, value, ttl), 0, now, foreign=True)}
         return True
 
     # ---- requests -------------------------------------------------------------------
@@ -111,7 +111,7 @@ class Node:
     def votes(self) -> bool:
         return bool(self.quorum.get("vote") == self.run)
 
-    def _live(self, resource: str, now: int) -> dict[str, Stands]:
+    def _live(self, resource: str, now: int) -> dict[str, StandingClaim]:
         live = {id: s for id, s in self.claims.get(resource, {}).items() if s.lapses > now}
         if live:
             self.claims[resource] = live
@@ -142,7 +142,7 @@ class Node:
         if stands is None or stands.foreign:
             if sum(s.permits for s in live.values()) + claim.permits > claim.capacity:
                 return [now, BUSY, len(live), self._retry(live, now), self._oldest(live, now)]
-            stands = self.claims.setdefault(claim.resource, {})[claim.id] = Stands(claim, 0, now)
+            stands = self.claims.setdefault(claim.resource, {})[claim.id] = StandingClaim(claim, 0, now)
         stands.lapses = max(stands.lapses, now + round(claim.ttl * 1000) * 1000)
         self.quorum["longest"] = max(self.quorum.get("longest", 0), round(claim.ttl * 1000))
         if accepted:
@@ -154,12 +154,12 @@ class Node:
         return [now, TOO_LOW, number]
 
     @staticmethod
-    def _retry(live: dict[str, Stands], now: int) -> int:
+    def _retry(live: dict[str, StandingClaim], now: int) -> int:
         first = min(live.values(), key=lambda s: s.lapses)
         left = max(1, (first.lapses - now) // 1000)
         return min(left, FOREIGN) if first.foreign else left
 
-    def _oldest(self, live: dict[str, Stands], now: int) -> Standing:
+    def _oldest(self, live: dict[str, StandingClaim], now: int) -> Standing:
         id = min(live, key=lambda id: (live[id].token, id))
         return self._shown({id: live[id]}, now)[0]
 
@@ -171,7 +171,7 @@ class Node:
         self.quorum["longest"] = max(self.quorum.get("longest", 0), longest)
         return [now, 1, *(self._prolong(item, now) for item in request.items)]
 
-    def _prolong(self, item: Prolong, now: int) -> int | str:
+    def _prolong(self, item: RenewalItem, now: int) -> int | str:
         stands = self._live(item.resource, now).get(item.id)
         if stands is None or stands.foreign:
             reason = self._mark(item.resource, item.id, now)
@@ -215,7 +215,7 @@ class Node:
         return [now, 1 if self.votes else NO_VOTE, capacity, self._shown(live, now)[: request.limit]]
 
     @staticmethod
-    def _shown(live: dict[str, Stands], now: int) -> tuple[Standing, ...]:
+    def _shown(live: dict[str, StandingClaim], now: int) -> tuple[Standing, ...]:
         shown = [
             Standing(
                 *("" if s.foreign else id, s.token, s.permits, True),
@@ -244,11 +244,11 @@ class Node:
 
     def checkin(self, request: CheckIn) -> list[Any]:
         now, q = self._clock(), self.quorum
-        if not request.look and q.get("run") != self.run:
+        if not request.read_only and q.get("run") != self.run:
             if not ("run" in q and q.get("durable") and self.durable):
                 q["since"], q["about"] = now // 1000, "what must not be forgotten"
             q["run"] = self.run
-        if not request.look:
+        if not request.read_only:
             q["durable"] = self.durable
             if "since" not in q:
                 q["vote"] = self.run

@@ -42,7 +42,7 @@ class Node(NamedTuple):
     read: int = UNREAD  # a floor that somebody read for it from the others
 
 
-class Attempt(NamedTuple):
+class ConnectAttempt(NamedTuple):
     phase: int = IDLE
     ballot: int = 0  # once granted: the token
     rounds: int = 0  # how often it may still raise its ballot
@@ -51,13 +51,13 @@ class Attempt(NamedTuple):
 
 class State(NamedTuple):
     nodes: tuple[Node, ...]
-    attempts: tuple[Attempt, ...]
+    attempts: tuple[ConnectAttempt, ...]
     faults: int  # how many may still happen
 
     def put(self, n: int, node: Node) -> State:
         return self._replace(nodes=(*self.nodes[:n], node, *self.nodes[n + 1 :]))
 
-    def turn(self, a: int, attempt: Attempt) -> State:
+    def turn(self, a: int, attempt: ConnectAttempt) -> State:
         return self._replace(attempts=(*self.attempts[:a], attempt, *self.attempts[a + 1 :]))
 
 
@@ -75,7 +75,7 @@ class Numbers:
         self._known: dict[tuple[Node, int], Node] = {}
 
     def first(self) -> State:
-        attempt = Attempt(rounds=self.variant.rounds)
+        attempt = ConnectAttempt(rounds=self.variant.rounds)
         return State((Node(),) * self.size, (attempt,) * self.variant.attempts, self.variant.faults)
 
     def crime(self, state: State) -> str:
@@ -91,7 +91,9 @@ class Numbers:
         nodes = [self._plain(node, alive) for node in state.nodes]
         if not ordered:
             nodes.sort()
-        attempts = [Attempt(GRANTED, one.ballot) if one.phase == GRANTED else one for one in state.attempts]
+        attempts = [
+            ConnectAttempt(GRANTED, one.ballot) if one.phase == GRANTED else one for one in state.attempts
+        ]
         return State(tuple(nodes), tuple(attempts), state.faults)
 
     def seen(self, node: Node) -> int:

@@ -6,13 +6,13 @@ from functools import cache
 
 from interlock.backends.redlock.wire.requests import TOO_LOW, Admit, Vote
 from interlock.model import Claim
-from interlock.testing.redlock_node import MANY, OLD, Node
+from interlock.testing.redlock_node import MANY, OLD, NodeMemory
 
 LATER = 10 * OLD  # by when a number of the model is old
 
 
-def _node(number: int, floor: int, setter: int = -1) -> Node:
-    node = Node(lambda: LATER)
+def _node(number: int, floor: int, setter: int = -1) -> NodeMemory:
+    node = NodeMemory(lambda: LATER)
     node.quorum = {"run": node.run, "vote": node.run, "floor": floor}
     if number:
         node.numbers["r"] = (number, str(setter))

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from interlock.backends.redlock.algorithm import claiming, membership, recovery, renewing
-from interlock.backends.redlock.wire.requests import TOO_LOW, Prolong, Release, Renew, Request, Vote
+from interlock.backends.redlock.wire.requests import TOO_LOW, Release, Renew, RenewalItem, Request, Vote
 from interlock.record import replaced
-from interlock.testing.redlock_node import Node
+from interlock.testing.redlock_node import NodeMemory
 from tests.redlock.simulation.mutant import Mutant, Patch
 
 
@@ -26,24 +26,24 @@ def _less_than_a_majority() -> list[Patch]:
 
 
 def _no_second_round() -> list[Patch]:
-    hear = claiming.Votes.hear
+    on_reply = claiming.Votes.on_reply
 
     def believing(self: claiming.Votes, place: int, reply: Any, sent: float, received: float) -> bool:
         if isinstance(reply, list) and reply[1] == TOO_LOW:
             reply = reply[0]
-        return hear(self, place, reply, sent, received)
+        return on_reply(self, place, reply, sent, received)
 
-    return [(claiming.Votes, "hear", believing)]
+    return [(claiming.Votes, "on_reply", believing)]
 
 
 def _no_marker() -> list[Patch]:
-    return [(Node, "votes", property(lambda self: True))]
+    return [(NodeMemory, "votes", property(lambda self: True))]
 
 
 def _no_quarantine() -> list[Patch]:
-    checkin = Node.checkin
+    checkin = NodeMemory.checkin
 
-    def at_once(self: Node, request: Any) -> list[Any]:
+    def at_once(self: NodeMemory, request: Any) -> list[Any]:
         """Its quarantine began long ago."""
         known = self.quorum.get("since")
         checkin(self, request)
@@ -51,25 +51,25 @@ def _no_quarantine() -> list[Patch]:
             self.quorum["since"] -= 3_600_000
         return checkin(self, request)
 
-    return [(Node, "checkin", at_once)]
+    return [(NodeMemory, "checkin", at_once)]
 
 
 def _no_floor() -> list[Patch]:
-    admit = Node.admit
+    admit = NodeMemory.admit
 
-    def bare(self: Node, request: Any) -> list[Any]:
+    def bare(self: NodeMemory, request: Any) -> list[Any]:
         return admit(self, replaced(request, floor=0))
 
-    return [(Node, "admit", bare)]
+    return [(NodeMemory, "admit", bare)]
 
 
 def _ids_per_client() -> list[Patch]:
-    answer = Node.answer
+    answer = NodeMemory.answer
 
     def shared(id: str) -> str:
         return id.partition("-")[0]
 
-    def known_by_client(self: Node, request: Request) -> int | list[Any]:
+    def known_by_client(self: NodeMemory, request: Request) -> int | list[Any]:
         if isinstance(request, Vote):
             request = replaced(request, claim=replaced(request.claim, id=shared(request.claim.id)))
         elif isinstance(request, Renew):
@@ -78,25 +78,25 @@ def _ids_per_client() -> list[Patch]:
             request = replaced(request, id=shared(request.id))
         return answer(self, request)
 
-    return [(Node, "answer", known_by_client)]
+    return [(NodeMemory, "answer", known_by_client)]
 
 
 def _late_release() -> list[Patch]:
-    release = Node.release
+    release = NodeMemory.release
 
-    def whatever(self: Node, request: Release) -> int | list[Any]:
+    def whatever(self: NodeMemory, request: Release) -> int | list[Any]:
         return release(self, replaced(request, upto=0))
 
-    return [(Node, "release", whatever)]
+    return [(NodeMemory, "release", whatever)]
 
 
 def _leftovers_count() -> list[Patch]:
-    prolong = Node._prolong
+    prolong = NodeMemory._prolong
 
-    def any_token(self: Node, item: Prolong, now: int) -> int | str:
+    def any_token(self: NodeMemory, item: RenewalItem, now: int) -> int | str:
         return prolong(self, replaced(item, token=0), now)
 
-    return [(Node, "_prolong", any_token)]
+    return [(NodeMemory, "_prolong", any_token)]
 
 
 def _minority_renews() -> list[Patch]:
@@ -124,15 +124,15 @@ def _no_clock_watch() -> list[Patch]:
 
 
 def _whoever_set_it() -> list[Patch]:
-    vote = Node.vote
+    vote = NodeMemory.vote
 
-    def again(self: Node, request: Vote) -> int | list[Any]:
+    def again(self: NodeMemory, request: Vote) -> int | list[Any]:
         number, _ = self.numbers.get(request.claim.resource, (0, ""))
         if request.ballot == number:
             self.numbers[request.claim.resource] = (number, request.claim.id)
         return vote(self, request)
 
-    return [(Node, "vote", again)]
+    return [(NodeMemory, "vote", again)]
 
 
 def _endless_rounds() -> list[Patch]:
@@ -144,12 +144,12 @@ def _short_rest() -> list[Patch]:
 
 
 def _own_ttl_only() -> list[Patch]:
-    judged = membership.Membership.jump_judged
+    judged = membership.Membership.settle_jump
 
     def selfish(self: membership.Membership, place: int, longest: float) -> None:
         judged(self, place, 0.0)
 
-    return [(membership.Membership, "jump_judged", selfish)]
+    return [(membership.Membership, "settle_jump", selfish)]
 
 
 TOKENS = frozenset({"N1", "N2", "N3"})

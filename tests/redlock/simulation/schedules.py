@@ -14,8 +14,8 @@ from interlock.backends.redlock.wire.requests import Release, Vote
 from interlock.errors import StoreUnavailable
 from interlock.testing.checkers import Terms, Violation, judge
 from interlock.testing.faults import Faults
-from interlock.testing.panel import BORN
 from interlock.testing.simulated import Simulated
+from interlock.testing.simulated_quorum import BORN
 from interlock.testing.stage import Node
 from tests.redlock.simulation.stage import NODE_TIMEOUT, SIZE, QuorumStage
 

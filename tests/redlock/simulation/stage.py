@@ -10,7 +10,7 @@ from interlock.backends.redlock.store import RedlockStore
 from interlock.backends.redlock.wire.requests import Admit, CheckIn
 from interlock.ports import Store
 from interlock.testing.faults import Link
-from interlock.testing.panel import BORN, SimulatedNode, SimulatedPanel
+from interlock.testing.simulated_quorum import BORN, SimulatedNode, SimulatedQuorumTransport
 from interlock.testing.stage import Node, Stage
 
 SIZE = 5
@@ -50,9 +50,9 @@ class QuorumStage(Stage):
         runtime, name = node.runtime, node.name
         self.ways[name] = [Link(self.faults, self.random) for _ in self.servers]
         self.walls[name] = (self.random.random() - 0.5) * 10
-        panel = SimulatedPanel(self.servers, self.ways[name], runtime, self.network)
-        members = self.members[name] = Membership(list(panel.places))
-        quorum = Quorum(panel, members, runtime.now, lambda: self._wall(name), self.node_timeout)
+        transport = SimulatedQuorumTransport(self.servers, self.ways[name], runtime, self.network)
+        members = self.members[name] = Membership(list(transport.places))
+        quorum = Quorum(transport, members, runtime.now, lambda: self._wall(name), self.node_timeout)
         return RedlockStore(quorum, runtime, runtime.random, None)
 
     def _wall(self, process: str) -> int:

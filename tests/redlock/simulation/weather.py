@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from interlock.testing.faults import Faults
-from interlock.testing.panel import SimulatedNode
+from interlock.testing.simulated_quorum import SimulatedNode
 from interlock.testing.weather import LOSSY, SLOW, TEMPEST, Nemesis, Weather
 from tests.redlock.simulation.stage import SIZE, QuorumStage
 

@@ -13,8 +13,8 @@ from interlock.backends.redis.url_options import MISSPELT
 from interlock.backends.redlock.algorithm.membership import Membership
 from interlock.backends.redlock.quorum import Quorum
 from interlock.backends.redlock.store import RedlockStore
-from interlock.backends.redlock.transport.blocking import LanePanel
-from interlock.backends.redlock.transport.interface import Panel
+from interlock.backends.redlock.transport.blocking import BlockingQuorumTransport
+from interlock.backends.redlock.transport.interface import QuorumTransport
 from interlock.backends.redlock.transport.threads import OnThreads
 from interlock.backends.redlock.wire.packing import Packing
 from interlock.errors import InvalidURL, Unsupported
@@ -130,21 +130,24 @@ def open_addresses(
     members, packing = Membership(places), Packing(prefix)
     connect_timeout = max(address.connect_timeout for address in addresses)
 
-    def quorum(panel: Panel) -> Quorum:
-        return Quorum(panel, members, runtime.now, _wall, node_timeout, connect_timeout)
+    def quorum(transport: QuorumTransport) -> Quorum:
+        return Quorum(transport, members, runtime.now, _wall, node_timeout, connect_timeout)
 
-    def on_threads(beside: OnThreads) -> RedlockStore:
-        return RedlockStore(quorum(LanePanel(addresses, packing, runtime.now)), beside, random)
+    def on_threads(threads: OnThreads) -> RedlockStore:
+        return RedlockStore(quorum(BlockingQuorumTransport(addresses, packing, runtime.now)), threads, random)
 
     if not asynchronous:
-        beside = OnThreads(runtime.now, runtime.signal)
-        store = on_threads(beside)
-        store.give_keeper(lambda: on_threads(beside))
+        threads = OnThreads(runtime.now, runtime.signal)
+        store = on_threads(threads)
+        store.give_keeper(lambda: on_threads(threads))
         return store
-    from interlock.backends.redlock.transport.aio import LinkPanel  # here, not above: it needs asyncio
+    # Here and not above: it needs asyncio, which blocking programs do not load.
+    from interlock.backends.redlock.transport.aio import AsyncQuorumTransport
 
     def on_loop(twin: RedlockStore | None) -> RedlockStore:
-        return RedlockStore(quorum(LinkPanel(addresses, packing, runtime.now)), runtime, random, twin)
+        return RedlockStore(
+            quorum(AsyncQuorumTransport(addresses, packing, runtime.now)), runtime, random, twin
+        )
 
     twin = on_threads(OnThreads(runtime.now))  # of the keeper's thread, and of the end of the process
     store = on_loop(twin)

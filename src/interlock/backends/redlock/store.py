@@ -9,8 +9,8 @@ from interlock import native
 from interlock.backends.redis.pubsub.watching import LOOK, LOOK_AT_MOST, until_changed
 from interlock.backends.redlock.algorithm import claiming, inspection, renewing
 from interlock.backends.redlock.algorithm.backoff import Backoff
-from interlock.backends.redlock.algorithm.inspection import Names, NodeView
-from interlock.backends.redlock.algorithm.recovery import Beside, Mending, NodeState
+from interlock.backends.redlock.algorithm.inspection import NodeView, ResourceListing
+from interlock.backends.redlock.algorithm.recovery import NodeState, Recovery, StoreRuntime
 from interlock.backends.redlock.quorum import Quorum
 from interlock.backends.redlock.wire.requests import Evict, Release
 from interlock.errors import InterlockError, StoreUnavailable, Unsupported
@@ -56,7 +56,7 @@ NO_REGISTERS = (
 )
 
 
-class Reserve:
+class KeeperConnections:
     """The keeper's own connections: made while the first ones of its client are, before anything is granted.
 
     Threads and tasks of a client take turns on their connections. A renewal that stood in that line would come too late just
@@ -76,18 +76,18 @@ class Reserve:
 
     def prepare(self) -> None:
         if self._store is not None:
-            self._store._quorum.panel.prepare()
+            self._store._quorum.transport.prepare()
 
-    async def missing(self, beside: Beside, quorum: Quorum) -> dict[int, str | InterlockError]:
+    async def missing(self, runtime: StoreRuntime, quorum: Quorum) -> dict[int, str | InterlockError]:
         """Nothing once the keeper is connected to a majority; the reasons if it cannot be."""
-        members, until = quorum.members, beside.now() + quorum.connect_timeout
+        members, until = quorum.members, runtime.now() + quorum.connect_timeout
         while self._store is not None:
-            standing = self._store._quorum.panel.connected()
+            standing = self._store._quorum.transport.connected()
             if list(standing.values()).count(None) >= members.majority:
                 break
-            if len(standing) == members.size or beside.now() >= until:
+            if len(standing) == members.size or runtime.now() >= until:
                 return {node: standing.get(node) or "no answer" for node in members.everyone}
-            await beside.wait(beside.signal(), 0.002)
+            await runtime.wait(runtime.signal(), 0.002)
         self.made = True
         return {}
 
@@ -109,19 +109,19 @@ class RedlockStore:
     def __init__(
         self,
         quorum: Quorum,
-        beside: Beside,
+        runtime: StoreRuntime,
         random: Callable[[], float],
         twin: RedlockStore | None = None,
     ) -> None:
         self._quorum = quorum
-        self._beside = beside
+        self._runtime = runtime
         self._random = random
         self._twin = twin  # the blocking side of an asyncio store; it shares what we know of the nodes
-        self._reserve = self._kept_for = Reserve()
+        self._keeper_connections = self._kept_for = KeeperConnections()
         self._keeper: Callable[[], RedlockStore] | None = None  # makes the side of the keeper
-        self._names = Names(beside.now)
+        self._listing = ResourceListing(runtime.now)
         self._backoff = Backoff()
-        self._mending = quorum.mending = Mending(quorum, beside)
+        self._recovery = quorum.recovery = Recovery(quorum, runtime)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {', '.join(self._quorum.members.places)}>"
@@ -138,40 +138,42 @@ class RedlockStore:
                 raise StoreUnavailable(answer.why)
             if answer.evicted:
                 return answer
-        if self._reserve.made:
+        if self._keeper_connections.made:
             return await claiming.claim(self._quorum, claim, timeout)
         return await self._first_claim(claim, timeout)
 
     async def _first_claim(self, claim: Claim, timeout: float) -> ClaimAnswer:
         """Connect for the keeper as well, at the same time; nothing is granted before it could be renewed."""
-        quorum, reserve = self._quorum, self._reserve
-        quorum.panel.prepare()
-        reserve.prepare()
+        quorum, keeper_connections = self._quorum, self._keeper_connections
+        quorum.transport.prepare()
+        keeper_connections.prepare()
         answer = await claiming.claim(quorum, claim, timeout, first=True)
-        if isinstance(answer, Granted) and (faults := await reserve.missing(self._beside, quorum)):
+        if isinstance(answer, Granted) and (
+            faults := await keeper_connections.missing(self._runtime, quorum)
+        ):
             with suppress(StoreUnavailable):
                 await self.release(claim.resource, claim.id, 0.0, quorum.usual)
             raise quorum.too_few(f"{claim.resource}: the keeper's own connection", faults)
         return answer
 
     async def wait(self, claim: Claim, busy: Busy | None, timeout: float) -> Granted | None:
-        beside = self._beside
+        runtime = self._runtime
         if busy is not None:
             pause = self._backoff.pause(claim.id, busy, self._random())
-            await beside.wait(beside.signal(), max(0.0, min(timeout, pause)))
+            await runtime.wait(runtime.signal(), max(0.0, min(timeout, pause)))
             return None
-        until, pause = beside.now() + timeout, LOOK
-        while (left := until - beside.now()) > 0:
+        until, pause = runtime.now() + timeout, LOOK
+        while (left := until - runtime.now()) > 0:
             try:
                 queue = await self.inspect(claim.resource, min(left, IO_TIMEOUT))
             except StoreUnavailable:
-                if beside.now() < until:
+                if runtime.now() < until:
                     raise
                 return None
             if claim.id not in [standing.id for standing in queue.holders]:
                 return None
-            left = until - beside.now()
-            await beside.wait(beside.signal(), max(0.0, min(left, pause * (0.5 + self._random()))))
+            left = until - runtime.now()
+            await runtime.wait(runtime.signal(), max(0.0, min(left, pause * (0.5 + self._random()))))
             pause = min(LOOK_AT_MOST, pause * 1.5)
         return None
 
@@ -188,7 +190,7 @@ class RedlockStore:
 
     async def scan(self, prefix: str, after: str, limit: int) -> list[str]:
         found: list[str] = []
-        for name in await self._names.beyond(self._quorum, prefix, after, IO_TIMEOUT):
+        for name in await self._listing.beyond(self._quorum, prefix, after, IO_TIMEOUT):
             if len(found) >= limit:
                 break
             if (await self.inspect(name)).standings:
@@ -203,7 +205,7 @@ class RedlockStore:
         )
 
     async def watch(self, resource: str, seen: Queue, timeout: float) -> None:
-        await until_changed(self._beside, self.inspect, seen, timeout)
+        await until_changed(self._runtime, self.inspect, seen, timeout)
 
     # ---- registers ----------------------------------------------------------------
 
@@ -226,15 +228,15 @@ class RedlockStore:
 
     async def status(self) -> list[NodeState]:
         """What each node remembers of the quorum; changes nothing."""
-        return await self._mending.status()
+        return await self._recovery.status()
 
     async def admit(self, place: str) -> NodeState:
         """Give a node its vote before its quarantine is over: nothing it granted may be held any more."""
-        return await self._mending.admit(place)
+        return await self._recovery.admit(place)
 
     async def init(self, *, missing: bool = False) -> list[NodeState]:
         """Give every node its vote now: nothing may be held any more. `missing`: though some cannot be reached."""
-        return await self._mending.init(missing=missing)
+        return await self._recovery.init(missing=missing)
 
     # ---- housekeeping -----------------------------------------------------------------
 
@@ -248,7 +250,7 @@ class RedlockStore:
         return ""
 
     def inside(self) -> bool:
-        return self._quorum.panel.inside()
+        return self._quorum.transport.inside()
 
     def blocking(self) -> Store:
         return self if self._twin is None else self._twin
@@ -256,7 +258,7 @@ class RedlockStore:
     def give_keeper(self, make: Callable[[], RedlockStore], of: RedlockStore | None = None) -> None:
         """Have `make` make the keeper's side of this store, if it is asked for; it keeps what `of` is granted."""
         self._keeper = make
-        self._kept_for = (of or self)._reserve
+        self._kept_for = (of or self)._keeper_connections
 
     def for_keeper(self) -> Store:
         """The same store, over connections that nobody else uses."""
@@ -269,15 +271,15 @@ class RedlockStore:
 
     def after_fork(self) -> None:
         self._quorum.members.held.clear()
-        self._mending.after_fork()
-        self._quorum.panel.after_fork()
-        self._reserve.after_fork()
+        self._recovery.after_fork()
+        self._quorum.transport.after_fork()
+        self._keeper_connections.after_fork()
         if self._twin is not None:
             self._twin.after_fork()
 
     async def close(self) -> None:
-        self._mending.close()
-        await self._quorum.panel.close()
-        await self._reserve.close()
+        self._recovery.close()
+        await self._quorum.transport.close()
+        await self._keeper_connections.close()
         if self._twin is not None:
             await self._twin.close()

@@ -37,13 +37,13 @@ class Votes:
     """What the nodes said in one round."""
 
     __slots__ = (
-        *("_members", "accepted", "ahead", "busy", "evicted", "heard", "holding"),
-        *("mismatch", "said", "seen", "sent", "stands"),
+        *("_members", "accepted", "ahead", "busy", "evicted", "holding"),
+        *("mismatch", "replied", "said", "seen", "sent", "stands"),
     )
 
     def __init__(self, quorum: Quorum) -> None:
         self._members = quorum.members
-        self.heard = 0
+        self.replied = 0
         self.sent = 0.0  # when the nodes were asked, once there were connections
         self.accepted = 0  # of those that count: hold it under our ballot
         self.holding = 0  # of those that count: hold it
@@ -55,8 +55,8 @@ class Votes:
         self.mismatch = 0
         self.said: dict[int, str | InterlockError] = {}
 
-    def hear(self, node: int, reply: int | Reply, sent: float, received: float) -> bool:
-        self.heard += 1
+    def on_reply(self, node: int, reply: int | Reply, sent: float, received: float) -> bool:
+        self.replied += 1
         self.sent = sent
         members = self._members
         if isinstance(reply, int):
@@ -72,7 +72,7 @@ class Votes:
             self.said[node] = reply
         else:
             self._not_accepted(node, reply, members.counts(node, reply[0], sent, received))
-        pending = members.size - self.heard
+        pending = members.size - self.replied
         if self.holding + pending < members.majority:
             # There can be no majority any more. Who is one node short of hearing that others hold it would not wait for
             # them, but fail: a node without a vote among the first to answer must not do that.
@@ -83,8 +83,10 @@ class Votes:
     @property
     def refused(self) -> set[int]:
         """Nodes that have nothing of this attempt, as they said themselves."""
-        nothing = ("evicted", "another capacity")
-        return {node for node, said in self.said.items() if node in self.busy or said in nothing}
+        ignore_unacknowledged = ("evicted", "another capacity")
+        return {
+            node for node, said in self.said.items() if node in self.busy or said in ignore_unacknowledged
+        }
 
     def _not_accepted(self, node: int, reply: list[Any], counts: bool) -> None:
         code = reply[1]
@@ -106,7 +108,7 @@ class Votes:
             self.mismatch = reply[2]
             self.said[node] = "another capacity"
         elif code == NO_VOTE:
-            self._members.voiceless(node)
+            self._members.mark_non_voting(node)
             self.said[node] = QUARANTINED
 
 
@@ -116,7 +118,7 @@ async def claim(quorum: Quorum, claim: Claim, timeout: float, first: bool = Fals
     `first`: of a client that is only connecting, which does not count among its seconds; nor does it to start new nodes.
     """
     members, began = quorum.members, quorum.now()
-    members.asked_for(claim.ttl)
+    members.note_ttl(claim.ttl)
     votes = await _vote(quorum, claim, began, timeout)
     if not isinstance(votes, Votes):
         return votes
@@ -124,8 +126,8 @@ async def claim(quorum: Quorum, claim: Claim, timeout: float, first: bool = Fals
         # New nodes start when they are first used; and some may have been admitted since.
         left = timeout - (quorum.now() - began)
         if first:
-            left = max(left, STEPS * quorum.panel.round_trip(members.size))
-        if left > 0 and await quorum.mending.now(left):
+            left = max(left, STEPS * quorum.transport.round_trip(members.size))
+        if left > 0 and await quorum.recovery.run_now(left):
             votes = await _vote(quorum, claim, began, timeout)
             if not isinstance(votes, Votes):
                 return votes
@@ -145,7 +147,7 @@ async def _vote(quorum: Quorum, claim: Claim, began: float, timeout: float) -> G
         rounds += 1
         asked, votes = quorum.now(), Votes(quorum)
         left = timeout - (asked - began - connecting)
-        await quorum.ask(Vote(claim, ballot), votes.hear, quorum.once_connected(max(0.001, left)))
+        await quorum.ask(Vote(claim, ballot), votes.on_reply, quorum.once_connected(max(0.001, left)))
         now = quorum.now()
         if votes.accepted >= members.majority:
             if now - votes.sent < ROUND and claim.ttl * (1 - DRIFT - LEAST) - SLACK > now - began:
@@ -157,20 +159,20 @@ async def _vote(quorum: Quorum, claim: Claim, began: float, timeout: float) -> G
         if votes.holding < members.majority or votes.evicted is not None or left <= 0 or rounds == ROUNDS:
             break
         connecting += votes.sent - asked
-        members.saw(votes.seen)
+        members.note_number(votes.seen)
         ballot = members.ballot(0)
     await _take_back(quorum, claim, ballot, votes)
     return votes
 
 
-class Told:
+class Acknowledgements:
     """Waits until each of so many nodes has answered."""
 
     def __init__(self, nodes: int) -> None:
         self._left = nodes
         self.done: set[int] = set()  # those that did what they were told
 
-    def hear(self, node: int, reply: int | Reply, sent: float, received: float) -> bool:
+    def on_reply(self, node: int, reply: int | Reply, sent: float, received: float) -> bool:
         self._left -= 1
         if not isinstance(reply, InterlockError):
             self.done.add(node)
@@ -185,10 +187,10 @@ async def _take_back(quorum: Quorum, claim: Claim, ballot: int, votes: Votes) ->
     undo = Release(claim.resource, claim.id, 0.0, ballot)
     refused = votes.refused
     where = [node for node in quorum.members.everyone if node not in refused]
-    await quorum.tell(undo, [node for node in where if node not in votes.stands])
+    await quorum.notify(undo, [node for node in where if node not in votes.stands])
     if votes.stands:
-        told = Told(len(votes.stands))
-        await quorum.ask(undo, told.hear, quorum.within(quorum.usual), votes.stands)
+        acknowledged = Acknowledgements(len(votes.stands))
+        await quorum.ask(undo, acknowledged.on_reply, quorum.within(quorum.usual), votes.stands)
 
 
 async def _nowhere(quorum: Quorum, claim: Claim, votes: Votes) -> bool:
@@ -196,11 +198,11 @@ async def _nowhere(quorum: Quorum, claim: Claim, votes: Votes) -> bool:
     members, refused = quorum.members, votes.refused
     unsent = {node for node, said in votes.said.items() if isinstance(said, Unreached)}
     doubtful = [node for node in members.everyone if node not in refused and node not in unsent]
-    told = Told(len(doubtful))
+    acknowledged = Acknowledgements(len(doubtful))
     if doubtful and members.away.isdisjoint(doubtful):
         undo = Release(claim.resource, claim.id, 0.0, members.highest)
-        await quorum.ask(undo, told.hear, quorum.within(quorum.usual), doubtful)
-    return len(told.done) == len(doubtful)
+        await quorum.ask(undo, acknowledged.on_reply, quorum.within(quorum.usual), doubtful)
+    return len(acknowledged.done) == len(doubtful)
 
 
 def _refusal(quorum: Quorum, claim: Claim, votes: Votes) -> ClaimAnswer:
@@ -224,7 +226,7 @@ def _holder(quorum: Quorum, votes: Votes) -> Standing | None:
     named: dict[tuple[str, int], int] = {}
     if len(votes.busy) >= quorum.members.majority:
         for reply in votes.busy.values():
-            holder = quorum.panel.standing(reply)
+            holder = quorum.transport.standing(reply)
             if holder is not None:
                 key = (holder.id, holder.token)
                 named[key] = named.get(key, 0) + 1

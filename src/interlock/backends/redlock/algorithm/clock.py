@@ -24,7 +24,7 @@ class ClockWatch:
         """The node's clock less ours, seconds; None before the first reply."""
         return (self._low + self._high) / 2 if self._at else None
 
-    def heard(self, clock: int, sent: float, received: float) -> float:
+    def observe(self, clock: int, sent: float, received: float) -> float:
         """How far, in seconds, the clock jumped since the last reply; 0.0 when it runs as it should."""
         stood = clock / 1e6
         low, high = stood - received, stood - sent

@@ -50,22 +50,22 @@ async def _seen(
     seen: dict[int, tuple[int, tuple[Standing, ...]]] = {}
     said: dict[int, str | InterlockError] = {}
 
-    def hear(node: int, reply: Reply, sent: float, received: float) -> bool:
+    def on_reply(node: int, reply: Reply, sent: float, received: float) -> bool:
         if isinstance(reply, InterlockError):
             said[node] = reply
         elif reply[1] == NO_VOTE:
-            quorum.members.voiceless(node)
+            quorum.members.mark_non_voting(node)
             said[node] = QUARANTINED
         else:
             seen[node] = (reply[2], reply[3])
             said[node] = "answered"
         return False
 
-    until, look = quorum.now() + timeout, Inspect(resource, limit)
-    await quorum.ask(look, hear, quorum.once_connected(timeout))
+    until, request = quorum.now() + timeout, Inspect(resource, limit)
+    await quorum.ask(request, on_reply, quorum.once_connected(timeout))
     if len(seen) < quorum.members.majority and QUARANTINED in said.values():
-        if await quorum.mending.now(until - quorum.now()):
-            await quorum.ask(look, hear, quorum.once_connected(max(0.001, until - quorum.now())))
+        if await quorum.recovery.run_now(until - quorum.now()):
+            await quorum.ask(request, on_reply, quorum.once_connected(max(0.001, until - quorum.now())))
     return seen, said
 
 
@@ -91,7 +91,7 @@ async def view(quorum: Quorum, resource: str, timeout: float) -> list[NodeView]:
     members = quorum.members
     found = [NodeView(place, "no answer", ()) for place in members.places]
 
-    def hear(node: int, reply: Reply, sent: float, received: float) -> bool:
+    def on_reply(node: int, reply: Reply, sent: float, received: float) -> bool:
         place = members.places[node]
         if isinstance(reply, InterlockError):
             found[node] = NodeView(place, str(reply), ())
@@ -102,7 +102,7 @@ async def view(quorum: Quorum, resource: str, timeout: float) -> list[NodeView]:
         return False
 
     limits = Limits(min(timeout, quorum.longest), timeout, 0)
-    await quorum.panel.ask(Inspect(resource), members.everyone, members.everyone, hear, limits)
+    await quorum.transport.ask(Inspect(resource), members.everyone, members.everyone, on_reply, limits)
     return found
 
 
@@ -119,7 +119,7 @@ async def evict(quorum: Quorum, request: Evict, timeout: float) -> list[Standing
     foreign: list[ForeignKey] = []
     said: dict[int, str | InterlockError] = {}
 
-    def hear(node: int, reply: Reply, sent: float, received: float) -> bool:
+    def on_reply(node: int, reply: Reply, sent: float, received: float) -> bool:
         if isinstance(reply, InterlockError):
             said[node] = reply
             if isinstance(reply, ForeignKey):
@@ -129,7 +129,7 @@ async def evict(quorum: Quorum, request: Evict, timeout: float) -> list[Standing
             met.append(reply[2])
         return False
 
-    await quorum.ask(request, hear, quorum.once_connected(max(0.001, until - quorum.now())))
+    await quorum.ask(request, on_reply, quorum.once_connected(max(0.001, until - quorum.now())))
     if len(met) < members.majority:
         if len(met) + len(foreign) >= members.majority:
             raise foreign[0]
@@ -151,7 +151,7 @@ async def _spare_foreign(quorum: Quorum, request: Evict, timeout: float) -> None
         raise ForeignKey(request.resource, "string", expires)
 
 
-class Names:
+class ResourceListing:
     """Lists resources: each node is walked step by step, and what stands on a majority is listed."""
 
     def __init__(self, now: Callable[[], float]) -> None:
@@ -189,11 +189,13 @@ class Names:
         while True:
             got: list[Reply] = []
 
-            def hear(_: int, reply: Reply, sent: float, received: float, got: list[Reply] = got) -> bool:
+            def on_reply(_: int, reply: Reply, sent: float, received: float, got: list[Reply] = got) -> bool:
                 got.append(reply)
                 return True
 
-            await quorum.panel.ask(Scan(prefix, cursor), (node,), (node,), hear, Limits(timeout, timeout, 1))
+            await quorum.transport.ask(
+                Scan(prefix, cursor), (node,), (node,), on_reply, Limits(timeout, timeout, 1)
+            )
             if not got:
                 raise quorum.too_few("a list of names", {})
             reply = got[0]

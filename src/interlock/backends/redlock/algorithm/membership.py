@@ -9,7 +9,7 @@ from interlock.backends.redlock.wire.requests import Release
 from interlock.model import Claim
 from interlock.record import record
 
-OWED = 1000  # releases kept for a node that is away; the oldest lapse by themselves
+MAX_PENDING_RELEASES = 1000  # releases kept for a node that is away; the oldest lapse by themselves
 FARTHEST = 2**52  # us, in the year 2112: scripts tell numbers apart up to twice that, whatever a clock says
 SWEPT = 256  # claims remembered before the first look for those that have lapsed
 
@@ -34,7 +34,7 @@ class Membership:
         self.present = self.everyone  # whose answers are waited for
         self.away: frozenset[int] = frozenset()
         self.faults: dict[int, str] = {}  # what is wrong with those that are away
-        self.mute: frozenset[int] = frozenset()  # without a vote
+        self.non_voting: frozenset[int] = frozenset()  # without a vote
         self.clocks = [ClockWatch() for _ in places]
         self.jumped: dict[
             int, float
@@ -43,25 +43,27 @@ class Membership:
         self.highest = 0  # the highest number seen, or proposed
         self.granted = 0  # the highest that a majority gave us
         self.held: dict[str, Held] = {}
-        self.missing: dict[int, bool] = {}  # nodes that may have missed a vote
-        self.owed: dict[tuple[int, str], tuple[Release, float]] = {}  # by node and id, until when it matters
+        self.missed_votes: dict[int, bool] = {}  # nodes that may have missed a vote
+        self.pending_releases: dict[
+            tuple[int, str], tuple[Release, float]
+        ] = {}  # by node and id, until when it matters
         self._sweep_at = SWEPT
 
     @property
-    def ailing(self) -> bool:
+    def unhealthy(self) -> bool:
         """Whether somebody is away, has no vote, a clock that jumped, or missed something: somebody must look after them."""
-        return bool(self.away or self.mute or self.jumped or self.owed or self.missing)
+        return bool(self.away or self.non_voting or self.jumped or self.pending_releases or self.missed_votes)
 
     @property
     def able(self) -> bool:
         """Whether a majority is here and has its vote."""
-        return self.size - len(self.away | self.mute) >= self.majority
+        return self.size - len(self.away | self.non_voting) >= self.majority
 
-    def left(self, nodes: Iterable[int]) -> None:
+    def mark_away(self, nodes: Iterable[int]) -> None:
         """These do not answer: nobody waits for them, unless too few are left."""
         self._present(self.away.union(nodes))
 
-    def back(self, node: int) -> None:
+    def mark_present(self, node: int) -> None:
         self.faults.pop(node, None)
         self._present(self.away - {node})
 
@@ -71,22 +73,22 @@ class Membership:
         # Fewer than a majority: without those that are away nothing can be decided, so all are waited for.
         self.present = here if len(here) >= self.majority else self.everyone
 
-    def voiceless(self, node: int) -> None:
-        self.mute = self.mute | {node}
+    def mark_non_voting(self, node: int) -> None:
+        self.non_voting = self.non_voting | {node}
 
-    def voting(self, node: int) -> None:
-        self.mute = self.mute - {node}
+    def mark_voting(self, node: int) -> None:
+        self.non_voting = self.non_voting - {node}
 
     def counts(self, node: int, clock: int, sent: float, received: float) -> bool:
         """Whether the node's answer counts: its clock has run as ours for as long as anything may be held."""
         watch = self.clocks[node]
-        jumped = watch.heard(clock, sent, received)
+        jumped = watch.observe(clock, sent, received)
         if jumped:
             self.jumped[node] = received
             _say_jumped(self.places[node], jumped)
         return received >= watch.distrusted_until and not (self.jumped and node in self.jumped)
 
-    def jump_judged(self, node: int, longest: float) -> None:
+    def settle_jump(self, node: int, longest: float) -> None:
         """The node has told its longest ttl: until that has passed, others may hold what lapsed there too early."""
         jumped = self.jumped.pop(node, None)
         if jumped is not None:
@@ -95,24 +97,24 @@ class Membership:
     def steady(self, node: int, now: float) -> bool:
         return node not in self.jumped and self.clocks[node].steady(now)
 
-    def owe(self, node: int, release: Release, now: float) -> None:
+    def add_pending_release(self, node: int, release: Release, now: float) -> None:
         """Remember what a node could not be told, or may not have read: a leftover there would cost others a node."""
-        self.owed[node, release.id] = (release, now + self.longest)
-        while len(self.owed) > OWED * self.size:
+        self.pending_releases[node, release.id] = (release, now + self.longest)
+        while len(self.pending_releases) > MAX_PENDING_RELEASES * self.size:
             try:
-                self.owed.pop(next(iter(self.owed)), None)
+                self.pending_releases.pop(next(iter(self.pending_releases)), None)
             except RuntimeError:
                 continue  # another thread has changed it between the two steps
 
-    def owed_to(self, node: int) -> list[tuple[int, str]]:
+    def pending_releases_of(self, node: int) -> list[tuple[int, str]]:
         """Under what the releases stand that a node has not been told."""
-        return [key for key in list(self.owed) if key[0] == node]
+        return [key for key in list(self.pending_releases) if key[0] == node]
 
-    def missed(self) -> set[int]:
+    def take_missed_votes(self) -> set[int]:
         """Those that may have missed a vote, since this was last asked."""
-        return {node for node in self.everyone if self.missing.pop(node, False)}
+        return {node for node in self.everyone if self.missed_votes.pop(node, False)}
 
-    def asked_for(self, ttl: float) -> None:
+    def note_ttl(self, ttl: float) -> None:
         if ttl > self.longest:
             self.longest = ttl
 
@@ -121,7 +123,7 @@ class Membership:
         self.highest = number = max(self.highest + 1, min(wall, FARTHEST))
         return number
 
-    def saw(self, number: int) -> None:
+    def note_number(self, number: int) -> None:
         if number > self.highest:
             self.highest = number
 

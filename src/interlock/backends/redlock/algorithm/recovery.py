@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from interlock.backends.redlock.algorithm.clock import DRIFT
 from interlock.backends.redlock.algorithm.renewing import refill
-from interlock.backends.redlock.quorum import ROUND, Quorum, unheard
+from interlock.backends.redlock.quorum import ROUND, Quorum, ignore_reply
 from interlock.backends.redlock.transport.patience import Limits
 from interlock.backends.redlock.wire.requests import Admit, CheckIn, Reply
 from interlock.errors import ClientClosed, InterlockError, InvalidSetting, StoreUnavailable
@@ -52,7 +52,7 @@ class NodeState:
         return self.state == "voting"
 
 
-class Beside(Protocol):
+class StoreRuntime(Protocol):
     """The part of a runtime that waits and runs things beside the caller."""
 
     def now(self) -> float: ...
@@ -61,99 +61,101 @@ class Beside(Protocol):
     def spawn(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> Job: ...
 
 
-class Mending:
+class Recovery:
     """Looks after ailing nodes while there are any."""
 
-    def __init__(self, quorum: Quorum, beside: Beside) -> None:
+    def __init__(self, quorum: Quorum, runtime: StoreRuntime) -> None:
         self._quorum = quorum
-        self._beside = beside
+        self._runtime = runtime
         self._job: Job | None = None
-        self._call: Signal | None = None  # somebody cannot wait for the next look
-        self._turn: Signal | None = None  # a look is over
+        self._poll_wanted: Signal | None = None  # somebody cannot wait for the next look
+        self._poll_done: Signal | None = None  # a look is over
         self._closed = False
 
-    def begin(self) -> None:
+    def start(self) -> None:
         """Have somebody look after the nodes, if nobody does."""
         job = self._job
         if (job is None or not job.alive()) and not self._closed:
-            self._call, self._turn = self._beside.signal(), self._beside.signal()
+            self._poll_wanted, self._poll_done = self._runtime.signal(), self._runtime.signal()
             with suppress(RuntimeError):  # no thread can be had now: the caller goes on without
-                self._job = self._beside.spawn("interlock-quorum", self._run)
+                self._job = self._runtime.spawn("interlock-quorum", self._run)
 
-    async def now(self, timeout: float) -> bool:
+    async def run_now(self, timeout: float) -> bool:
         """Have somebody look at once; whether a majority has its vote by then.
 
         Not the caller: who is cut off halfway would leave new nodes half admitted.
         """
-        members, beside = self._quorum.members, self._beside
-        far = 10 * self._quorum.panel.round_trip(members.size)
-        until = beside.now() + min(timeout, max(self._quorum.longest, far))
+        members, runtime = self._quorum.members, self._runtime
+        far = 10 * self._quorum.transport.round_trip(members.size)
+        until = runtime.now() + min(timeout, max(self._quorum.longest, far))
         for _ in range(2):  # one look may be under way already
             if members.able:
                 break
-            self.begin()
-            call, turn, left = self._call, self._turn, until - beside.now()
-            if call is None or turn is None or left <= 0:
+            self.start()
+            wanted, done, left = self._poll_wanted, self._poll_done, until - runtime.now()
+            if wanted is None or done is None or left <= 0:
                 break
-            call.set()
-            await beside.wait(turn, left)
+            wanted.set()
+            await runtime.wait(done, left)
         return members.able
 
     def after_fork(self) -> None:
-        self._job = self._call = self._turn = None
+        self._job = self._poll_wanted = self._poll_done = None
 
     def close(self) -> None:
         self._closed = True
-        if self._call is not None:
-            self._call.set()
+        if self._poll_wanted is not None:
+            self._poll_wanted.set()
 
     async def _run(self) -> None:
         pause = FIRST_PAUSE
         while not self._closed:
-            call = self._call = self._beside.signal()  # before the look: who calls during it wants another
+            wanted = self._poll_wanted = (
+                self._runtime.signal()
+            )  # before the look: who calls during it wants another
             try:
-                await self.once(PATIENCE)
+                await self.run_once(PATIENCE)
             except ClientClosed:
                 return
             except InterlockError:
                 pass  # who asks for a lock is told
-            over, self._turn = self._turn, self._beside.signal()
-            if over is not None:
-                over.set()
-            if not self._ailing():
+            done, self._poll_done = self._poll_done, self._runtime.signal()
+            if done is not None:
+                done.set()
+            if not self._unhealthy():
                 self._job = None  # from now on whoever finds somebody ailing begins anew
-                if self._ailing():
-                    self.begin()
+                if self._unhealthy():
+                    self.start()
                 return
-            if await self._beside.wait(call, pause):
+            if await self._runtime.wait(wanted, pause):
                 pause = FIRST_PAUSE
             pause = min(LONGEST_PAUSE, pause * 1.5)
 
-    def _ailing(self) -> bool:
-        return self._quorum.members.ailing
+    def _unhealthy(self) -> bool:
+        return self._quorum.members.unhealthy
 
     # ---- one look ---------------------------------------------------------------
 
-    async def once(self, timeout: float) -> None:
+    async def run_once(self, timeout: float) -> None:
         """Check the nodes in, admit those whose time has come, and enter what we hold on those that are back."""
         members = self._quorum.members
-        ailed = members.away | members.mute | members.missed()
-        states = await self._look(CheckIn(), min(timeout, PATIENCE))
+        ailed = members.away | members.non_voting | members.take_missed_votes()
+        states = await self._poll(CheckIn(), min(timeout, PATIENCE))
         for node, state in enumerate(states):
             if not state.reachable:
                 continue
-            members.back(node)
-            await self._quorum.pay(node, PATIENCE)
+            members.mark_present(node)
+            await self._quorum.retry_releases(node, PATIENCE)
             if state.votes:
-                members.voting(node)
+                members.mark_voting(node)
             else:
-                members.voiceless(node)
+                members.mark_non_voting(node)
         waiting = [node for node, state in enumerate(states) if state.reachable and not state.votes]
         if all(state.reachable and state.first_use for state in states):
             await self._start(states, waiting)
         elif any(_rested(states[node]) for node in waiting):
             await self._readmit([node for node in waiting if _rested(states[node])], timeout)
-        back = ailed - members.away - members.mute
+        back = ailed - members.away - members.non_voting
         if back and members.held:
             await refill(self._quorum, back, min(timeout, PATIENCE))
 
@@ -172,7 +174,7 @@ class Mending:
     async def _readmit(self, rested: list[int], timeout: float) -> None:
         """Admit nodes that forgot. The others are asked only now: they know of every round that counted those."""
         members = self._quorum.members
-        states = await self._look(CheckIn(), min(timeout, PATIENCE))
+        states = await self._poll(CheckIn(), min(timeout, PATIENCE))
         voters = [state for state in states if state.votes]
         if len(voters) <= members.size - members.majority:
             return  # too few to have met every majority
@@ -182,30 +184,30 @@ class Mending:
         admit: dict[int, Admit] = {}
         for node in rested:
             state = states[node]
-            over = state.since and state.clock // 1000 >= state.since + quarantine
-            if over and members.steady(node, self._quorum.now()):
+            done = state.since and state.clock // 1000 >= state.since + quarantine
+            if done and members.steady(node, self._quorum.now()):
                 admit[node] = Admit(state.since, quarantine, floor)
         await self._admit(admit)
 
-    async def _look(self, request: CheckIn, timeout: float) -> list[NodeState]:
+    async def _poll(self, request: CheckIn, timeout: float) -> list[NodeState]:
         """What each node says of itself."""
         quorum, members = self._quorum, self._quorum.members
-        found = [_silent(place) for place in members.places]
+        found = [_unreachable(place) for place in members.places]
 
-        def hear(node: int, reply: Reply, sent: float, received: float) -> bool:
+        def on_reply(node: int, reply: Reply, sent: float, received: float) -> bool:
             if isinstance(reply, InterlockError):
                 members.faults[node] = str(reply)
-                found[node] = _silent(members.places[node], str(reply))
+                found[node] = _unreachable(members.places[node], str(reply))
             else:
                 members.counts(node, reply[0], sent, received)
-                members.jump_judged(node, reply[4] / 1000)
+                members.settle_jump(node, reply[4] / 1000)
                 found[node] = self._state(node, reply)
             return False
 
         limits = Limits(timeout, timeout, members.size)
-        quiet = await quorum.panel.ask(request, members.everyone, members.everyone, hear, limits)
-        if quiet:
-            members.left(quiet)
+        unanswered = await quorum.transport.ask(request, members.everyone, members.everyone, on_reply, limits)
+        if unanswered:
+            members.mark_away(unanswered)
         return found
 
     def _state(self, node: int, reply: list[Any]) -> NodeState:
@@ -227,25 +229,25 @@ class Mending:
         """Give these nodes their votes: tell all of them, then look who has one; far away that is two round trips, not one for each."""
         members, told = self._quorum.members, Limits(PATIENCE, PATIENCE, 1)
         for node, request in requests.items():
-            await self._quorum.panel.ask(request, (node,), (), unheard, told)
+            await self._quorum.transport.ask(request, (node,), (), ignore_reply, told)
         if not requests:
             return
-        for node, state in enumerate(await self._look(CheckIn(), PATIENCE)):
+        for node, state in enumerate(await self._poll(CheckIn(), PATIENCE)):
             if node in requests and state.votes:
-                members.voting(node)
+                members.mark_voting(node)
 
     # ---- for operators ------------------------------------------------------------
 
     async def status(self) -> list[NodeState]:
         """What each node remembers; changes nothing."""
-        states = await self._look(CheckIn(look=True), PATIENCE)
+        states = await self._poll(CheckIn(read_only=True), PATIENCE)
         longest = max((state.longest for state in states), default=0)
         return [_waits(state, longest) for state in states]
 
     async def admit(self, place: str) -> NodeState:
         """Give a node its vote before its time, on an operator's word that nothing is held any more."""
         members = self._quorum.members
-        states = await self._look(CheckIn(), THOROUGH)
+        states = await self._poll(CheckIn(), THOROUGH)
         near = [
             node
             for node, known in enumerate(members.places)
@@ -265,18 +267,18 @@ class Mending:
                 "held any more, `interlock quorum init` lets all begin anew"
             )
         await self._admit({node: Admit(state.since, 0, max(voter.top for voter in voters))})
-        return (await self._look(CheckIn(), THOROUGH))[node]
+        return (await self._poll(CheckIn(), THOROUGH))[node]
 
     async def init(self, *, missing: bool = False) -> list[NodeState]:
         """Give every node its vote now, on an operator's word; `missing`: though some cannot be reached."""
-        states = await self._look(CheckIn(), THOROUGH)
+        states = await self._poll(CheckIn(), THOROUGH)
         away = [f"{state.place} ({state.state})" for state in states if not state.reachable]
         if away and not missing:
             raise StoreUnavailable(f"not all nodes can be reached: {'; '.join(away)}")
         top = max((state.top for state in states), default=0)
         needy = [node for node, state in enumerate(states) if state.reachable and not state.votes]
         await self._admit({node: Admit(states[node].since, 0, top) for node in needy})
-        return await self._look(CheckIn(), THOROUGH)
+        return await self._poll(CheckIn(), THOROUGH)
 
 
 def _rested(state: NodeState) -> bool:
@@ -284,7 +286,7 @@ def _rested(state: NodeState) -> bool:
     return bool(state.since) and state.clock // 1000 >= state.since + RESTED
 
 
-def _silent(place: str, why: str = "no answer") -> NodeState:
+def _unreachable(place: str, why: str = "no answer") -> NodeState:
     return NodeState(place, False, why, 0.0, "", None, 0, 0, False)
 
 

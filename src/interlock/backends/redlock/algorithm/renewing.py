@@ -12,9 +12,9 @@ from interlock.backends.redlock.wire.requests import (
     NO_VOTE,
     RENEWED,
     STRAY,
-    Prolong,
     Release,
     Renew,
+    RenewalItem,
     Reply,
     Vote,
     Words,
@@ -37,7 +37,7 @@ async def renew(quorum: Quorum, renewals: Sequence[Renewal], timeout: float) -> 
     return answers
 
 
-class Answers:
+class RenewalReplies:
     """What the nodes said of each claim of a batch."""
 
     def __init__(self, quorum: Quorum) -> None:
@@ -51,14 +51,14 @@ class Answers:
         """Whether the round took so long that it does not count."""
         return self._sent is not None and now - self._sent >= ROUND
 
-    def hear(self, node: int, reply: Reply, sent: float, received: float) -> bool:
+    def on_reply(self, node: int, reply: Reply, sent: float, received: float) -> bool:
         if isinstance(reply, InterlockError):
             self.said[node] = reply
             return False
         self._sent = sent
         counts = self._members.counts(node, reply[0], sent, received)
         if reply[1] == NO_VOTE:
-            self._members.voiceless(node)
+            self._members.mark_non_voting(node)
             self.said[node] = (
                 QUARANTINED if reply[2] else "restarted: whether it lost its memory is not known yet"
             )
@@ -75,30 +75,30 @@ class Answers:
 
 async def _renew(quorum: Quorum, renewals: Sequence[Renewal], timeout: float) -> list[RenewAnswer]:
     members = quorum.members
-    items: list[Prolong] = []
+    items: list[RenewalItem] = []
     for r in renewals:
-        members.asked_for(r.ttl)
+        members.note_ttl(r.ttl)
         held = members.held.get(r.id)
-        items.append(Prolong(r.resource, r.id, r.ttl, r.note, r.permits, held.token if held else 0))
-    answers = Answers(quorum)
-    await quorum.ask(Renew(tuple(items)), answers.hear, quorum.within(timeout))
+        items.append(RenewalItem(r.resource, r.id, r.ttl, r.note, r.permits, held.token if held else 0))
+    answers = RenewalReplies(quorum)
+    await quorum.ask(Renew(tuple(items)), answers.on_reply, quorum.within(timeout))
     if answers.late(quorum.now()):  # we were stopped: who said yes may have forgotten it since
         return [NoAnswer(f"{r.resource}: the answers came too late to count") for r in renewals]
     return [await _verdict(quorum, r, answers, n) for n, r in enumerate(renewals)]
 
 
-async def _verdict(quorum: Quorum, renewal: Renewal, answers: Answers, item: int) -> RenewAnswer:
+async def _verdict(quorum: Quorum, renewal: Renewal, answers: RenewalReplies, item: int) -> RenewAnswer:
     members, said = quorum.members, answers.of(item)
     renewed = [node for node, answer in said.items() if answer == RENEWED]
     if len(renewed) >= members.majority:
         missing = [node for node, answer in said.items() if answer in (GONE, STRAY)]
         await _renewed(quorum, renewal, missing)
         return Renewed(renewal.ttl)
-    told = [*said.values(), *(answers.jumped[node][item] for node in answers.jumped)]
-    reasons = [answer for answer in told if not isinstance(answer, int)]
+    reported = [*said.values(), *(answers.jumped[node][item] for node in answers.jumped)]
+    reasons = [answer for answer in reported if not isinstance(answer, int)]
     lost = sum(answer == QUARANTINED for answer in answers.said.values())
     # A stray may be made ours by a fill, but only while a majority holds; a jumped clock may have ended it early.
-    without = sum(answer in (GONE, STRAY) for answer in told) + len(reasons) + lost
+    without = sum(answer in (GONE, STRAY) for answer in reported) + len(reasons) + lost
     if members.size - without < members.majority:
         members.held.pop(renewal.id, None)
         return Gone(True, decoded(reasons[0])) if reasons else Gone()
@@ -126,11 +126,11 @@ async def _renewed(quorum: Quorum, renewal: Renewal, missing: list[int]) -> None
 
 async def _fill(quorum: Quorum, claim: Claim, token: int, missing: list[int]) -> None:
     """Enter a claim that a majority holds on nodes that miss it."""
-    await quorum.tell(Vote(claim, token, fill=True), missing)
+    await quorum.notify(Vote(claim, token, fill=True), missing)
     held = quorum.members.held.get(claim.id)
     if held is None or held.token != token:  # released just now, and perhaps before the claim was there
         # Upto this number: who was granted too late asks again under its id, and its next claim must stay.
-        await quorum.tell(Release(claim.resource, claim.id, 0.0, token), missing)
+        await quorum.notify(Release(claim.resource, claim.id, 0.0, token), missing)
 
 
 async def refill(quorum: Quorum, nodes: Collection[int], timeout: float) -> None:
@@ -141,9 +141,11 @@ async def refill(quorum: Quorum, nodes: Collection[int], timeout: float) -> None
     members = quorum.members
     held = [one for one in list(members.held.values()) if one.until > quorum.now() + NEARLY]
     for start in range(0, len(held), BATCH):
-        batch, answers = held[start : start + BATCH], Answers(quorum)
-        items = [Prolong(one.claim.resource, one.claim.id, NEARLY, None, None, one.token) for one in batch]
-        await quorum.ask(Renew(tuple(items)), answers.hear, quorum.within(timeout))
+        batch, answers = held[start : start + BATCH], RenewalReplies(quorum)
+        items = [
+            RenewalItem(one.claim.resource, one.claim.id, NEARLY, None, None, one.token) for one in batch
+        ]
+        await quorum.ask(Renew(tuple(items)), answers.on_reply, quorum.within(timeout))
         if answers.late(quorum.now()):
             return
         for n, one in enumerate(batch):
@@ -163,7 +165,7 @@ async def release(quorum: Quorum, request: Release, timeout: float) -> bool:
     fell: list[int] = []
     said: dict[int, str | InterlockError] = {}
 
-    def hear(node: int, reply: int | Reply, sent: float, received: float) -> bool:
+    def on_reply(node: int, reply: int | Reply, sent: float, received: float) -> bool:
         if isinstance(reply, int):
             members.counts(node, reply, sent, received)
             stood.append(node)
@@ -174,7 +176,7 @@ async def release(quorum: Quorum, request: Release, timeout: float) -> bool:
             fell.append(node)
         return len(stood) >= members.majority or len(fell) >= members.majority
 
-    await quorum.ask(request, hear, quorum.within(timeout))
+    await quorum.ask(request, on_reply, quorum.within(timeout))
     if len(stood) >= members.majority:
         return True
     if len(stood) + len(fell) < members.majority:

@@ -15,65 +15,71 @@ from interlock.backends.redis.address import Address
 from interlock.backends.redis.errors import refusal, silent, unreachable, unsent
 from interlock.backends.redis.transport.pipelined import Stream
 from interlock.backends.redis.wire.resp import Failure
-from interlock.backends.redlock.transport.interface import nothing
-from interlock.backends.redlock.transport.patience import Limits, Patience, Speed
-from interlock.backends.redlock.wire.packing import INTRODUCTION, INTRODUCTIONS, Packed, Packing, introduced
-from interlock.backends.redlock.wire.requests import Hear, Request, Unread
+from interlock.backends.redlock.transport.interface import ignore_unacknowledged
+from interlock.backends.redlock.transport.patience import ConnectPatience, ConnectTimes, Limits
+from interlock.backends.redlock.wire.packing import (
+    HANDSHAKE,
+    HANDSHAKE_REPLIES,
+    Packed,
+    Packing,
+    node_identity,
+)
+from interlock.backends.redlock.wire.requests import OnReply, OnUnacknowledged, Request
 from interlock.errors import ClientClosed, InterlockError
 
-OWED = 5000  # replies a silent node may owe before its connection is given up
+MAX_UNANSWERED = 5000  # replies a silent node may owe before its connection is given up
 
 
-class Asking(Protocol):
-    def answered(self, line: Line, reply: Any) -> None: ...
+class ReplyReceiver(Protocol):
+    def on_reply(self, connection: AsyncNodeConnection, reply: Any) -> None: ...
 
 
-class Line(Stream):
+class AsyncNodeConnection(Stream):
     """One connection to one node."""
 
-    def __init__(self, node: int, address: Address, panel: LinkPanel, connection: Any) -> None:
-        super().__init__(address.place, asyncio.get_running_loop(), connection)
+    def __init__(self, node: int, address: Address, transport: AsyncQuorumTransport, raw: Any) -> None:
+        super().__init__(address.place, asyncio.get_running_loop(), raw)
         self.node = node
-        self._lines = panel._lines  # where it is looked up while it can be used
-        self.words: tuple[bytes, bytes, bytes] = (b"", b"", b"")
-        self._pending: deque[Asking] = deque()
+        self._connections = transport._connections  # where it is looked up while it can be used
+        self.identity: tuple[bytes, bytes, bytes] = (b"", b"", b"")
+        self._pending: deque[ReplyReceiver] = deque()
 
-    def ask(self, asking: Asking, request: bytes) -> None:
+    def ask(self, asking: ReplyReceiver, request: bytes) -> None:
         pending = self._pending
         self._send(request, not pending)
         pending.append(asking)
-        if len(pending) > OWED:
+        if len(pending) > MAX_UNANSWERED:
             self.end(silent(self.place, 0.0))
 
-    def introduce(self, introduction: Introduction) -> None:
-        self._send(INTRODUCTION, True)
-        self._pending.extend([introduction] * INTRODUCTIONS)
+    def handshake(self, handshake: Handshake) -> None:
+        self._send(HANDSHAKE, True)
+        self._pending.extend([handshake] * HANDSHAKE_REPLIES)
 
     def _take(self, reply: Any) -> None:
-        self._pending.popleft().answered(self, reply)
+        self._pending.popleft().on_reply(self, reply)
 
     def _tell_all(self, error: InterlockError) -> None:
-        if self._lines[self.node] is self:
-            self._lines[self.node] = None
+        if self._connections[self.node] is self:
+            self._connections[self.node] = None
         while self._pending:
-            self._pending.popleft().answered(self, error)
+            self._pending.popleft().on_reply(self, error)
 
 
-class Introduction:
+class Handshake:
     """The first words on a connection."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.done: asyncio.Future[None] = loop.create_future()
         self.replies: list[Any] = []
 
-    def answered(self, line: Line, reply: Any) -> None:
+    def on_reply(self, connection: AsyncNodeConnection, reply: Any) -> None:
         if self.done.done():
             return
         if isinstance(reply, InterlockError):
             self.done.set_exception(reply)
             return
         self.replies.append(reply)
-        if len(self.replies) == INTRODUCTIONS:
+        if len(self.replies) == HANDSHAKE_REPLIES:
             self.done.set_result(None)
 
 
@@ -81,57 +87,62 @@ class Round:
     """One request to several nodes."""
 
     __slots__ = (
-        *("_hear", "_limits", "_packed", "_panel", "_sent", "until"),
-        *("broken", "done", "enough", "heard", "over", "waiting"),
+        *("_limits", "_on_reply", "_packed", "_sent", "_transport", "until"),
+        *("broken", "done", "enough", "over", "replied", "waiting"),
     )
 
     def __init__(
-        self, panel: LinkPanel, packed: Packed, hear: Hear, awaited: Collection[int], limits: Limits
+        self,
+        transport: AsyncQuorumTransport,
+        packed: Packed,
+        on_reply: OnReply,
+        awaited: Collection[int],
+        limits: Limits,
     ) -> None:
-        self._panel = panel
+        self._transport = transport
         self._packed = packed
-        self._hear = hear
-        self._sent = sent = panel.now()
+        self._on_reply = on_reply
+        self._sent = sent = transport.now()
         self._limits = limits
         self.until = sent + (limits.longest if limits.least else limits.timeout)
         self.waiting = set(awaited)
-        self.heard = 0
+        self.replied = 0
         self.broken: list[int] = []
         self.enough = False
         self.over = False  # nobody waits any more
         self.done: asyncio.Future[None] | None = None
 
-    def answered(self, line: Line, reply: Any) -> None:
-        kind, node = reply.__class__, line.node
+    def on_reply(self, connection: AsyncNodeConnection, reply: Any) -> None:
+        kind, node = reply.__class__, connection.node
         if kind is not int and kind is not list:
-            reply = self._not_done(line, reply)
+            reply = self._not_done(connection, reply)
         if self.over or node not in self.waiting or reply is None:
             return
         self.waiting.discard(node)
-        now, answers = self._panel.now(), not isinstance(reply, InterlockError)
-        self.heard += answers
-        if self._hear(node, reply, self._sent, now):
+        now, answers = self._transport.now(), not isinstance(reply, InterlockError)
+        self.replied += answers
+        if self._on_reply(node, reply, self._sent, now):
             self.enough = True
             self.end()
         elif not self.waiting or now >= self.until:
             self.end()
-        elif answers and self.heard == self._limits.least:
+        elif answers and self.replied == self._limits.least:
             self.until = self._sent + self._limits.patience(now - self._sent)
-            self._panel.look_at(self.until)
+            self._transport.expire_at(self.until)
 
-    def _not_done(self, line: Line, reply: Any) -> Any:
+    def _not_done(self, connection: AsyncNodeConnection, reply: Any) -> Any:
         """The refusal or the fault; None if the script was asked for once more."""
-        wanted = line.node in self.waiting and not self.over
+        wanted = connection.node in self.waiting and not self.over
         packed = self._packed
         if isinstance(reply, Failure):
             if reply.code == "NOSCRIPT" and (wanted or packed.lasting):
-                line.ask(self, packed.whole(line.words))
+                connection.ask(self, packed.whole(connection.identity))
                 return None
-            return refusal(line.place, reply)
+            return refusal(connection.place, reply)
         if wanted:
-            self.broken.append(line.node)
+            self.broken.append(connection.node)
         if packed.request is not None:
-            self._panel.unread(line.node, packed.request)
+            self._transport.on_unacknowledged(connection.node, packed.request)
         return reply
 
     def end(self) -> None:
@@ -140,7 +151,7 @@ class Round:
             self.done.set_result(None)
 
 
-class LinkPanel:
+class AsyncQuorumTransport:
     """The connections to all nodes, on the loop of whoever asks."""
 
     def __init__(self, addresses: Sequence[Address], packing: Packing, now: Callable[[], float]) -> None:
@@ -149,19 +160,19 @@ class LinkPanel:
         self._addresses = addresses
         self._packing = packing
         self.standing = packing.standing
-        self.unread: Unread = nothing
-        self._speed = Speed(len(addresses))
+        self.on_unacknowledged: OnUnacknowledged = ignore_unacknowledged
+        self._speed = ConnectTimes(len(addresses))
         self.round_trip = self._speed.round_trip
         self._closed = False
         self._forget(None)
 
     def _forget(self, loop: asyncio.AbstractEventLoop | None) -> None:
         self._loop = loop
-        self._lines: list[Line | None] = [None] * len(self._addresses)
-        self._connecting: dict[int, asyncio.Task[Line]] = {}
+        self._connections: list[AsyncNodeConnection | None] = [None] * len(self._addresses)
+        self._connecting: dict[int, asyncio.Task[AsyncNodeConnection]] = {}
         self._rounds: set[Round] = set()
         self._timer: asyncio.TimerHandle | None = None
-        self._looks_at = 0.0
+        self._expires_at = 0.0
 
     def _on_loop(self) -> asyncio.AbstractEventLoop:
         loop = asyncio.get_running_loop()
@@ -170,33 +181,38 @@ class LinkPanel:
         return loop
 
     async def ask(
-        self, request: Request, to: Collection[int], awaited: Collection[int], hear: Hear, limits: Limits
+        self,
+        request: Request,
+        to: Collection[int],
+        awaited: Collection[int],
+        on_reply: OnReply,
+        limits: Limits,
     ) -> list[int]:
         loop = self._on_loop()
         packed = self._packing.pack(request)
-        hear = self._packing.translated(request, hear)
-        lines = self._lines
+        on_reply = self._packing.decoding(request, on_reply)
+        connections = self._connections
         lost: list[int] = []
-        if None in lines and (missing := [node for node in awaited if lines[node] is None]):
+        if None in connections and (missing := [node for node in awaited if connections[node] is None]):
             began = self.now()
-            lost = await self._connect(loop, missing, awaited, hear, limits)
+            lost = await self._connect(loop, missing, awaited, on_reply, limits)
             had = len(awaited) - len(missing)
             limits = limits.after(self.now() - began, had, self.round_trip(limits.least))
         elif limits.hurried:
             limits = limits.after(0.0, len(awaited), self.round_trip(limits.least))
-        asked = Round(self, packed, hear, awaited, limits)
+        asked = Round(self, packed, on_reply, awaited, limits)
         for node in to:
-            line = lines[node]
-            if line is None:
+            connection = connections[node]
+            if connection is None:
                 asked.waiting.discard(node)
                 if packed.request is not None:
-                    self.unread(node, packed.request)
+                    self.on_unacknowledged(node, packed.request)
             else:
-                line.ask(asked, packed.head + line.words[packed.told] + packed.tail)
+                connection.ask(asked, packed.head + connection.identity[packed.identity_form] + packed.tail)
         if asked.waiting and not asked.over:
             asked.done = loop.create_future()
             self._rounds.add(asked)
-            self.look_at(asked.until)
+            self.expire_at(asked.until)
             try:
                 await asked.done
             finally:
@@ -205,17 +221,17 @@ class LinkPanel:
         lost += asked.broken
         return lost if asked.enough else [*lost, *asked.waiting]
 
-    def look_at(self, when: float) -> None:
+    def expire_at(self, when: float) -> None:
         """Look no later than then whose time is up."""
         if self._timer is not None:
-            if when >= self._looks_at:
+            if when >= self._expires_at:
                 return
             self._timer.cancel()
         assert self._loop is not None
-        self._looks_at = when
-        self._timer = self._loop.call_later(max(0.0, when - self.now()), self._look)
+        self._expires_at = when
+        self._timer = self._loop.call_later(max(0.0, when - self.now()), self._expire)
 
-    def _look(self) -> None:
+    def _expire(self) -> None:
         """End the rounds whose time is up; the timer is set for the next."""
         self._timer = None
         now, first = self.now(), float("inf")
@@ -225,19 +241,19 @@ class LinkPanel:
             else:
                 first = min(first, asked.until)
         if first < float("inf"):
-            self.look_at(first)
+            self.expire_at(first)
 
     def prepare(self) -> None:
         loop = self._on_loop()
-        for node, line in enumerate(self._lines):
-            if line is None:
+        for node, connection in enumerate(self._connections):
+            if connection is None:
                 self._attempt(loop, node)
 
     def connected(self) -> dict[int, InterlockError | None]:
         found: dict[int, InterlockError | None] = {}
-        for node, line in enumerate(self._lines):
+        for node, connection in enumerate(self._connections):
             task = self._connecting.get(node)
-            if line is not None:
+            if connection is not None:
                 found[node] = None
             elif task is not None and task.done():
                 found[node] = self._fault(node, task, 0.0)
@@ -251,7 +267,7 @@ class LinkPanel:
         loop: asyncio.AbstractEventLoop,
         missing: list[int],
         awaited: Collection[int],
-        hear: Hear,
+        on_reply: OnReply,
         limits: Limits,
     ) -> list[int]:
         """Connect to all of these at once; answers which were not reached while they were waited for.
@@ -262,9 +278,9 @@ class LinkPanel:
             raise ClientClosed("this client was closed")
         began = self.now()
         tasks = {node: self._attempt(loop, node) for node in missing}
-        patience = Patience(limits, missing, len(awaited), self._speed, began)
+        patience = ConnectPatience(limits, missing, len(awaited), self._speed, began)
         while waiting := [task for task in tasks.values() if not task.done()]:
-            connected = sum(self._lines[node] is not None for node in awaited)
+            connected = sum(self._connections[node] is not None for node in awaited)
             left = patience.until(connected, self.now()) - self.now()
             if left <= 0:
                 break
@@ -274,18 +290,20 @@ class LinkPanel:
             error = self._fault(node, task, self.now() - began)
             if error is not None:
                 lost.append(node)
-                hear(node, unsent(error), began, self.now())
+                on_reply(node, unsent(error), began, self.now())
         return lost
 
-    def _attempt(self, loop: asyncio.AbstractEventLoop, node: int) -> asyncio.Task[Line]:
+    def _attempt(self, loop: asyncio.AbstractEventLoop, node: int) -> asyncio.Task[AsyncNodeConnection]:
         task = self._connecting.get(node)
         if task is None or task.done():
             self._speed.wanted(node, self.now())
             task = self._connecting[node] = loop.create_task(self._connected(loop, node))
-            task.add_done_callback(_seen)
+            task.add_done_callback(_retrieve)
         return task
 
-    def _fault(self, node: int, task: asyncio.Task[Line], waited: float) -> InterlockError | None:
+    def _fault(
+        self, node: int, task: asyncio.Task[AsyncNodeConnection], waited: float
+    ) -> InterlockError | None:
         """Why there is no connection; None if there is one."""
         if not task.done():
             return self._addresses[node].silent(waited)
@@ -296,31 +314,31 @@ class LinkPanel:
             raise error
         return error
 
-    async def _connected(self, loop: asyncio.AbstractEventLoop, node: int) -> Line:
+    async def _connected(self, loop: asyncio.AbstractEventLoop, node: int) -> AsyncNodeConnection:
         began = self.now()
         address = self._addresses[node]
-        connection = await address.connect_async(address.connect_timeout)
-        line = Line(node, address, self, connection)
-        introduced_at = self.now()
-        timeout = max(0.001, address.connect_timeout - (introduced_at - began))
-        introduction = Introduction(loop)
-        line.introduce(introduction)
+        raw = await address.connect_async(address.connect_timeout)
+        connection = AsyncNodeConnection(node, address, self, raw)
+        shook_hands_at = self.now()
+        timeout = max(0.001, address.connect_timeout - (shook_hands_at - began))
+        handshake = Handshake(loop)
+        connection.handshake(handshake)
         try:
-            await asyncio.wait_for(introduction.done, timeout)
-            line.words = introduced(address.place, introduction.replies)
-            self._packing.met(address.place, line.words)
+            await asyncio.wait_for(handshake.done, timeout)
+            connection.identity = node_identity(address.place, handshake.replies)
+            self._packing.refuse_duplicate(address.place, connection.identity)
         except BaseException as error:
-            line.end(unreachable(address.place, "its first words were not answered"))
+            connection.end(unreachable(address.place, "its first words were not answered"))
             if isinstance(error, TimeoutError):
                 raise silent(address.place, timeout) from None
             raise
-        self._speed.connected(node, self.now() - began, self.now() - introduced_at)
-        self._lines[node] = line
-        return line
+        self._speed.connected(node, self.now() - began, self.now() - shook_hands_at)
+        self._connections[node] = connection
+        return connection
 
     def after_fork(self) -> None:
         """The parent's loop and sockets are not ours: kept, unused, so that nothing closes them politely."""
-        _parents.append((self._lines, self._connecting, self._rounds))
+        _parents.append((self._connections, self._connecting, self._rounds))
         self._forget(None)
 
     async def close(self) -> None:
@@ -329,16 +347,16 @@ class LinkPanel:
             return
         for task in self._connecting.values():
             task.cancel()
-        for line in self._lines:
-            if line is not None:
-                line.end(unreachable(line.place, "this client was closed"))
+        for connection in self._connections:
+            if connection is not None:
+                connection.end(unreachable(connection.place, "this client was closed"))
         await asyncio.sleep(0)  # let the transports close their sockets
 
 
 _parents: list[object] = []
 
 
-def _seen(task: asyncio.Task[Any]) -> None:
+def _retrieve(task: asyncio.Task[Any]) -> None:
     """Everybody who waited was told; the loop need not complain that nobody was left."""
     if not task.cancelled():
         task.exception()

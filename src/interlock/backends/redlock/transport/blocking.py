@@ -15,45 +15,45 @@ from weakref import WeakSet
 
 from interlock import native
 from interlock.backends.redis.address import Address
-from interlock.backends.redlock.transport.connecting import Attempts
-from interlock.backends.redlock.transport.connections import Lane
-from interlock.backends.redlock.transport.interface import nothing
+from interlock.backends.redlock.transport.connecting import ConnectAttempts
+from interlock.backends.redlock.transport.connections import ConnectionSet
+from interlock.backends.redlock.transport.interface import ignore_unacknowledged
 from interlock.backends.redlock.transport.patience import Limits
 from interlock.backends.redlock.wire.packing import Packing
-from interlock.backends.redlock.wire.requests import Hear, Release, Request, Unread, Vote
+from interlock.backends.redlock.wire.requests import OnReply, OnUnacknowledged, Release, Request, Vote
 from interlock.errors import ClientClosed, InterlockError, StoreUnavailable
 
-MOST = 16  # lanes at once: more threads than these take turns
+MAX_SETS = 16  # lanes at once: more threads than these take turns
 IDLE = 1.0  # seconds after which a lane that others do without is closed
 NAP = 0.05  # seconds after which a thread that waits for a lane looks whether one may be made
 REMEMBERED = 10000  # claims whose lanes are known
 
-Turn: TypeAlias = "queue.SimpleQueue[Lane]"
+Handoff: TypeAlias = "queue.SimpleQueue[ConnectionSet]"
 
 
-class LanePanel:
+class BlockingQuorumTransport:
     """Lanes, the last used first; bounded."""
 
     def __init__(self, addresses: Sequence[Address], packing: Packing, now: Callable[[], float]) -> None:
         self.places = [address.place for address in addresses]
         self.now = now
-        self.attempts = Attempts(addresses, packing, now)
+        self.attempts = ConnectAttempts(addresses, packing, now)
         self.round_trip = self.attempts.speed.round_trip
         self._addresses = addresses
         self._packing = packing
         self.standing = packing.standing
-        self.unread: Unread = nothing
+        self.on_unacknowledged: OnUnacknowledged = ignore_unacknowledged
         self._closed = False
         self.after_fork()
 
     def after_fork(self) -> None:
         """Forget the parent's sockets: they are closed here without a word to the servers."""
-        self._idle: list[Lane] = []
+        self._idle: list[ConnectionSet] = []
         # All lanes there are. Weakly: one that was taken by a thread which was interrupted there counts no more.
-        self._lanes: WeakSet[Lane] = WeakSet()
-        self._voted: dict[str, int] = {}  # by the claim's id: the number of its lane
+        self._sets: WeakSet[ConnectionSet] = WeakSet()
+        self._set_of_vote: dict[str, int] = {}  # by the claim's id: the number of its lane
         self._numbers = count()
-        self._waiting: deque[Turn] = deque()  # the threads for which there was no lane, in order
+        self._waiting: deque[Handoff] = deque()  # the threads for which there was no lane, in order
         # Not a condition: an interrupt inside its methods may leave its lock held for ever.
         self._guard = native.guard()
         self.attempts.after_fork()
@@ -66,7 +66,7 @@ class LanePanel:
         found: dict[int, InterlockError | None] = {}
         for node in range(len(self.places)):
             ready, fault = self.attempts.spares(node)
-            if ready or any(lane.reaches(node) for lane in list(self._lanes)):
+            if ready or any(connections.reaches(node) for connections in list(self._sets)):
                 found[node] = None
             elif fault is not None:
                 found[node] = fault
@@ -83,52 +83,52 @@ class LanePanel:
         request: Request,
         to: Collection[int],
         awaited: Collection[int],
-        hear: Hear,
+        on_reply: OnReply,
         limits: Limits,
     ) -> list[int]:
         packed = self._packing.pack(request)
-        lane = self._lane(request, limits)
-        hear = self._packing.translated(request, hear)
+        connections = self._take_set(request, limits)
+        on_reply = self._packing.decoding(request, on_reply)
         try:
-            quiet = lane.ask(packed, to, awaited, hear, limits)
+            unanswered = connections.ask(packed, to, awaited, on_reply, limits)
         except BaseException:  # interrupted, too: nobody knows which replies will come
-            self._discard(lane)
+            self._discard(connections)
             raise
         if self._closed:
-            lane.close()
-            return quiet
-        broke, lane.broke = lane.broke, False
+            connections.close()
+            return unanswered
+        broke, connections.broke = connections.broke, False
         if self._waiting:
-            self._give(lane)
+            self._hand_over(connections)
         else:
-            self._idle.append(lane)
+            self._idle.append(connections)
         if broke:
-            self._look_at_idle()
+            self._drop_closed_idle()
         if len(self._idle) > 1:
-            self._shrink(lane.used)
-        return quiet
+            self._shrink(connections.used)
+        return unanswered
 
-    def _lane(self, request: Request, limits: Limits) -> Lane:
+    def _take_set(self, request: Request, limits: Limits) -> ConnectionSet:
         """An idle lane, the last used first; for a release that of its vote: on another a node that hangs might read it first."""
-        lane: Lane | None = None
+        connections: ConnectionSet | None = None
         if not self._waiting:  # or others came first
             try:
-                lane = self._idle.pop()
+                connections = self._idle.pop()
             except IndexError:
                 pass
-        if lane is None:
-            lane = self._next(min(limits.connecting, limits.total))
+        if connections is None:
+            connections = self._make_or_wait(min(limits.connecting, limits.total))
         if type(request) is Vote:
-            if len(self._voted) >= REMEMBERED:
-                self._voted.clear()
-            self._voted[request.claim.id] = lane.number
+            if len(self._set_of_vote) >= REMEMBERED:
+                self._set_of_vote.clear()
+            self._set_of_vote[request.claim.id] = connections.number
         elif type(request) is Release:
-            number = self._voted.pop(request.id, lane.number)
-            if number != lane.number:
-                return self._instead(lane, number)
-        return lane
+            number = self._set_of_vote.pop(request.id, connections.number)
+            if number != connections.number:
+                return self._swap_for(connections, number)
+        return connections
 
-    def _instead(self, lane: Lane, number: int) -> Lane:
+    def _swap_for(self, connections: ConnectionSet, number: int) -> ConnectionSet:
         """The lane of this number if nobody uses it; otherwise this one."""
         for other in list(self._idle):
             if other.number == number:
@@ -136,15 +136,15 @@ class LanePanel:
                     self._idle.remove(other)
                 except ValueError:
                     break  # another thread has it
-                self._idle.append(lane)
+                self._idle.append(connections)
                 return other
-        return lane
+        return connections
 
-    def _next(self, timeout: float) -> Lane:
+    def _make_or_wait(self, timeout: float) -> ConnectionSet:
         """A new lane; where there are enough, the next that is given back. First come, first served: or some would starve."""
         until = self.now() + timeout
-        turn: Turn = queue.SimpleQueue()
-        self._waiting.append(turn)  # before the look: whoever gives one back after it sees that we wait
+        handoff: Handoff = queue.SimpleQueue()
+        self._waiting.append(handoff)  # before the look: whoever gives one back after it sees that we wait
         try:
             while not self._closed:
                 try:
@@ -152,46 +152,46 @@ class LanePanel:
                 except IndexError:
                     pass
                 with self._guard:
-                    if len(self._lanes) < MOST:
-                        lane = Lane(self, next(self._numbers))
-                        self._lanes.add(lane)
-                        return lane
+                    if len(self._sets) < MAX_SETS:
+                        connections = ConnectionSet(self, next(self._numbers))
+                        self._sets.add(connections)
+                        return connections
                 if (left := until - self.now()) <= 0:
                     raise StoreUnavailable(
-                        f"all {MOST} connections to {self.places[0]} and its like are in use"
+                        f"all {MAX_SETS} connections to {self.places[0]} and its like are in use"
                     )
                 try:
-                    return turn.get(timeout=min(left, NAP))
+                    return handoff.get(timeout=min(left, NAP))
                 except queue.Empty:
                     pass
             raise ClientClosed("this client was closed")
         finally:
-            self._leave(turn)
+            self._stop_waiting(handoff)
 
-    def _give(self, lane: Lane) -> None:
+    def _hand_over(self, connections: ConnectionSet) -> None:
         """Hand a lane to the first thread that waits for one."""
         with self._guard:
             if self._waiting:
-                self._waiting.popleft().put(lane)
+                self._waiting.popleft().put(connections)
             else:
-                self._idle.append(lane)
+                self._idle.append(connections)
 
-    def _leave(self, turn: Turn) -> None:
+    def _stop_waiting(self, handoff: Handoff) -> None:
         """Wait no longer; what was handed to us meanwhile is the next one's."""
         with self._guard:
             try:
-                self._waiting.remove(turn)
+                self._waiting.remove(handoff)
             except ValueError:
                 pass  # it was called
-            lane = None if turn.empty() else turn.get_nowait()
-        if lane is not None:
-            self._give(lane)
+            connections = None if handoff.empty() else handoff.get_nowait()
+        if connections is not None:
+            self._hand_over(connections)
 
-    def _discard(self, lane: Lane) -> None:
-        self._lanes.discard(lane)
-        lane.close()
+    def _discard(self, connections: ConnectionSet) -> None:
+        self._sets.discard(connections)
+        connections.close()
 
-    def _look_at_idle(self) -> None:
+    def _drop_closed_idle(self) -> None:
         """What broke in one may have broken in another, with a release that its node has not read."""
         for _ in range(len(self._idle)):
             try:
@@ -199,7 +199,7 @@ class LanePanel:
             except IndexError:
                 return  # other threads have taken all
             try:
-                other.look_at_all()
+                other.drop_closed()
             except BaseException:  # interrupted: nobody knows which replies will come
                 self._discard(other)
                 raise
@@ -209,7 +209,7 @@ class LanePanel:
         try:
             if now - self._idle[0].used > IDLE:
                 self._discard(self._idle.pop(0))
-                self.attempts.spare()
+                self.attempts.close_spares()
         except IndexError:
             pass  # other threads have taken all: nothing is idle
 

@@ -13,23 +13,27 @@ from typing import TypeAlias
 
 from interlock.backends.redis.address import Address
 from interlock.backends.redlock.transport import threads
-from interlock.backends.redlock.transport.connections import Line
-from interlock.backends.redlock.transport.patience import AT_LEAST, Speed
+from interlock.backends.redlock.transport.connections import NodeConnection
+from interlock.backends.redlock.transport.patience import AT_LEAST, ConnectTimes
 from interlock.backends.redlock.wire.packing import Packing
 from interlock.errors import ClientClosed, InterlockError, StoreUnavailable
 
-Ended: TypeAlias = "queue.SimpleQueue[Attempt]"  # attempts that are over, for the request that waits for them
+EndedAttempts: TypeAlias = (
+    "queue.SimpleQueue[ConnectAttempt]"  # attempts that are over, for the request that waits for them
+)
 
 
-class Attempt:
+class ConnectAttempt:
     """One blocking connection being made, on a thread of its own; whoever waits for it may leave."""
 
-    def __init__(self, node: int, make: Callable[[float], Line], timeout: float, ended: Ended | None) -> None:
+    def __init__(
+        self, node: int, make: Callable[[float], NodeConnection], timeout: float, ended: EndedAttempts | None
+    ) -> None:
         self.node = node
         self.over = False
         self._unwanted = False
         self._make = make
-        self._made: list[Line] = []  # until somebody takes it
+        self._made: list[NodeConnection] = []  # until somebody takes it
         self._error: BaseException | None = None
         self._ended = ended
         try:
@@ -53,13 +57,13 @@ class Attempt:
         if (ended := self._ended) is not None:
             ended.put(self)
 
-    def tell(self, ended: Ended | None) -> None:
+    def notify(self, ended: EndedAttempts | None) -> None:
         """Have it put there when it is over; that may happen twice."""
         self._ended = ended
         if self.over and ended is not None:
             ended.put(self)
 
-    def take(self) -> Line:
+    def take(self) -> NodeConnection:
         """The connection, or the error; once, for whoever comes first."""
         if self._error is not None:
             raise self._error
@@ -86,33 +90,35 @@ class Attempt:
         if not self.over:
             return True
         try:
-            line = self._made.pop()
+            connection = self._made.pop()
         except IndexError:
             return False
-        if not line.alive():
-            line.close()
+        if not connection.alive():
+            connection.close()
             return False
-        self._made.append(line)
+        self._made.append(connection)
         return True
 
 
-class Attempts:
+class ConnectAttempts:
     """The attempts of one blocking panel."""
 
     def __init__(self, addresses: Sequence[Address], packing: Packing, now: Callable[[], float]) -> None:
         self._addresses = addresses
         self._packing = packing
         self._now = now
-        self.speed = Speed(len(addresses))
+        self.speed = ConnectTimes(len(addresses))
         self._closed = False
         self.after_fork()
 
     def after_fork(self) -> None:
         """Its threads are the parent's."""
-        self._left: list[list[Attempt]] = [[] for _ in self._addresses]  # by node: those nobody waits for
+        self._left: list[list[ConnectAttempt]] = [
+            [] for _ in self._addresses
+        ]  # by node: those nobody waits for
         self.speed.trying = [None] * len(self._addresses)
 
-    def begin(self, node: int, ended: Ended | None) -> Attempt:
+    def begin(self, node: int, ended: EndedAttempts | None) -> ConnectAttempt:
         """An attempt at this node: one that was left by another request, or a new one."""
         while self._left[node]:
             try:
@@ -120,15 +126,15 @@ class Attempts:
             except IndexError:
                 break  # another thread has it
             if attempt.usable:
-                attempt.tell(ended)
+                attempt.notify(ended)
                 return attempt
         self.speed.wanted(node, self._now())
         timeout = self._addresses[node].connect_timeout
-        return Attempt(node, lambda seconds: self._line(node, seconds), timeout, ended)
+        return ConnectAttempt(node, lambda seconds: self._connect_to(node, seconds), timeout, ended)
 
-    def leave(self, attempt: Attempt) -> None:
+    def leave(self, attempt: ConnectAttempt) -> None:
         """Nobody waits for it any more: it goes on for whoever comes next."""
-        attempt.tell(None)
+        attempt.notify(None)
         self._left[attempt.node].append(attempt)
         if self._closed:
             self.close()
@@ -147,20 +153,20 @@ class Attempts:
             error = attempt.fault
         return False, error
 
-    def _line(self, node: int, timeout: float) -> Line:
+    def _connect_to(self, node: int, timeout: float) -> NodeConnection:
         began = self._now()
-        line = Line(node, self._addresses[node], timeout)
+        connection = NodeConnection(node, self._addresses[node], timeout)
         try:
-            self._packing.met(line.place, line.words)
+            self._packing.refuse_duplicate(connection.place, connection.identity)
             if self._closed:
                 raise ClientClosed("this client was closed")
         except InterlockError:
-            line.close()
+            connection.close()
             raise
-        self.speed.connected(node, self._now() - began, line.trip)
-        return line
+        self.speed.connected(node, self._now() - began, connection.round_trip)
+        return connection
 
-    def spare(self) -> None:
+    def close_spares(self) -> None:
         """Close what is connected and nobody needs."""
         for left in self._left:
             for attempt in list(left):

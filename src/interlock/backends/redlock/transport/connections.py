@@ -13,26 +13,26 @@ from typing import TYPE_CHECKING, Any
 from interlock.backends.redis.address import Address
 from interlock.backends.redis.errors import garbled, refusal, silent, unreachable, unsent
 from interlock.backends.redis.wire.resp import Failure, Garbled, reader
-from interlock.backends.redlock.transport.patience import Limits, Patience
-from interlock.backends.redlock.wire.packing import INTRODUCTION, INTRODUCTIONS, Packed, introduced
-from interlock.backends.redlock.wire.requests import Hear, Release, Vote
+from interlock.backends.redlock.transport.patience import ConnectPatience, Limits
+from interlock.backends.redlock.wire.packing import HANDSHAKE, HANDSHAKE_REPLIES, Packed, node_identity
+from interlock.backends.redlock.wire.requests import OnReply, Release, Vote
 from interlock.errors import InterlockError
 
 if TYPE_CHECKING:
-    from interlock.backends.redlock.transport.blocking import LanePanel
-    from interlock.backends.redlock.transport.connecting import Ended
+    from interlock.backends.redlock.transport.blocking import BlockingQuorumTransport
+    from interlock.backends.redlock.transport.connecting import EndedAttempts
 
 FRESH = 0.5  # seconds of idleness after which connections are looked at before they are used
 BEHIND = 8  # replies that may wait to be dropped together
-OWED = 64  # replies a silent node may owe before it is sent nothing new
+MAX_UNANSWERED = 64  # replies a silent node may owe before it is sent nothing new
 CHUNK = 2048  # replies are small, and a large buffer costs more to get
 EMPTY = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
-class Line:
+class NodeConnection:
     """One connection to one node."""
 
-    __slots__ = ("_connection", "_reader", "due", "fd", "node", "place", "sock", "trip", "words")
+    __slots__ = ("_connection", "_reader", "due", "fd", "identity", "node", "place", "round_trip", "sock")
 
     def __init__(self, node: int, address: Address, timeout: float) -> None:
         self.node = node
@@ -44,20 +44,20 @@ class Line:
         self.due: deque[Packed] = deque()  # what will be answered; only the last of them is waited for
         try:
             began = time.monotonic()
-            self.words = self._introduced(timeout, until)
-            self.trip = time.monotonic() - began  # seconds: one round trip, and little else
+            self.identity = self._handshake(timeout, until)
+            self.round_trip = time.monotonic() - began  # seconds: one round trip, and little else
             self.sock.setblocking(False)
         except BaseException:
             self.close()
             raise
         self.fd: int = self.sock.fileno()
 
-    def _introduced(self, timeout: float, until: float) -> tuple[bytes, bytes, bytes]:
+    def _handshake(self, timeout: float, until: float) -> tuple[bytes, bytes, bytes]:
         replies: list[Any] = []
         try:
             self.sock.settimeout(max(0.001, until - time.monotonic()))
-            self.sock.sendall(INTRODUCTION)
-            while len(replies) < INTRODUCTIONS:
+            self.sock.sendall(HANDSHAKE)
+            while len(replies) < HANDSHAKE_REPLIES:
                 # For each read anew: a server that sends a byte at a time must not take longer than all may.
                 self.sock.settimeout(max(0.001, until - time.monotonic()))
                 self._feed(self.sock.recv(CHUNK))
@@ -67,7 +67,7 @@ class Line:
             raise silent(self.place, timeout) from None
         except OSError as error:
             raise unreachable(self.place, error) from None
-        return introduced(self.place, replies)
+        return node_identity(self.place, replies)
 
     def _feed(self, data: bytes) -> None:
         if not data:
@@ -113,7 +113,7 @@ class Line:
                     packed = popleft()
                     if reply.__class__ is Failure and reply.code == "NOSCRIPT":
                         if packed is asked or packed.lasting:
-                            self.send(packed, packed.whole(self.words))
+                            self.send(packed, packed.whole(self.identity))
                     elif packed is asked:
                         return reply
             except (Garbled, IndexError) as error:  # or a reply that nobody asked for
@@ -121,7 +121,7 @@ class Line:
             if asked is not None and type(self.sock) is not ssl.SSLSocket and len(data) < CHUNK:
                 return False
 
-    def unread(self) -> list[Vote | Release]:
+    def unacknowledged(self) -> list[Vote | Release]:
         """The votes and releases without an answer, now that none can come: nobody knows whether the node has read them."""
         try:
             self.receive(None)
@@ -145,82 +145,89 @@ class Line:
         self._connection._sock = None
 
 
-class Lane:
+class ConnectionSet:
     """A connection to each node that can be reached. Used by one thread at a time."""
 
-    def __init__(self, panel: LanePanel, number: int) -> None:
-        self._panel = panel
+    def __init__(self, transport: BlockingQuorumTransport, number: int) -> None:
+        self._transport = transport
         self.number = number
-        self._lines: list[Line | None] = [None] * len(panel.places)
-        self._at: dict[int, Line] = {}  # by file descriptor
+        self._connections: list[NodeConnection | None] = [None] * len(transport.places)
+        self._by_fd: dict[int, NodeConnection] = {}  # by file descriptor
         self._poll: Any = None
         self._late = False  # some node owes too many replies
-        self._turn = 0
+        self._rotation = 0
         self.broke = False  # a connection did
         self.used = 0.0
 
     def ask(
-        self, packed: Packed, to: Collection[int], awaited: Collection[int], hear: Hear, limits: Limits
+        self, packed: Packed, to: Collection[int], awaited: Collection[int], on_reply: OnReply, limits: Limits
     ) -> list[int]:
         """The awaited nodes that did not answer. Long because it is one conversation, and the hot path."""
-        now, lines = self._panel.now, self._lines
+        now, connections = self._transport.now, self._connections
         enough = False
         lost: list[int] = []
         if now() - self.used > FRESH:
-            self.look_at_all()
-        if missing := [node for node in awaited if lines[node] is None]:
+            self.drop_closed()
+        if missing := [node for node in awaited if connections[node] is None]:
             began = now()
-            lost = self._connect(missing, awaited, hear, limits)
+            lost = self._connect(missing, awaited, on_reply, limits)
             had = len(awaited) - len(missing)
-            limits = limits.after(now() - began, had, self._panel.round_trip(limits.least))
+            limits = limits.after(now() - began, had, self._transport.round_trip(limits.least))
         elif limits.hurried:
-            limits = limits.after(0.0, len(awaited), self._panel.round_trip(limits.least))
-        sent, waiting, heard = now(), set(awaited), 0
+            limits = limits.after(0.0, len(awaited), self._transport.round_trip(limits.least))
+        sent, waiting, replied = now(), set(awaited), 0
         for node in to:
-            line = lines[node]
-            if line is None or (self._late and len(line.due) > OWED and not packed.lasting):
+            connection = connections[node]
+            if connection is None or (
+                self._late and len(connection.due) > MAX_UNANSWERED and not packed.lasting
+            ):
                 waiting.discard(node)
                 if packed.request is not None:
-                    self._panel.unread(node, packed.request)
+                    self._transport.on_unacknowledged(node, packed.request)
                 continue
             try:
-                if line.send(packed, packed.head + line.words[packed.told] + packed.tail) > OWED:
+                if (
+                    connection.send(
+                        packed, packed.head + connection.identity[packed.identity_form] + packed.tail
+                    )
+                    > MAX_UNANSWERED
+                ):
                     self._late = True
             except InterlockError as error:
-                self._drop(line)
+                self._drop(connection)
                 if packed.request is not None:
-                    self._panel.unread(node, packed.request)
+                    self._transport.on_unacknowledged(node, packed.request)
                 if node in waiting:
                     waiting.discard(node)
                     lost.append(node)
-                    hear(node, error, sent, now())
+                    on_reply(node, error, sent, now())
         until = sent + (limits.longest if limits.least else limits.timeout)
         while waiting and not enough:
             left = until - now()
             if left <= 0:
                 break
-            for fd, event in self._turned(self._poll.poll(left * 1000 + 1)):
-                line = self._at[fd]
-                if enough and event == select.POLLIN and len(line.due) < BEHIND:
+            for fd, event in self._rotated(self._poll.poll(left * 1000 + 1)):
+                connection = self._by_fd[fd]
+                if enough and event == select.POLLIN and len(connection.due) < BEHIND:
                     continue  # its reply is dropped with a later one: that is one read for both
-                node = line.node
+                node = connection.node
                 reply: Any = False
                 try:
-                    reply = line.receive(packed)
+                    reply = connection.receive(packed)
                 except InterlockError as error:
-                    self._drop(line)
+                    self._drop(connection)
                     lost.append(node)
                     reply = error
                 if reply is False or node not in waiting:
                     continue
                 waiting.discard(node)
                 if reply.__class__ is Failure:
-                    reply = refusal(line.place, reply)
+                    reply = refusal(connection.place, reply)
                 received, answers = now(), not isinstance(reply, InterlockError)
-                heard += answers
-                if hear(node, reply, sent, received):
+                replied += answers
+                if on_reply(node, reply, sent, received):
                     enough = True
-                elif answers and heard == limits.least:
+                elif answers and replied == limits.least:
                     until = sent + limits.patience(received - sent)
         self.used = now()
         if enough:
@@ -228,27 +235,29 @@ class Lane:
         return [*lost, *waiting]
 
     def reaches(self, node: int) -> bool:
-        return self._lines[node] is not None
+        return self._connections[node] is not None
 
-    def _turned(self, ready: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    def _rotated(self, ready: list[tuple[int, int]]) -> list[tuple[int, int]]:
         """Those that have something to read, each time another one first: every node's clock is to be heard."""
-        self._turn += 1
-        first = self._turn % (len(ready) or 1)
+        self._rotation += 1
+        first = self._rotation % (len(ready) or 1)
         return ready[first:] + ready[:first] if first else ready
 
-    def look_at_all(self) -> None:
+    def drop_closed(self) -> None:
         """Drop what the servers have closed while nobody used it: that is no reason to call them away."""
-        for line in self._lines:
-            if line is not None and not line.alive():
-                self._drop(line)
+        for connection in self._connections:
+            if connection is not None and not connection.alive():
+                self._drop(connection)
 
-    def _connect(self, missing: list[int], awaited: Collection[int], hear: Hear, limits: Limits) -> list[int]:
+    def _connect(
+        self, missing: list[int], awaited: Collection[int], on_reply: OnReply, limits: Limits
+    ) -> list[int]:
         """Connect to all of these at once; answers which were not reached while they were waited for."""
-        attempts, now = self._panel.attempts, self._panel.now
+        attempts, now = self._transport.attempts, self._transport.now
         began = now()
-        ended: Ended = queue.SimpleQueue()
+        ended: EndedAttempts = queue.SimpleQueue()
         trying = {node: attempts.begin(node, ended) for node in missing}
-        patience = Patience(limits, missing, len(awaited), attempts.speed, began)
+        patience = ConnectPatience(limits, missing, len(awaited), attempts.speed, began)
         lost: list[int] = []
         try:
             while trying:
@@ -263,44 +272,48 @@ class Lane:
                     self._add(attempt.take())
                 except InterlockError as error:
                     lost.append(attempt.node)
-                    hear(attempt.node, unsent(error), began, now())
+                    on_reply(attempt.node, unsent(error), began, now())
         finally:  # interrupted, too
             for attempt in trying.values():
                 attempts.leave(attempt)
         for node in trying:
-            hear(node, unsent(self._panel.silent(node, now() - began)), began, now())
+            on_reply(node, unsent(self._transport.silent(node, now() - began)), began, now())
         return [*lost, *trying]
 
-    def _add(self, line: Line) -> None:
+    def _add(self, connection: NodeConnection) -> None:
         if self._poll is None:
             self._poll = select.poll()
-        self._lines[line.node] = self._at[line.fd] = line
-        self._poll.register(line.fd, select.POLLIN)
+        self._connections[connection.node] = self._by_fd[connection.fd] = connection
+        self._poll.register(connection.fd, select.POLLIN)
 
     def _overdue(self) -> list[int]:
         """The nodes that owe too many replies: they are sent no more than releases, and in the end nothing.
 
         Not dropped at once: a node that goes on reads what it was sent in order, and must find the release of every claim.
         """
-        late = [line for line in self._lines if line is not None and len(line.due) > OWED]
+        late = [
+            connection
+            for connection in self._connections
+            if connection is not None and len(connection.due) > MAX_UNANSWERED
+        ]
         self._late = bool(late)
-        for line in late:
-            if len(line.due) > 4 * OWED:
-                self._drop(line)
-        return [line.node for line in late]
+        for connection in late:
+            if len(connection.due) > 4 * MAX_UNANSWERED:
+                self._drop(connection)
+        return [connection.node for connection in late]
 
-    def _drop(self, line: Line) -> None:
-        if self._lines[line.node] is line:
-            self._poll.unregister(line.fd)
-            self._lines[line.node] = None
-            del self._at[line.fd]
+    def _drop(self, connection: NodeConnection) -> None:
+        if self._connections[connection.node] is connection:
+            self._poll.unregister(connection.fd)
+            self._connections[connection.node] = None
+            del self._by_fd[connection.fd]
             self.broke = True
-        unread = line.unread() if line.due else ()
-        line.close()
-        for request in unread:
-            self._panel.unread(line.node, request)
+        unacknowledged = connection.unacknowledged() if connection.due else ()
+        connection.close()
+        for request in unacknowledged:
+            self._transport.on_unacknowledged(connection.node, request)
 
     def close(self) -> None:
-        for line in self._lines:
-            if line is not None:
-                self._drop(line)
+        for connection in self._connections:
+            if connection is not None:
+                self._drop(connection)

@@ -6,15 +6,15 @@ from collections.abc import Collection, Sequence
 from typing import Any, Protocol
 
 from interlock.backends.redlock.transport.patience import Limits
-from interlock.backends.redlock.wire.requests import Hear, Release, Request, Unread, Vote
+from interlock.backends.redlock.wire.requests import OnReply, OnUnacknowledged, Release, Request, Vote
 from interlock.errors import InterlockError
 from interlock.model import Standing
 
 
-class Panel(Protocol):
+class QuorumTransport(Protocol):
     """The nodes, and one way to ask them."""
 
-    unread: Unread
+    on_unacknowledged: OnUnacknowledged
     """Called with a vote or a release that a node was not sent, or whose connection broke before the answer. Each of them is
     answered in the end, or comes here: nobody need wait for it."""
 
@@ -28,7 +28,7 @@ class Panel(Protocol):
         request: Request,
         to: Collection[int],
         awaited: Collection[int],
-        hear: Hear,
+        on_reply: OnReply,
         limits: Limits,
     ) -> list[int]:
         """Send the request to the nodes `to`, all at once, and hear the replies of those `awaited`.
@@ -65,5 +65,5 @@ class Panel(Protocol):
     async def close(self) -> None: ...
 
 
-def nothing(node: int, request: Vote | Release) -> None:
+def ignore_unacknowledged(node: int, request: Vote | Release) -> None:
     """For panels whose owner has not said yet what to do about requests that were not read."""

@@ -48,7 +48,7 @@ class Limits:
         return Limits(min(self.timeout, longest), longest, self.least)
 
 
-class Speed:
+class ConnectTimes:
     """What is known of the ways to the nodes: how long connecting took, and the first words on a connection."""
 
     def __init__(self, nodes: int) -> None:
@@ -62,9 +62,9 @@ class Speed:
         if self.trying[node] is None:
             self.trying[node] = now
 
-    def connected(self, node: int, took: float, trip: float) -> None:
+    def connected(self, node: int, took: float, round_trip: float) -> None:
         self._took[node] = _calmed(self._took[node], took)
-        self._trips[node] = _calmed(self._trips[node], trip)
+        self._trips[node] = _calmed(self._trips[node], round_trip)
         self.trying[node] = None
 
     def connecting(self, least: int) -> float:
@@ -80,7 +80,7 @@ def _calmed(known: float, new: float) -> float:
     return min(new, 2 * known) if known else new
 
 
-class Patience:
+class ConnectPatience:
     """How long one request waits for connections. Pure: instants in, an instant out.
 
     While too few nodes have one: for as long as connecting may take, counted from when these nodes were first tried, so that
@@ -88,7 +88,7 @@ class Patience:
     """
 
     def __init__(
-        self, limits: Limits, missing: Sequence[int], awaited: int, speed: Speed, began: float
+        self, limits: Limits, missing: Sequence[int], awaited: int, speed: ConnectTimes, began: float
     ) -> None:
         self._began = self._reached = began
         self._enough = min(limits.least, awaited)

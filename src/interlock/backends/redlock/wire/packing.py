@@ -18,8 +18,8 @@ from interlock.backends.redlock.wire.requests import (
     Admit,
     CheckIn,
     Evict,
-    Hear,
     Inspect,
+    OnReply,
     Release,
     Renew,
     Reply,
@@ -49,30 +49,35 @@ NONE = bulk(b"")  # an argument that is not given
 _millis: dict[float, bytes] = {}
 
 
-UNTRANSLATED = (Vote, Release, Renew)
+PLAIN_REPLIES = (Vote, Release, Renew)
 
 
 class Packed:
     """One request, ready but for what its connection was told of the node: its run id, and whether it is durable."""
 
-    __slots__ = ("_call", "head", "lasting", "request", "tail", "told")
+    __slots__ = ("_call", "head", "identity_form", "lasting", "request", "tail")
 
     def __init__(
-        self, call: Call, body: bytes, told: int, tail: bytes = b"", request: Vote | Release | None = None
+        self,
+        call: Call,
+        body: bytes,
+        identity_form: int,
+        tail: bytes = b"",
+        request: Vote | Release | None = None,
     ) -> None:
         self._call = call
         self.head = call.quick + body
-        self.told = told  # which of a connection's words follow the head: see `introduced`
+        self.identity_form = identity_form  # which of a connection's words follow the head: see `introduced`
         self.tail = tail  # what follows them
         self.request = request  # what the sender must hear of if it was not read
         self.lasting = request.__class__ is Release  # must be done also if nobody waits for it any more
 
-    def quick(self, words: tuple[bytes, bytes, bytes]) -> bytes:
-        return self.head + words[self.told] + self.tail
+    def quick(self, identity: tuple[bytes, bytes, bytes]) -> bytes:
+        return self.head + identity[self.identity_form] + self.tail
 
-    def whole(self, words: tuple[bytes, bytes, bytes]) -> bytes:
+    def whole(self, identity: tuple[bytes, bytes, bytes]) -> bytes:
         """With the script itself, for a node that does not know it."""
-        return self._call.whole + self.quick(words)[len(self._call.quick) :]
+        return self._call.whole + self.quick(identity)[len(self._call.quick) :]
 
 
 _SETTINGS = (b"appendonly", b"appendfsync", b"no-appendfsync-on-rewrite")
@@ -81,7 +86,7 @@ _LOADED = (
     _RELEASE,
     RENEW,
 )  # a release that must be sent twice may come too late for who waits for nobody
-INTRODUCTION = b"".join(
+HANDSHAKE = b"".join(
     [
         command(b"INFO", b"server"),
         command(b"INFO", b"replication"),
@@ -90,10 +95,10 @@ INTRODUCTION = b"".join(
     ]
 )
 """What is said on every new connection: it never outlives its server's process, so once is enough."""
-INTRODUCTIONS = 2 + len(_SETTINGS) + len(_LOADED)
+HANDSHAKE_REPLIES = 2 + len(_SETTINGS) + len(_LOADED)
 
 
-def introduced(place: str, replies: list[Any]) -> tuple[bytes, bytes, bytes]:
+def node_identity(place: str, replies: list[Any]) -> tuple[bytes, bytes, bytes]:
     """The words a connection adds to its requests: none, the run id, the run id and whether the node is durable."""
     info, past, settings = replies[0], replies[1], replies[2 : 2 + len(_SETTINGS)]
     if isinstance(info, Failure):
@@ -118,9 +123,9 @@ class Packing:
         self._quorum = bulk(self.keys.prefix + b"\x1fquorum")
         self._places: dict[bytes, str] = {}  # by run id: where a server was met
 
-    def met(self, place: str, words: tuple[bytes, bytes, bytes]) -> None:
+    def refuse_duplicate(self, place: str, identity: tuple[bytes, bytes, bytes]) -> None:
         """Refuse a server that was met elsewhere: under two names it would vote twice, and one crash end both."""
-        run = words[1]
+        run = identity[1]
         known = self._places.setdefault(run, place) if run != bulk(b"") else place
         if known != place:
             raise StoreUnfit(
@@ -143,7 +148,7 @@ class Packing:
             body = self.keys.four(request.resource) + self._quorum + b"".join([bulk(part) for part in parts])
             return Packed(EVICT, body, 1, packing.foreign_flags(request.foreign, request.no_expiry))
         if isinstance(request, CheckIn):
-            return Packed(CHECKIN, self._quorum, 2, bulk(b"0" if request.look else b"1"))
+            return Packed(CHECKIN, self._quorum, 2, bulk(b"0" if request.read_only else b"1"))
         if isinstance(request, Admit):
             parts = (b"%d" % request.since, b"%d" % request.quarantine, b"%d" % request.floor)
             tail = b"".join([bulk(part) for part in parts]) + bulk(b"1" if request.unused else b"0")
@@ -201,18 +206,18 @@ class Packing:
         """The oldest holder, from a vote that was refused."""
         return packing.holder(busy[4], busy[0])
 
-    def translated(self, request: Request, hear: Hear) -> Hear:
+    def decoding(self, request: Request, on_reply: OnReply) -> OnReply:
         """A `hear` that takes what the scripts answer. Votes, releases and renewals need no translation: they must be quick."""
-        if type(request) in UNTRANSLATED:
-            return hear
+        if type(request) in PLAIN_REPLIES:
+            return on_reply
 
-        def heard(node: int, reply: Any, sent: float, received: float) -> bool:
-            words = reply if isinstance(reply, InterlockError) else self._unpacked(request, reply)
-            return hear(node, words, sent, received)
+        def decoded_reply(node: int, reply: Any, sent: float, received: float) -> bool:
+            identity = reply if isinstance(reply, InterlockError) else self._decoded(request, reply)
+            return on_reply(node, identity, sent, received)
 
-        return heard
+        return decoded_reply
 
-    def _unpacked(self, request: Request, reply: list[Any]) -> Reply:
+    def _decoded(self, request: Request, reply: list[Any]) -> Reply:
         """The reply in the words of `requests`."""
         if isinstance(request, Inspect):
             now, capacity, _, *parts = reply[2]
@@ -223,12 +228,12 @@ class Packing:
             except ForeignKey as error:
                 return error
         elif isinstance(request, Scan):
-            self._walked(request, reply)
+            self._decode_scan(request, reply)
         elif isinstance(request, CheckIn):
             reply[1], reply[7] = reply[1].decode(), reply[7].decode()
         return reply
 
-    def _walked(self, request: Scan, reply: list[Any]) -> None:
+    def _decode_scan(self, request: Scan, reply: list[Any]) -> None:
         kind = (request.cursor or "string:").partition(":")[0]
         names = [self.keys.resource(key) for key in reply[2]]
         reply[2] = tuple([name for name in names if name is not None and name.startswith(request.prefix)])

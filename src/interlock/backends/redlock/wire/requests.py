@@ -32,7 +32,7 @@ class Vote:
 
 
 @record
-class Prolong:
+class RenewalItem:
     """One claim to renew, with the token its holder has (0: whatever it stands with)."""
 
     resource: str
@@ -47,7 +47,7 @@ class Prolong:
 class Renew:
     """Push the lapses of many claims away. -> [us, 1, answer, ...] or [us, NO_VOTE, whether it is certain]"""
 
-    items: tuple[Prolong, ...]
+    items: tuple[RenewalItem, ...]
 
 
 @record
@@ -94,7 +94,7 @@ class Scan:
 class CheckIn:
     """-> [us, run, since ms, top, longest ms, floor, fields, run now, durable]; `look` changes nothing."""
 
-    look: bool = False
+    read_only: bool = False
 
 
 @record
@@ -111,8 +111,8 @@ Request: TypeAlias = Vote | Renew | Release | Inspect | Evict | Scan | CheckIn |
 Reply: TypeAlias = "list[Any] | InterlockError"  # of a vote or a release also an int
 Words: TypeAlias = str | bytes
 """What an operator said when evicting a claim: bytes, as they came from a server, or text from a simulated node."""
-Unread: TypeAlias = Callable[[int, "Vote | Release"], None]
-Hear: TypeAlias = Callable[[int, Reply, float, float], bool]
+OnUnacknowledged: TypeAlias = Callable[[int, "Vote | Release"], None]
+OnReply: TypeAlias = Callable[[int, Reply, float, float], bool]
 
 
 def decoded(words: Words) -> str:

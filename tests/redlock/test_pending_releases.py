@@ -14,10 +14,10 @@ from uuid import uuid4
 import pytest
 
 from interlock._runtime.tasks import Tasks
-from interlock.backends.redlock.algorithm.membership import OWED, Membership
+from interlock.backends.redlock.algorithm.membership import MAX_PENDING_RELEASES, Membership
 from interlock.backends.redlock.store import RedlockStore
 from interlock.backends.redlock.transport.patience import Limits
-from interlock.backends.redlock.wire.requests import Hear, Release, Request
+from interlock.backends.redlock.wire.requests import OnReply, Release, Request
 from interlock.model import Claim, Granted
 from interlock.urls import open_store
 from tests.patience import PATIENCE
@@ -43,33 +43,38 @@ async def owing(servers: Servers, store: RedlockStore) -> None:
         assert await store.release(claim.resource, claim.id)
 
 
-class Told:
+class Acknowledgements:
     """Counts the releases a node alone is told, and may do something before each."""
 
     def __init__(self, store: RedlockStore, also_quiet: int | None = None) -> None:
-        self._panel = store._quorum.panel
-        self._ask = self._panel.ask
+        self._transport = store._quorum.transport
+        self._ask = self._transport.ask
         self._also = [] if also_quiet is None else [also_quiet]
         self.count = 0
-        self._panel.ask = self.ask  # type: ignore[method-assign]
+        self._transport.ask = self.ask  # type: ignore[method-assign]
 
     def before(self) -> None:
         """Nothing, unless a test says so."""
 
     async def ask(
-        self, request: Request, to: Collection[int], awaited: Collection[int], hear: Hear, limits: Limits
+        self,
+        request: Request,
+        to: Collection[int],
+        awaited: Collection[int],
+        on_reply: OnReply,
+        limits: Limits,
     ) -> list[int]:
         if not isinstance(request, Release) or to != (0,):
-            return await self._ask(request, to, awaited, hear, limits)
+            return await self._ask(request, to, awaited, on_reply, limits)
         self.count += 1
         self.before()
-        return [*await self._ask(request, to, awaited, hear, limits), *self._also]
+        return [*await self._ask(request, to, awaited, on_reply, limits), *self._also]
 
 
 async def all_told(servers: Servers, store: RedlockStore) -> None:
     async def is_so() -> bool:
         await store.inspect("x")  # a blocking client sees what is wrong when it is next used
-        return not say(servers[0], "EXISTS", *NAMES) and not store._quorum.members.owed
+        return not say(servers[0], "EXISTS", *NAMES) and not store._quorum.members.pending_releases
 
     await until(store, is_so)
 
@@ -80,7 +85,7 @@ def test_a_node_that_hangs_while_it_is_told_is_not_waited_for_once_for_each_rele
 
         async def main(store: RedlockStore) -> None:
             await owing(servers, store)
-            members, told = store._quorum.members, Told(store)
+            members, told = store._quorum.members, Acknowledgements(store)
 
             async def gone_again() -> bool:
                 return told.count > 0 and 0 in members.away
@@ -96,7 +101,7 @@ def test_a_node_that_hangs_while_it_is_told_is_not_waited_for_once_for_each_rele
             started.set()
             await until(store, gone_again)
             assert told.count == 1
-            assert len(members.owed) == len(NAMES)
+            assert len(members.pending_releases) == len(NAMES)
             told.before = lambda: None  # type: ignore[method-assign]
             os.kill(servers[0].pid, signal.SIGCONT)
             await all_told(servers, store)
@@ -110,7 +115,7 @@ def test_a_node_is_told_once_though_another_keeps_silent(colour: str) -> None:
 
         async def main(store: RedlockStore) -> None:
             await owing(servers, store)
-            told = Told(store, also_quiet=1)
+            told = Acknowledgements(store, also_quiet=1)
             servers[0].start()
             await all_told(servers, store)
             assert told.count == len(NAMES)
@@ -119,7 +124,7 @@ def test_a_node_is_told_once_though_another_keeps_silent(colour: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
-def test_who_looks_after_the_nodes_does_so_on_the_next_loop_too() -> None:
+def test_recovery_goes_on_on_the_next_loop() -> None:
     """A loop may be closed with tasks on it; whoever was to see that a node is back will not see it any more."""
     with quorum(3, *DURABLE) as servers:
         store = open_store(servers.url(), Tasks(), asynchronous=True)
@@ -127,7 +132,7 @@ def test_who_looks_after_the_nodes_does_so_on_the_next_loop_too() -> None:
         first, second = asyncio.new_event_loop(), asyncio.new_event_loop()
         try:
             first.run_until_complete(owing(servers, store))
-            job = store._mending._job
+            job = store._recovery._job
             assert job is not None
             assert job.alive()
             job.task._log_destroy_pending = False  # type: ignore[attr-defined]
@@ -141,21 +146,21 @@ def test_who_looks_after_the_nodes_does_so_on_the_next_loop_too() -> None:
         gc.collect()  # the first loop's connections, which it took along: complain here or nowhere
 
 
-def test_threads_may_owe_at_once() -> None:
+def test_threads_may_add_pending_releases_at_once() -> None:
     members = Membership(["one", "two", "three"])
-    most = OWED * members.size
+    most = MAX_PENDING_RELEASES * members.size
     for n in range(most):
-        members.owe(0, Release("x", f"{n}"), 0.0)
+        members.add_pending_release(0, Release("x", f"{n}"), 0.0)
     broken: list[BaseException] = []
 
-    def owe(thread: int) -> None:
+    def add_pending_release(thread: int) -> None:
         try:
             for n in range(20_000):
-                members.owe(1, Release("x", f"{thread}-{n}"), 0.0)
+                members.add_pending_release(1, Release("x", f"{thread}-{n}"), 0.0)
         except BaseException as error:
             broken.append(error)
 
-    threads = [threading.Thread(target=owe, args=(n,)) for n in range(4)]
+    threads = [threading.Thread(target=add_pending_release, args=(n,)) for n in range(4)]
     often = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:
@@ -166,4 +171,4 @@ def test_threads_may_owe_at_once() -> None:
     finally:
         sys.setswitchinterval(often)
     assert not broken
-    assert len(members.owed) == most
+    assert len(members.pending_releases) == most

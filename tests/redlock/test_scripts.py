@@ -12,7 +12,7 @@ import pytest
 
 from interlock.backends.redis.address import Address
 from interlock.backends.redis.transport.handshake import stepped
-from interlock.backends.redlock.transport.blocking import LanePanel
+from interlock.backends.redlock.transport.blocking import BlockingQuorumTransport
 from interlock.backends.redlock.transport.patience import Limits
 from interlock.backends.redlock.wire.packing import Packing
 from interlock.backends.redlock.wire.requests import (
@@ -23,16 +23,16 @@ from interlock.backends.redlock.wire.requests import (
     CheckIn,
     Evict,
     Inspect,
-    Prolong,
     Release,
     Renew,
+    RenewalItem,
     Request,
     Scan,
     Vote,
     decoded,
 )
 from interlock.model import EVERYTHING, Claim, Standing
-from interlock.testing.redlock_node import MANY, OLD, Node
+from interlock.testing.redlock_node import MANY, OLD, NodeMemory
 from tests.redis.server import Server, running
 from tests.redlock.servers import say
 
@@ -51,21 +51,21 @@ class Pair:
         self._address = Address.of_url(server.url().partition("?")[0])
         self.now = 0
         run = say(server, "INFO", "server").partition(b"run_id:")[2].partition(b"\r")[0].decode()
-        self.node = Node(lambda: self.now, run, durable)
+        self.node = NodeMemory(lambda: self.now, run, durable)
         self.connect()
 
     def connect(self) -> None:
-        self._panel = LanePanel([self._address], self._packing, time.monotonic)
+        self._transport = BlockingQuorumTransport([self._address], self._packing, time.monotonic)
 
     def ask(self, request: Request) -> list[Any]:
         """What the server answers."""
         got: list[Any] = []
 
-        def hear(node: int, reply: Any, sent: float, received: float) -> bool:
+        def on_reply(node: int, reply: Any, sent: float, received: float) -> bool:
             got.append(reply)
             return True
 
-        stepped(self._panel.ask(request, (0,), (0,), hear, Limits(5.0, 5.0, 1)))
+        stepped(self._transport.ask(request, (0,), (0,), on_reply, Limits(5.0, 5.0, 1)))
         assert got, f"no answer to {request}"
         return words(got[0])
 
@@ -130,7 +130,7 @@ def server() -> Iterator[Server]:
 def test_a_new_node_has_no_vote_until_it_is_admitted(server: Server) -> None:
     pair, claim = Pair(server), Claim("x", "a", 30.0)
     assert pair.agree(Vote(claim, 7)) == [NO_VOTE]
-    pair.agree(CheckIn(look=True))
+    pair.agree(CheckIn(read_only=True))
     assert pair.agree(Vote(claim, 7)) == [NO_VOTE]
     pair.admitted()
     assert pair.agree(Vote(claim, 7)) == YES
@@ -172,7 +172,7 @@ def test_a_leftover_of_another_number_is_not_renewed_but_filled(server: Server) 
     pair.admitted()
     for claim in (Claim("x", "a", 30.0), Claim("y", "a", 30.0, 1, EVERYTHING)):
         pair.agree(Vote(claim, 7))
-        prolong = Renew((Prolong(claim.resource, "a", 30.0, None, None, 9),))
+        prolong = Renew((RenewalItem(claim.resource, "a", 30.0, None, None, 9),))
         assert pair.agree(prolong) == [1, 2]
         pair.agree(Vote(Claim(claim.resource, "b", 30.0, 1, claim.capacity), 20))
         assert pair.agree(Vote(claim, 9, fill=True)) == YES
@@ -197,7 +197,7 @@ def test_flushed_memory_has_no_vote(server: Server) -> None:
     say(server, "FLUSHALL")
     pair.node.flush()
     assert pair.agree(Vote(Claim("x", "b", 30.0), 8)) == [NO_VOTE]
-    assert pair.agree(Renew((Prolong("x", "a", 30.0, None, None, 0),))) == [NO_VOTE, 1]
+    assert pair.agree(Renew((RenewalItem("x", "a", 30.0, None, None, 0),))) == [NO_VOTE, 1]
 
 
 def test_a_node_is_admitted_only_as_it_was_seen_and_when_its_time_has_come(server: Server) -> None:
@@ -224,7 +224,7 @@ def test_what_a_node_remembers_is_right_after_a_vote_that_nobody_was_in_the_way_
         ("e", 101, 90.0),
     ):
         assert pair.agree(Vote(Claim(name, "i", ttl), ballot)) == YES
-        pair.agree(CheckIn(look=True))
+        pair.agree(CheckIn(read_only=True))
         pair.agree(Inspect(name))
         assert pair.agree(Vote(Claim(name, "j", ttl), ballot))[0] == BUSY
         assert pair.agree(Release(name, "i")) == YES
@@ -290,8 +290,8 @@ def choose(chance: random.Random, pair: Pair) -> Request:
     if draw < 0.6:
         note = chance.choice([None, "", "later"])
         shrunk = chance.choice([None, 1]) if resource == "y" else None
-        item = Prolong(resource, id, ttl, note, shrunk, chance.choice([0, number]))
-        return Renew((item, Prolong("y", "nobody", ttl, None, None, 0)))
+        item = RenewalItem(resource, id, ttl, note, shrunk, chance.choice([0, number]))
+        return Renew((item, RenewalItem("y", "nobody", ttl, None, None, 0)))
     if draw < 0.75:
         linger = chance.choice([0.0, SHORT]) if resource == "x" else 0.0
         return Release(resource, id, linger, chance.choice([0, number]))
@@ -300,6 +300,6 @@ def choose(chance: random.Random, pair: Pair) -> Request:
     if draw < 0.88:
         return Evict(resource, chance.choice([None, id]), "drill")
     if draw < 0.9:
-        return CheckIn(look=True)
+        return CheckIn(read_only=True)
     since = pair.node.quorum.get("since", 1)
     return Admit(since, chance.choice([0, 60_000]), chance.choice([0, number]), unused=chance.random() < 0.3)

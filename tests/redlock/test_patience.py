@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from interlock.backends.redlock.transport.patience import AT_LEAST, Limits, Patience, Speed
+from interlock.backends.redlock.transport.patience import AT_LEAST, ConnectPatience, ConnectTimes, Limits
 
 ALL = range(5)
 CONNECTING = 5.0
@@ -15,36 +15,38 @@ def limits(total: float = float("inf")) -> Limits:
     return Limits(0.05, 0.5, 3, CONNECTING, total)
 
 
-def patience(speed: Speed, missing: range = ALL, now: float = 100.0, total: float = float("inf")) -> Patience:
+def patience(
+    speed: ConnectTimes, missing: range = ALL, now: float = 100.0, total: float = float("inf")
+) -> ConnectPatience:
     for node in missing:
         speed.wanted(node, now)
-    return Patience(limits(total), missing, 5, speed, now)
+    return ConnectPatience(limits(total), missing, 5, speed, now)
 
 
 def test_a_majority_is_waited_for_as_long_as_connecting_may_take() -> None:
-    waits = patience(Speed(5))
+    waits = patience(ConnectTimes(5))
     for connected in (0, 1, 2):
         assert waits.until(connected, 100.0 + connected) == pytest.approx(100.0 + CONNECTING)
 
 
 def test_once_a_majority_is_connected_the_others_have_as_long_again() -> None:
-    waits = patience(Speed(5))
+    waits = patience(ConnectTimes(5))
     waits.until(2, 100.4)
     assert waits.until(3, 100.4) == pytest.approx(100.8)
 
 
 def test_but_never_less_than_a_connection_takes() -> None:
-    waits = patience(Speed(5))
+    waits = patience(ConnectTimes(5))
     waits.until(2, 100.001)
     assert waits.until(3, 100.001) == pytest.approx(100.0 + AT_LEAST)
-    far = Speed(5)
+    far = ConnectTimes(5)
     for node in ALL:
         far.connected(node, 0.3, 0.1)
     assert patience(far, range(4, 5)).until(4, 100.0) == pytest.approx(100.6)
 
 
 def test_servers_that_hang_are_waited_for_once_and_not_by_every_request() -> None:
-    speed = Speed(5)
+    speed = ConnectTimes(5)
     patience(speed)
     assert patience(speed, now=104.0).until(0, 104.0) == pytest.approx(105.0)
     assert patience(speed, now=106.0).until(0, 106.0) == pytest.approx(106.5)
@@ -54,12 +56,12 @@ def test_servers_that_hang_are_waited_for_once_and_not_by_every_request() -> Non
 
 
 def test_a_request_that_must_be_over_in_time_leaves_some_of_it_for_the_answer() -> None:
-    assert patience(Speed(5), total=3.0).until(0, 100.0) == pytest.approx(102.5)
-    assert patience(Speed(5), total=0.2).until(0, 100.0) == pytest.approx(100.1)
+    assert patience(ConnectTimes(5), total=3.0).until(0, 100.0) == pytest.approx(102.5)
+    assert patience(ConnectTimes(5), total=0.2).until(0, 100.0) == pytest.approx(100.1)
 
 
 def test_one_connection_that_was_held_up_says_little_of_the_way() -> None:
-    speed = Speed(5)
+    speed = ConnectTimes(5)
     for node in ALL:
         speed.connected(node, 0.01, 0.001)
     speed.connected(0, 4.0, 2.0)
@@ -69,7 +71,7 @@ def test_one_connection_that_was_held_up_says_little_of_the_way() -> None:
 
 
 def test_the_way_to_the_nearest_majority_counts() -> None:
-    speed = Speed(5)
+    speed = ConnectTimes(5)
     for node, trip in enumerate((0.3, 0.02, 0.01, 0.2, 0.03)):
         speed.connected(node, 3 * trip, trip)
     assert speed.round_trip(3) == pytest.approx(0.03)

@@ -12,14 +12,14 @@ from collections.abc import Callable, Collection, Sequence
 from copy import deepcopy
 from typing import Any
 
-from interlock.backends.redlock.transport.interface import nothing
+from interlock.backends.redlock.transport.interface import ignore_unacknowledged
 from interlock.backends.redlock.transport.patience import Limits
-from interlock.backends.redlock.wire.requests import Hear, Release, Request, Unread, Vote
+from interlock.backends.redlock.wire.requests import OnReply, OnUnacknowledged, Release, Request, Vote
 from interlock.errors import InterlockError, StoreUnavailable
 from interlock.model import Standing
 from interlock.ports import Signal
 from interlock.testing.faults import Link
-from interlock.testing.redlock_node import Node as Memory
+from interlock.testing.redlock_node import NodeMemory
 from interlock.testing.simulated import Simulated
 from interlock.testing.world import World
 
@@ -37,7 +37,7 @@ class SimulatedNode:
         self.hung_until = 0.0  # true time
         self._rate = 1.0 + drift
         self._jumped = 0.0
-        self.memory = Memory(self.clock, f"{place}/1", durable)
+        self.memory = NodeMemory(self.clock, f"{place}/1", durable)
         self._saved: Any = None
 
     def clock(self) -> int:
@@ -76,7 +76,7 @@ class SimulatedNode:
         self.hung_until = 0.0
 
 
-class Letterbox:
+class Mailbox:
     """The replies to one question."""
 
     def __init__(self, signal: Callable[[], Signal]) -> None:
@@ -94,7 +94,7 @@ class Letterbox:
         return replies
 
 
-class SimulatedPanel:
+class SimulatedQuorumTransport:
     """A `Panel` of simulated nodes for one client; `links` are its ways to them, `network` carries what is on them."""
 
     def __init__(
@@ -105,20 +105,25 @@ class SimulatedPanel:
         self._links = links
         self._runtime = runtime
         self._network = network
-        self.unread: Unread = nothing
+        self.on_unacknowledged: OnUnacknowledged = ignore_unacknowledged
         self._lives = [0] * len(nodes)  # which process each connection leads to; 0: there is none
 
     async def ask(
-        self, request: Request, to: Collection[int], awaited: Collection[int], hear: Hear, limits: Limits
+        self,
+        request: Request,
+        to: Collection[int],
+        awaited: Collection[int],
+        on_reply: OnReply,
+        limits: Limits,
     ) -> list[int]:
         now = self._runtime.now
         await self._runtime.sleep(0.0)  # who is cut off here sent nothing
-        box, sent = Letterbox(self._runtime.signal), now()
+        box, sent = Mailbox(self._runtime.signal), now()
         waiting = {node for node in to if node in awaited}
         for node in to:
             self._post(node, request, box if node in waiting else None)
         lost: list[int] = []
-        heard = 0
+        replied = 0
         patience = limits.longest if limits.least else limits.timeout
         while waiting:
             left = patience - (now() - sent)
@@ -129,14 +134,14 @@ class SimulatedPanel:
                 if isinstance(reply, StoreUnavailable):
                     lost.append(node)
                 else:
-                    heard += 1
-                    if heard == limits.least:
+                    replied += 1
+                    if replied == limits.least:
                         patience = limits.patience(now() - sent)
-                if hear(node, reply, sent, now()):
+                if on_reply(node, reply, sent, now()):
                     return lost
         return [*lost, *sorted(waiting)]
 
-    def _post(self, node: int, request: Request, box: Letterbox | None) -> None:
+    def _post(self, node: int, request: Request, box: Mailbox | None) -> None:
         """Send one request; who is waited for is connected to first, if need be."""
         if not self._lives[node] and box is None:
             self._not_read(node, request)
@@ -159,7 +164,7 @@ class SimulatedPanel:
         self,
         node: int,
         request: Request,
-        box: Letterbox | None,
+        box: Mailbox | None,
         behind: Signal | None,
         arrived: Signal,
         delayed: bool,
@@ -194,7 +199,7 @@ class SimulatedPanel:
 
     def _not_read(self, node: int, request: Request) -> None:
         if isinstance(request, Vote | Release):
-            self.unread(node, request)
+            self.on_unacknowledged(node, request)
 
     async def _repeat(self, node: int, request: Request) -> None:
         """The same once more, much later, if the process is still the same."""

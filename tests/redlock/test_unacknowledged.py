@@ -9,8 +9,8 @@ from uuid import uuid4
 import pytest
 
 from interlock.backends.redlock.store import RedlockStore
-from interlock.backends.redlock.transport.blocking import LanePanel
-from interlock.backends.redlock.transport.connections import Lane
+from interlock.backends.redlock.transport.blocking import BlockingQuorumTransport
+from interlock.backends.redlock.transport.connections import ConnectionSet
 from interlock.backends.redlock.wire.requests import Release, Vote
 from interlock.model import Claim, Granted
 from interlock.ports import Job
@@ -75,16 +75,16 @@ def test_a_release_goes_the_way_of_its_vote() -> None:
     with quorum(3) as servers:
 
         async def main(store: RedlockStore) -> None:
-            panel = store._quorum.panel
-            assert isinstance(panel, LanePanel)
+            transport = store._quorum.transport
+            assert isinstance(transport, BlockingQuorumTransport)
             await taken(store, "w")
             with servers[0].frozen():
                 held = await taken(store)  # the others grant it
-                lane = panel._idle.pop()
+                lane = transport._idle.pop()
                 await store.release("v", uuid4().hex)  # another lane, beside it
-                panel._idle.insert(0, lane)
+                transport._idle.insert(0, lane)
                 assert await store.release("x", held.id)
-                line = lane._lines[0]
+                line = lane._connections[0]
                 assert line is not None
                 assert [type(packed.request) for packed in line.due][-2:] == [Vote, Release]
             await stood(servers, store, 0, False)
@@ -92,26 +92,26 @@ def test_a_release_goes_the_way_of_its_vote() -> None:
         run("sync", servers.url(), main)
 
 
-def test_a_connection_that_broke_has_the_others_looked_at() -> None:
+def test_a_connection_that_broke_has_the_others_checked() -> None:
     with quorum(3, *DURABLE) as servers:
 
         async def main(store: RedlockStore) -> None:
-            panel = store._quorum.panel
-            assert isinstance(panel, LanePanel)
+            transport = store._quorum.transport
+            assert isinstance(transport, BlockingQuorumTransport)
             held = await taken(store)
             await stood(servers, store, 0, True)
-            lane = panel._idle.pop()
+            lane = transport._idle.pop()
             await store.inspect("x")  # another lane, beside it
-            panel._idle.append(lane)
+            transport._idle.append(lane)
             servers[0].freeze()
             assert await store.release("x", held.id)
             servers[0].kill()
             servers[0].start()
-            panel._idle.reverse()
-            assert panel._idle[-1] is not lane
-            store._mending.close()  # it would use the lane by itself, sooner or later
+            transport._idle.reverse()
+            assert transport._idle[-1] is not lane
+            store._recovery.close()  # it would use the lane by itself, sooner or later
             await taken(store, "y")
-            assert (0, held.id) in store._quorum.members.owed
+            assert (0, held.id) in store._quorum.members.pending_releases
 
         run("sync", servers.url(), main)
 
@@ -122,46 +122,46 @@ def test_a_connection_that_was_closed_behind_an_unread_reply_is_seen_to_be() -> 
 
         async def main(store: RedlockStore) -> None:
             await taken(store)
-            panel = store._quorum.panel
-            assert isinstance(panel, LanePanel)
-            await store._quorum.tell(Release("x", "nobody"), (0,))
-            lane = panel._idle[-1]
-            line = lane._lines[0]
+            transport = store._quorum.transport
+            assert isinstance(transport, BlockingQuorumTransport)
+            await store._quorum.notify(Release("x", "nobody"), (0,))
+            lane = transport._idle[-1]
+            line = lane._connections[0]
             assert line is not None
             assert line.due
             say(servers[0], "CLIENT", "KILL", "TYPE", "normal")
             closed = select.poll()
             closed.register(line.fd, select.POLLRDHUP)
             assert closed.poll(5000)
-            lane.look_at_all()
-            assert lane._lines[0] is None
+            lane.drop_closed()
+            assert lane._connections[0] is None
             assert not line.due  # its reply was there: nobody need be told again
 
         run("sync", servers.url(), main)
 
 
-def test_a_lane_whose_look_was_interrupted_is_not_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connections_whose_check_was_interrupted_are_not_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """A reply may have been taken and not been counted: from then on every one would pass for another's."""
     with quorum(3) as servers:
 
         async def main(store: RedlockStore) -> None:
             await taken(store)
-            panel = store._quorum.panel
-            assert isinstance(panel, LanePanel)
-            other = panel._idle.pop()
+            transport = store._quorum.transport
+            assert isinstance(transport, BlockingQuorumTransport)
+            other = transport._idle.pop()
             await store.inspect("x")  # another lane, beside it
-            panel._idle.insert(0, other)
-            panel._idle[-1].broke = True
+            transport._idle.insert(0, other)
+            transport._idle[-1].broke = True
 
-            def interrupted(lane: Lane) -> None:
+            def interrupted(lane: ConnectionSet) -> None:
                 raise KeyboardInterrupt
 
             with monkeypatch.context() as patch:
-                patch.setattr(Lane, "look_at_all", interrupted)
+                patch.setattr(ConnectionSet, "drop_closed", interrupted)
                 with pytest.raises(KeyboardInterrupt):
                     await store.inspect("x")
-            assert other not in panel._idle
-            assert len(panel._lanes) == len(panel._idle) == 1
+            assert other not in transport._idle
+            assert len(transport._sets) == len(transport._idle) == 1
 
         run("sync", servers.url(), main)
 
@@ -177,7 +177,7 @@ def test_what_is_released_is_released_though_no_thread_can_be_had(colour: str) -
                 raise RuntimeError("can't start new thread")
 
             servers[0].kill()
-            store._beside.spawn = exhausted  # type: ignore[method-assign]
+            store._runtime.spawn = exhausted  # type: ignore[method-assign]
             for _ in range(3):
                 assert (await store.inspect("x")).holders  # which sees that a node is away
             assert await store.release("x", held.id)

@@ -17,7 +17,7 @@ from interlock.model import Busy, Claim, Granted, Renewal, Renewed
 from interlock.ports import CONNECT_TIMEOUT
 from interlock.testing.lag import at_most
 from tests.redlock.colours import COLOURS, run, until
-from tests.redlock.far import far_away
+from tests.redlock.distant import far_away
 from tests.redlock.servers import quorum, say, steady
 
 TRIPS = pytest.mark.parametrize("trip", [0.025, 0.08, 0.09, 0.15])
@@ -115,7 +115,7 @@ def test_an_attempt_to_connect_goes_on_for_the_next_request(colour: str) -> None
             with servers[2].frozen():
                 for _ in range(20):
                     await pair(store)
-                    await store._mending._look(CheckIn(look=True), 0.05)  # which waits for everybody
+                    await store._recovery._poll(CheckIn(read_only=True), 0.05)  # which waits for everybody
 
             async def back() -> bool:
                 return all(state.votes for state in await store.status())
