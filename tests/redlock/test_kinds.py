@@ -121,7 +121,7 @@ def test_a_client_that_follows_a_master_is_no_node(colour: str) -> None:
     for module in ("redis.sentinel", "redis.asyncio.sentinel"):
         manager: Any = import_module(module).Sentinel([("127.0.0.1", 1)])
         with pytest.raises(
-            Unsupported, match="follows whoever is master; give connect a client of each server"
+            Unsupported, match="moves to another after a failover; give connect a client of each server"
         ):
             connect([manager.master_for("mymaster"), "redis://b", "redis://c"])
 

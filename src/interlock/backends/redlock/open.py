@@ -1,4 +1,4 @@
-"""From a URL, or several, or a user's own clients, to a quorum of independent servers."""
+"""Opens a store on a quorum of independent servers: from one URL, from several, or from the user's own clients."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from interlock.backends.redlock.wire.packing import Packing
 from interlock.errors import InvalidURL, Unsupported
 from interlock.ports import CONNECT_TIMEOUT, Runtime
 
-NODE_TIMEOUT = 0.05  # seconds a node may take before nobody waits for it any more
+NODE_TIMEOUT = 0.05  # seconds a node may take before requests no longer wait for it
 
 
 def open_url(
@@ -68,18 +68,18 @@ def open_nodes(
         options = parse_qsl(parts.query, keep_blank_values=True)
         prefixes.add(dict(options).get("prefix", ""))
         rest = urlencode([(name, value) for name, value in options if name != "prefix"])
-        # Put together by hand: the standard library writes unix:/path, without the slashes.
+        # Put together by hand: urlunsplit writes unix:/path, without the two slashes.
         url = f"{parts.scheme}://{parts.netloc}{parts.path}{'?' if rest else ''}{rest}"
         addresses.append(Address.of_url(url, connect_timeout))
     if len(prefixes) > 1:
-        raise InvalidURL("the nodes of one quorum have one prefix; these have several")
+        raise InvalidURL("all nodes of a quorum must have one prefix; these have several")
     return open_addresses(addresses, runtime, prefixes.pop() if prefixes else "", asynchronous=asynchronous)
 
 
 def _of_client(client: Any, connect_timeout: float) -> Address:
     if hasattr(getattr(client, "connection_pool", None), "sentinel_manager"):
         raise Unsupported(
-            "a node of a quorum is one server and never another: a client made by Sentinel follows whoever is master; "
+            "a node of a quorum is always the same server, but a client made by Sentinel moves to another after a failover; "
             "give connect a client of each server, or this one alone"
         )
     return Address.of_client(client, connect_timeout)
@@ -118,15 +118,9 @@ def open_addresses(
     *,
     asynchronous: bool,
 ) -> RedlockStore:
-    """The store on these servers, with a side for the keeper; an asyncio store has a blocking twin."""
+    """The store on these servers. The keeper gets a store of its own over them, and an asyncio store has a blocking twin."""
     places = [address.place for address in addresses]
-    twice = [place for place in places if places.count(place) > 1]
-    if twice:
-        raise InvalidURL(f"{twice[0]} is named twice: each node of a quorum must be a server of its own")
-    if len(places) < 3:
-        raise InvalidURL(
-            f"a quorum needs at least 3 independent servers, not {len(places)}; for one use redis://"
-        )
+    _check_independent(places)
     members, packing = Membership(places), Packing(prefix)
     connect_timeout = max(address.connect_timeout for address in addresses)
 
@@ -149,11 +143,21 @@ def open_addresses(
             quorum(AsyncQuorumTransport(addresses, packing, runtime.now)), runtime, random, twin
         )
 
-    twin = on_threads(OnThreads(runtime.now))  # of the keeper's thread, and of the end of the process
+    twin = on_threads(OnThreads(runtime.now))  # for the keeper's thread, and for the end of the process
     store = on_loop(twin)
     store.give_keeper(lambda: on_loop(None))
     twin.give_keeper(lambda: twin, of=store)
     return store
+
+
+def _check_independent(places: list[str]) -> None:
+    twice = [place for place in places if places.count(place) > 1]
+    if twice:
+        raise InvalidURL(f"{twice[0]} is named twice: each node of a quorum must be a server of its own")
+    if len(places) < 3:
+        raise InvalidURL(
+            f"a quorum needs at least 3 independent servers, not {len(places)}; for one use redis://"
+        )
 
 
 def _wall() -> int:

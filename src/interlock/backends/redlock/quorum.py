@@ -1,4 +1,8 @@
-"""Asking the nodes: whom to wait for, and for how long. Who does not answer is looked after apart from the caller."""
+"""Asking the nodes: which of them a request waits for, and for how long.
+
+A node that does not answer in time is marked as away, and no caller waits for it again. `algorithm.recovery` brings it back,
+beside the callers.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +20,16 @@ if TYPE_CHECKING:
     from interlock.backends.redlock.algorithm.recovery import Recovery
 
 ROUND = 2.0
-"""Seconds within which a round must be over to count, for every client alike. A node that forgot what it said waits longer
-than this before the others are asked what they know: by then they know of every grant that counted it."""
+"""Seconds within which a round must be over to count, for every client alike.
 
-STRETCH = 10  # times a node's timeout are waited for while fewer than a majority have answered
+A node that lost its memory waits longer than this before the other nodes are asked what they know: by then they know of
+every grant that counted its vote."""
+
+STRETCH = 10  # a round waits for this many node timeouts while fewer than a majority have answered
 
 
 class Quorum:
-    """The nodes of one client, in one colour."""
+    """The nodes of one client, over one transport."""
 
     recovery: Recovery
 
@@ -49,18 +55,18 @@ class Quorum:
 
     @property
     def usual(self) -> float:
-        """Seconds within which nodes that are well answer: `node_timeout`, or more if they are far away."""
+        """Seconds within which healthy nodes answer: `node_timeout`, or more if they are distant."""
         return max(self.node_timeout, min(self.longest, 2 * self.transport.round_trip(self.members.majority)))
 
     def within(self, timeout: float) -> Limits:
-        """For requests that must be over after `timeout` seconds, connecting and all."""
+        """For requests that must be over after `timeout` seconds, connecting included."""
         if timeout == IO_TIMEOUT:
             return self._within
         longest, least = min(timeout, self.longest), self.members.majority
         return Limits(min(timeout, self.node_timeout), longest, least, self.connect_timeout, timeout)
 
     def once_connected(self, timeout: float) -> Limits:
-        """For requests whose caller does not count the time it takes to connect, and one round trip, among its seconds."""
+        """For requests whose timeout counts neither the time to connect nor one round trip."""
         if timeout >= self.longest:
             return self._usual
         least = self.members.majority
@@ -69,7 +75,7 @@ class Quorum:
     async def ask(
         self, request: Request, on_reply: OnReply, limits: Limits, to: Collection[int] | None = None
     ) -> None:
-        """Send to all nodes, or to some, and hear those that are not away."""
+        """Send to all nodes, or to some, and wait for those that are not away."""
         members = self.members
         if to is None:
             unanswered = await self.transport.ask(
@@ -78,27 +84,31 @@ class Quorum:
         else:
             awaited = [node for node in members.present if node in to]
             unanswered = await self.transport.ask(request, to, awaited, on_reply, limits)
-        if unanswered and limits.longest >= self.usual:  # or it was the caller who had no time to hear them
+        if (
+            unanswered and limits.longest >= self.usual
+        ):  # otherwise the caller's timeout was too short to blame them
             members.mark_away(unanswered)
         if members.unhealthy:
             self._keep_for_absent(request, members.everyone if to is None else to)
             self.recovery.start()
 
     async def notify(self, request: Request, to: Collection[int]) -> None:
-        """Send to some nodes and do not wait for what they say."""
+        """Send to some nodes without waiting for their replies."""
         if to:
             await self.transport.ask(request, to, (), ignore_reply, self._usual)
             self._keep_for_absent(request, to)
 
     def _keep_for_absent(self, request: Request, to: Collection[int]) -> None:
-        """Have those that are away hear of a release again when they are back: one that hangs reads its connections in any
-        order, and may meet the release on one before the vote on another."""
+        """Send a release again to nodes that are away, when they are back.
+
+        A node that comes back from a hang may read its sockets in any order, and so the release before the vote.
+        """
         if isinstance(request, Release):
             for node in self.members.away.intersection(to):
                 self._unacknowledged(node, request)
 
     async def retry_releases(self, node: int, patience: float) -> None:
-        """Tell a node that is back of the releases it missed; it has this long for each."""
+        """Send a node that is back the releases it missed; it has `patience` seconds for each."""
         members, limits = self.members, Limits(patience, patience, 1)
         for key in members.pending_releases_of(node):
             # Removed before it is sent: a release that becomes pending anew meanwhile must stay.
@@ -108,12 +118,12 @@ class Quorum:
             unanswered = [node]
             try:
                 unanswered = await self.transport.ask(pending[0], (node,), (node,), ignore_reply, limits)
-            finally:  # interrupted, too
+            finally:  # also when the caller is interrupted
                 if node in unanswered:
                     members.pending_releases.setdefault(key, pending)
             if node in unanswered:
                 members.mark_away((node,))
-                return  # gone again: to wait as long for each of the rest would keep the other nodes waiting
+                return  # it is away again: waiting as long for each of the rest would delay the other nodes
 
     def _unacknowledged(self, node: int, request: Vote | Release) -> None:
         if isinstance(request, Release):
@@ -123,9 +133,9 @@ class Quorum:
         self.recovery.start()
 
     def too_few(self, doing: str, said: dict[int, str | InterlockError]) -> InterlockError:
-        """The error for who needed a majority, naming what each node said."""
+        """The error for a request that needed a majority; it names what each node said."""
         members = self.members
-        alike: dict[str, list[str]] = {}  # who says the same says it once
+        alike: dict[str, list[str]] = {}  # nodes that gave the same reason are listed together
         for node, place in enumerate(members.places):
             word = said.get(node)
             if word is None:
@@ -149,5 +159,5 @@ QUARANTINED = "no vote: it lost its memory, or is new, and is in quarantine"
 
 
 def ignore_reply(node: int, reply: object, sent: float, received: float) -> bool:
-    """For replies that change nothing."""
+    """For requests whose replies nobody needs."""
     return True

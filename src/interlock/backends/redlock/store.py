@@ -1,4 +1,11 @@
-"""The store port over several independent servers: Redlock, with tokens that rise whatever the clocks do."""
+"""The store port over several independent servers: Redlock, with fencing tokens that rise whatever the clocks do.
+
+Redlock is Salvatore Sanfilippo's algorithm ("Distributed Locks with Redis", redis.io). Martin Kleppmann ("How to do
+distributed locking", 2016) showed what it lacks: fencing tokens, and safety when a clock jumps, a client pauses or a node
+restarts without its memory; Sanfilippo answered in "Is Redlock safe?" (2016). Here each grant carries a number that a
+majority accepted (`algorithm.claiming`), clocks that jump do not count (`algorithm.clock`), and a node that forgot what it
+granted has no vote until its quarantine is over (`algorithm.recovery`). `TRAITS.two_holders` lists what remains.
+"""
 
 from __future__ import annotations
 
@@ -57,10 +64,10 @@ NO_REGISTERS = (
 
 
 class KeeperConnections:
-    """The keeper's own connections: made while the first ones of its client are, before anything is granted.
+    """The keeper's own connections, made together with the client's first ones, before anything is granted.
 
-    Threads and tasks of a client take turns on their connections. A renewal that stood in that line would come too late just
-    when the client is busiest; and one that needs a new connection, on servers that take no more, would not come at all.
+    Threads and tasks of a client take turns on their connections. A renewal that waited for its turn would be late just when
+    the client is busiest; and a renewal that needed a new connection would fail on servers that accept no more of them.
     """
 
     def __init__(self) -> None:
@@ -68,9 +75,9 @@ class KeeperConnections:
         self.made = True  # while there is no keeper, there is nothing to make
 
     def keep(self, store: RedlockStore) -> None:
-        """This one is the keeper's from now on.
+        """Let this store be the keeper's.
 
-        Sockets of gevent or eventlet can only be used by the thread that has made them: the keeper's makes its own, later.
+        Only the thread that made a socket of gevent or eventlet can use it: there the keeper's thread connects later, itself.
         """
         self._store, self.made = store, bool(native.green("socket"))
 
@@ -79,7 +86,7 @@ class KeeperConnections:
             self._store._quorum.transport.prepare()
 
     async def missing(self, runtime: StoreRuntime, quorum: Quorum) -> dict[int, str | InterlockError]:
-        """Nothing once the keeper is connected to a majority; the reasons if it cannot be."""
+        """Wait until the keeper is connected to a majority; return by node why it is not, or nothing."""
         members, until = quorum.members, runtime.now() + quorum.connect_timeout
         while self._store is not None:
             standing = self._store._quorum.transport.connected()
@@ -116,9 +123,9 @@ class RedlockStore:
         self._quorum = quorum
         self._runtime = runtime
         self._random = random
-        self._twin = twin  # the blocking side of an asyncio store; it shares what we know of the nodes
+        self._twin = twin  # the blocking store beside an asyncio store; both share one membership
         self._keeper_connections = self._kept_for = KeeperConnections()
-        self._keeper: Callable[[], RedlockStore] | None = None  # makes the side of the keeper
+        self._keeper: Callable[[], RedlockStore] | None = None  # makes the keeper's store
         self._listing = ResourceListing(runtime.now)
         self._backoff = Backoff()
         self._recovery = quorum.recovery = Recovery(quorum, runtime)
@@ -143,7 +150,7 @@ class RedlockStore:
         return await self._first_claim(claim, timeout)
 
     async def _first_claim(self, claim: Claim, timeout: float) -> ClaimAnswer:
-        """Connect for the keeper as well, at the same time; nothing is granted before it could be renewed."""
+        """Claim, and connect for the keeper at the same time: nothing is granted that could not be renewed."""
         quorum, keeper_connections = self._quorum, self._keeper_connections
         quorum.transport.prepare()
         keeper_connections.prepare()
@@ -223,7 +230,7 @@ class RedlockStore:
     # ---- for operators --------------------------------------------------------------
 
     async def view(self, resource: str, timeout: float = IO_TIMEOUT) -> list[NodeView]:
-        """One resource as each node has it: granted, free, no answer, quarantined, or what is wrong."""
+        """One resource as each node sees it: granted, free, no answer, quarantined, or what is wrong."""
         return await inspection.view(self._quorum, resource, timeout)
 
     async def status(self) -> list[NodeState]:
@@ -231,17 +238,17 @@ class RedlockStore:
         return await self._recovery.status()
 
     async def admit(self, place: str) -> NodeState:
-        """Give a node its vote before its quarantine is over: nothing it granted may be held any more."""
+        """Give a node its vote before its quarantine is over. The operator vouches that nothing it granted is still held."""
         return await self._recovery.admit(place)
 
     async def init(self, *, missing: bool = False) -> list[NodeState]:
-        """Give every node its vote now: nothing may be held any more. `missing`: though some cannot be reached."""
+        """Give every node its vote now. The operator vouches that nothing is held; `missing` allows unreachable nodes."""
         return await self._recovery.init(missing=missing)
 
     # ---- housekeeping -----------------------------------------------------------------
 
     def on_doubt(self, call: Callable[[], None]) -> None:
-        """Never called: a node that comes back without its memory has no vote."""
+        """Never calls: a node that comes back without its memory has no vote."""
 
     def on_session_lost(self, call: Callable[[Collection[str] | None], None]) -> None:
         """Never calls: claims lapse one by one."""
@@ -256,12 +263,12 @@ class RedlockStore:
         return self if self._twin is None else self._twin
 
     def give_keeper(self, make: Callable[[], RedlockStore], of: RedlockStore | None = None) -> None:
-        """Have `make` make the keeper's side of this store, if it is asked for; it keeps what `of` is granted."""
+        """Let `make` make the keeper's store when it is asked for; it renews what `of` is granted."""
         self._keeper = make
         self._kept_for = (of or self)._keeper_connections
 
     def for_keeper(self) -> Store:
-        """The same store, over connections that nobody else uses."""
+        """The same store over connections of its own."""
         if self._keeper is None:
             return self
         kept = self._keeper()

@@ -1,11 +1,13 @@
-"""Claiming on a majority, with a number no other attempt has: one round where nobody has seen more.
+"""Claiming on a majority, with a number that no other attempt has: one round, unless some node has seen a higher number.
 
     T1 -> Vote to all -> a majority holds the claim and accepted the same number      granted
                       -> a majority holds it, but some node has seen more             again, with a higher ballot
                       -> others are in the way, or too few answer                     taken back on all nodes
 
-The number is unique, and above that of every grant that was complete before this attempt began, whatever the clocks
-do: two majorities meet in a node, and a node accepts a number once.
+The number is a ballot, as in Paxos (Leslie Lamport, "The Part-Time Parliament", 1998). It is unique, and above the number of
+every grant that was complete before this attempt began, whatever the clocks do: any two majorities have a node in common,
+and a node accepts a number once. So it serves as the fencing token that Martin Kleppmann missed in Redlock ("How to do
+distributed locking", 2016).
 """
 
 from __future__ import annotations
@@ -28,8 +30,8 @@ from interlock.backends.redlock.wire.requests import (
 from interlock.errors import InterlockError, SettingsMismatch, StoreUnavailable, Unreached
 from interlock.model import Busy, Claim, ClaimAnswer, Gone, Granted, Standing
 
-ROUNDS = 5  # a ballot is raised this often before the attempt is given up
-STEPS = 8  # round trips within which new nodes are given their votes
+ROUNDS = 5  # rounds, each with a higher ballot, after which the attempt fails
+STEPS = 8  # round trips within which new nodes get their votes
 LEAST = 0.1  # the part of a ttl that must be left when the majority has answered
 
 
@@ -45,10 +47,10 @@ class Votes:
         self._members = quorum.members
         self.replied = 0
         self.sent = 0.0  # when the nodes were asked, once there were connections
-        self.accepted = 0  # of those that count: hold it under our ballot
-        self.holding = 0  # of those that count: hold it
-        self.stands: list[int] = []  # nodes that hold it, whether they count or not
-        self.busy: dict[int, list[Any]] = {}  # by node: what it says of those in the way
+        self.accepted = 0  # nodes that count and hold the claim under our ballot
+        self.holding = 0  # nodes that count and hold the claim
+        self.stands: list[int] = []  # nodes that hold the claim, whether they count or not
+        self.busy: dict[int, list[Any]] = {}  # by node: what it says of the claims in the way
         self.ahead = 0
         self.seen = 0  # the highest number in the way of our ballot
         self.evicted: str | None = None
@@ -74,15 +76,15 @@ class Votes:
             self._not_accepted(node, reply, members.counts(node, reply[0], sent, received))
         pending = members.size - self.replied
         if self.holding + pending < members.majority:
-            # There can be no majority any more. Who is one node short of hearing that others hold it would not wait for
-            # them, but fail: a node without a vote among the first to answer must not do that.
+            # A majority is out of reach. Go on until a majority has said whether others hold it, or cannot any more: if a node
+            # without a vote among the first to answer ended the round, the claim would fail instead of waiting for its holder.
             known = self.holding + len(self.busy)
             return known >= members.majority or known + pending < members.majority
         return self.accepted + pending < members.majority <= self.holding  # only a higher ballot can help
 
     @property
     def refused(self) -> set[int]:
-        """Nodes that have nothing of this attempt, as they said themselves."""
+        """Nodes that said themselves that they hold nothing of this attempt."""
         ignore_unacknowledged = ("evicted", "another capacity")
         return {
             node for node, said in self.said.items() if node in self.busy or said in ignore_unacknowledged
@@ -115,7 +117,7 @@ class Votes:
 async def claim(quorum: Quorum, claim: Claim, timeout: float, first: bool = False) -> ClaimAnswer:
     """A majority's answer to one claim; see `Store.claim`. It never queues.
 
-    `first`: of a client that is only connecting, which does not count among its seconds; nor does it to start new nodes.
+    `first` marks the first claim of a client: neither connecting nor starting new nodes counts towards its timeout.
     """
     members, began = quorum.members, quorum.now()
     members.note_ttl(claim.ttl)
@@ -123,7 +125,7 @@ async def claim(quorum: Quorum, claim: Claim, timeout: float, first: bool = Fals
     if not isinstance(votes, Votes):
         return votes
     if QUARANTINED in votes.said.values() and not votes.busy:
-        # New nodes start when they are first used; and some may have been admitted since.
+        # New nodes get their votes when they are first used; and others may have been admitted meanwhile.
         left = timeout - (quorum.now() - began)
         if first:
             left = max(left, STEPS * quorum.transport.round_trip(members.size))
@@ -140,7 +142,7 @@ async def claim(quorum: Quorum, claim: Claim, timeout: float, first: bool = Fals
 
 
 async def _vote(quorum: Quorum, claim: Claim, began: float, timeout: float) -> Granted | Votes:
-    """The grant; or, taken back already, what was said."""
+    """The grant; or, once the attempt is taken back, what the nodes said."""
     members, connecting = quorum.members, 0.0
     ballot, rounds = members.ballot(quorum.wall()), 0
     while True:
@@ -166,11 +168,11 @@ async def _vote(quorum: Quorum, claim: Claim, began: float, timeout: float) -> G
 
 
 class Acknowledgements:
-    """Waits until each of so many nodes has answered."""
+    """Counts replies until each of so many nodes has answered."""
 
     def __init__(self, nodes: int) -> None:
         self._left = nodes
-        self.done: set[int] = set()  # those that did what they were told
+        self.done: set[int] = set()  # nodes that carried out the request
 
     def on_reply(self, node: int, reply: int | Reply, sent: float, received: float) -> bool:
         self._left -= 1
@@ -180,9 +182,9 @@ class Acknowledgements:
 
 
 async def _take_back(quorum: Quorum, claim: Claim, ballot: int, votes: Votes) -> None:
-    """Remove what may stand, on all nodes but those that refused: there is nothing of ours.
+    """Remove the claim from every node that may hold it; a node that refused it holds nothing.
 
-    Those that hold it are heard, as far as they are here; the others only told.
+    Nodes known to hold it are waited for unless they are away; the others are only notified.
     """
     undo = Release(claim.resource, claim.id, 0.0, ballot)
     refused = votes.refused
@@ -194,7 +196,7 @@ async def _take_back(quorum: Quorum, claim: Claim, ballot: int, votes: Votes) ->
 
 
 async def _nowhere(quorum: Quorum, claim: Claim, votes: Votes) -> bool:
-    """Whether it is certain that no node has the claim: who is told so need not fear what it left behind."""
+    """Whether it is certain that no node holds the claim: then the caller is told that nothing was left behind."""
     members, refused = quorum.members, votes.refused
     unsent = {node for node, said in votes.said.items() if isinstance(said, Unreached)}
     doubtful = [node for node in members.everyone if node not in refused and node not in unsent]
@@ -222,7 +224,7 @@ def _refusal(quorum: Quorum, claim: Claim, votes: Votes) -> ClaimAnswer:
 
 
 def _holder(quorum: Quorum, votes: Votes) -> Standing | None:
-    """The oldest holder, if a majority named the same: less may be an attempt under way."""
+    """The oldest holder, if a majority named the same one; fewer may have seen an attempt that is under way."""
     named: dict[tuple[str, int], int] = {}
     if len(votes.busy) >= quorum.members.majority:
         for reply in votes.busy.values():
@@ -237,5 +239,5 @@ def _holder(quorum: Quorum, votes: Votes) -> Standing | None:
 
 def _outbid(claim: Claim) -> ClaimAnswer:
     raise StoreUnavailable(
-        f"{claim.resource}: others have raised its number {ROUNDS} times meanwhile; try again"
+        f"{claim.resource}: other clients raised its number in each of {ROUNDS} rounds; try again"
     )

@@ -1,9 +1,13 @@
-"""Nodes that are away or have lost their memory, and how they come back. Apart from the callers, for as long as needed.
+"""Brings back nodes that are away or have lost their memory, beside the callers.
 
-A node without its marker, or under another run id, has forgotten what it granted: it has no vote. First no round may be
-under way any more that counts what it said: rounds are bounded. Then the others are asked for the longest ttl and the
-highest number they know of, so many of them that they have met every majority the node was part of. When that ttl has
-passed, every lease it was part of has lapsed, or was renewed by a majority without it; it is readmitted above that number.
+A node without its marker, or with another run id, has forgotten what it granted, and so has no vote. Its quarantine has
+two parts. First, every round that may count its earlier vote must be over: rounds are bounded. Then the other nodes are
+asked for the longest ttl and the highest number they know, so many of them that every majority the node was part of has a
+member among them. When that ttl has passed, every lease that counted this node has lapsed, or was renewed by a majority
+without it. The node is then admitted, and accepts only numbers above that one.
+
+Sanfilippo's Redlock asks operators to delay restarts for this reason ("Distributed Locks with Redis"), and Kleppmann named
+the restart without memory among its weak points (2016). Here the nodes themselves remember whether they must wait.
 """
 
 from __future__ import annotations
@@ -21,17 +25,19 @@ from interlock.errors import ClientClosed, InterlockError, InvalidSetting, Store
 from interlock.ports import Job, Signal
 from interlock.record import record, replaced
 
-PATIENCE = 1.0  # seconds for a node that nobody waits for
-THOROUGH = 3.0  # seconds for all, where an operator's word is about every one of them
-FIRST_PAUSE = 0.05  # seconds between two looks, at first
+PATIENCE = 1.0  # seconds for a node that no caller waits for
+THOROUGH = 3.0  # seconds for all nodes when an operator's command is about every one of them
+FIRST_PAUSE = 0.05  # seconds between the first two polls
 LONGEST_PAUSE = 1.0
 SLACK = 100  # ms a quarantine lasts beyond the longest ttl
-RESTED = int(ROUND * 1000 * (1 + 2 * DRIFT)) + SLACK  # ms after which no round counts what a node forgot
+RESTED = (
+    int(ROUND * 1000 * (1 + 2 * DRIFT)) + SLACK
+)  # ms after which no round can count a vote that a node forgot
 
 
 @record
 class NodeState:
-    """What one node remembers of the quorum, as an operator sees it."""
+    """What one node remembers of the quorum, as operators see it."""
 
     place: str
     reachable: bool
@@ -53,7 +59,7 @@ class NodeState:
 
 
 class StoreRuntime(Protocol):
-    """The part of a runtime that waits and runs things beside the caller."""
+    """The parts of a runtime that a store needs: the clock, waiting, and work beside the caller."""
 
     def now(self) -> float: ...
     def signal(self) -> Signal: ...
@@ -62,33 +68,33 @@ class StoreRuntime(Protocol):
 
 
 class Recovery:
-    """Looks after ailing nodes while there are any."""
+    """Polls the nodes for as long as any of them is unhealthy."""
 
     def __init__(self, quorum: Quorum, runtime: StoreRuntime) -> None:
         self._quorum = quorum
         self._runtime = runtime
         self._job: Job | None = None
-        self._poll_wanted: Signal | None = None  # somebody cannot wait for the next look
-        self._poll_done: Signal | None = None  # a look is over
+        self._poll_wanted: Signal | None = None  # set by a caller that cannot wait for the next poll
+        self._poll_done: Signal | None = None  # set when a poll is over
         self._closed = False
 
     def start(self) -> None:
-        """Have somebody look after the nodes, if nobody does."""
+        """Poll the nodes in the background, unless that is being done."""
         job = self._job
         if (job is None or not job.alive()) and not self._closed:
             self._poll_wanted, self._poll_done = self._runtime.signal(), self._runtime.signal()
-            with suppress(RuntimeError):  # no thread can be had now: the caller goes on without
+            with suppress(RuntimeError):  # no thread can be started now: the caller goes on without it
                 self._job = self._runtime.spawn("interlock-quorum", self._run)
 
     async def run_now(self, timeout: float) -> bool:
-        """Have somebody look at once; whether a majority has its vote by then.
+        """Poll at once; return whether a majority has its vote by then.
 
-        Not the caller: who is cut off halfway would leave new nodes half admitted.
+        The caller does not poll itself: if it were cancelled halfway, new nodes would be left half admitted.
         """
         members, runtime = self._quorum.members, self._runtime
         far = 10 * self._quorum.transport.round_trip(members.size)
         until = runtime.now() + min(timeout, max(self._quorum.longest, far))
-        for _ in range(2):  # one look may be under way already
+        for _ in range(2):  # a poll may be under way already
             if members.able:
                 break
             self.start()
@@ -112,18 +118,18 @@ class Recovery:
         while not self._closed:
             wanted = self._poll_wanted = (
                 self._runtime.signal()
-            )  # before the look: who calls during it wants another
+            )  # before the poll: a call during it wants another one
             try:
                 await self.run_once(PATIENCE)
             except ClientClosed:
                 return
             except InterlockError:
-                pass  # who asks for a lock is told
+                pass  # callers that want a lock get this error themselves
             done, self._poll_done = self._poll_done, self._runtime.signal()
             if done is not None:
                 done.set()
             if not self._unhealthy():
-                self._job = None  # from now on whoever finds somebody ailing begins anew
+                self._job = None  # from now on a caller that finds an unhealthy node starts a new job
                 if self._unhealthy():
                     self.start()
                 return
@@ -134,10 +140,10 @@ class Recovery:
     def _unhealthy(self) -> bool:
         return self._quorum.members.unhealthy
 
-    # ---- one look ---------------------------------------------------------------
+    # ---- one poll ---------------------------------------------------------------
 
     async def run_once(self, timeout: float) -> None:
-        """Check the nodes in, admit those whose time has come, and enter what we hold on those that are back."""
+        """Check the nodes in, admit those whose quarantine is over, and enter our claims on those that are back."""
         members = self._quorum.members
         ailed = members.away | members.non_voting | members.take_missed_votes()
         states = await self._poll(CheckIn(), min(timeout, PATIENCE))
@@ -160,9 +166,9 @@ class Recovery:
             await refill(self._quorum, back, min(timeout, PATIENCE))
 
     async def _start(self, states: list[NodeState], new: list[int]) -> None:
-        """Nobody ever used them. All of them new, they start at once; otherwise no round that saw more may be under way.
+        """Admit nodes that were never used: at once if all are new, otherwise when no earlier round can be under way.
 
-        But if we used them, they have all forgotten it, and may not start before what we hold has lapsed.
+        If this client has used them, they have all lost their memory, and must wait until its claims have lapsed.
         """
         members = self._quorum.members
         rest = 0 if len(new) == members.size else RESTED
@@ -172,12 +178,12 @@ class Recovery:
         await self._admit(admit)
 
     async def _readmit(self, rested: list[int], timeout: float) -> None:
-        """Admit nodes that forgot. The others are asked only now: they know of every round that counted those."""
+        """Admit nodes that lost their memory. The others are asked only now: they know of every round that counted them."""
         members = self._quorum.members
         states = await self._poll(CheckIn(), min(timeout, PATIENCE))
         voters = [state for state in states if state.votes]
         if len(voters) <= members.size - members.majority:
-            return  # too few to have met every majority
+            return  # some majority may have no member among these
         longest = max(members.longest * 1000, *(state.longest for state in voters))
         quarantine = max(RESTED, int(longest * (1 + DRIFT)) + SLACK)
         floor = max(state.top for state in voters)
@@ -190,7 +196,7 @@ class Recovery:
         await self._admit(admit)
 
     async def _poll(self, request: CheckIn, timeout: float) -> list[NodeState]:
-        """What each node says of itself."""
+        """Ask each node for its state."""
         quorum, members = self._quorum, self._quorum.members
         found = [_unreachable(place) for place in members.places]
 
@@ -226,7 +232,7 @@ class Recovery:
         )
 
     async def _admit(self, requests: dict[int, Admit]) -> None:
-        """Give these nodes their votes: tell all of them, then look who has one; far away that is two round trips, not one for each."""
+        """Give these nodes their votes: notify all of them, then poll once. Distant nodes cost two round trips, not one each."""
         members, told = self._quorum.members, Limits(PATIENCE, PATIENCE, 1)
         for node, request in requests.items():
             await self._quorum.transport.ask(request, (node,), (), ignore_reply, told)
@@ -239,13 +245,13 @@ class Recovery:
     # ---- for operators ------------------------------------------------------------
 
     async def status(self) -> list[NodeState]:
-        """What each node remembers; changes nothing."""
+        """What each node remembers. Changes nothing."""
         states = await self._poll(CheckIn(read_only=True), PATIENCE)
         longest = max((state.longest for state in states), default=0)
         return [_waits(state, longest) for state in states]
 
     async def admit(self, place: str) -> NodeState:
-        """Give a node its vote before its time, on an operator's word that nothing is held any more."""
+        """Give a node its vote before its quarantine is over, on an operator's word that nothing is held any more."""
         members = self._quorum.members
         states = await self._poll(CheckIn(), THOROUGH)
         near = [
@@ -270,7 +276,7 @@ class Recovery:
         return (await self._poll(CheckIn(), THOROUGH))[node]
 
     async def init(self, *, missing: bool = False) -> list[NodeState]:
-        """Give every node its vote now, on an operator's word; `missing`: though some cannot be reached."""
+        """Give every node its vote now, on an operator's word; `missing` allows nodes that cannot be reached."""
         states = await self._poll(CheckIn(), THOROUGH)
         away = [f"{state.place} ({state.state})" for state in states if not state.reachable]
         if away and not missing:
@@ -282,7 +288,7 @@ class Recovery:
 
 
 def _rested(state: NodeState) -> bool:
-    """Whether no round is under way any more that counts what it forgot."""
+    """Whether every round that may count its forgotten votes is over."""
     return bool(state.since) and state.clock // 1000 >= state.since + RESTED
 
 
@@ -291,7 +297,7 @@ def _unreachable(place: str, why: str = "no answer") -> NodeState:
 
 
 def _waits(state: NodeState, longest: int) -> NodeState:
-    """With the time its quarantine has left, as far as the others' longest ttl decides it."""
+    """The state with the time that its quarantine has left, if the other nodes know of a longer ttl."""
     if not state.since:
         return state
     left = (state.since + max(RESTED, int(longest * (1 + DRIFT)) + SLACK) - state.clock // 1000) / 1000

@@ -1,4 +1,8 @@
-"""Renewing and releasing on a majority; nodes that miss what a majority holds are filled in."""
+"""Renewing and releasing on a majority; a claim that a majority holds is entered on the nodes that miss it.
+
+The leases are those of Gray and Cheriton ("Leases", 1989): a claim lapses by itself unless it is renewed, and the holder
+counts its time from before the request was sent.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +28,8 @@ from interlock.errors import InterlockError
 from interlock.model import Claim, Gone, NoAnswer, Renewal, RenewAnswer, Renewed
 from interlock.record import replaced
 
-BATCH = 100  # renewals in one script: more would block the server for everyone else
-NEARLY = 0.001  # seconds: a renewal for no longer only asks, for a lapse is never brought nearer
+BATCH = 100  # renewals in one script call: more would block the server for other clients
+NEARLY = 0.001  # seconds: a renewal for so short a time only asks, because no renewal shortens a lease
 
 
 async def renew(quorum: Quorum, renewals: Sequence[Renewal], timeout: float) -> list[RenewAnswer]:
@@ -38,7 +42,7 @@ async def renew(quorum: Quorum, renewals: Sequence[Renewal], timeout: float) -> 
 
 
 class RenewalReplies:
-    """What the nodes said of each claim of a batch."""
+    """What the nodes answered for each claim of a batch."""
 
     def __init__(self, quorum: Quorum) -> None:
         self._members = quorum.members
@@ -67,7 +71,7 @@ class RenewalReplies:
         else:
             self.said[node] = "its clock jumped"
             self.jumped[node] = reply[2:]
-        return False  # whoever misses a claim should be known: all that are here are waited for
+        return False  # wait for all nodes that are here: it must be known which of them miss a claim
 
     def of(self, item: int) -> dict[int, int | Words]:
         return {node: answers[item] for node, answers in self.trusted.items()}
@@ -82,7 +86,7 @@ async def _renew(quorum: Quorum, renewals: Sequence[Renewal], timeout: float) ->
         items.append(RenewalItem(r.resource, r.id, r.ttl, r.note, r.permits, held.token if held else 0))
     answers = RenewalReplies(quorum)
     await quorum.ask(Renew(tuple(items)), answers.on_reply, quorum.within(timeout))
-    if answers.late(quorum.now()):  # we were stopped: who said yes may have forgotten it since
+    if answers.late(quorum.now()):  # this process was stopped: a node that renewed may have restarted since
         return [NoAnswer(f"{r.resource}: the answers came too late to count") for r in renewals]
     return [await _verdict(quorum, r, answers, n) for n, r in enumerate(renewals)]
 
@@ -97,7 +101,7 @@ async def _verdict(quorum: Quorum, renewal: Renewal, answers: RenewalReplies, it
     reported = [*said.values(), *(answers.jumped[node][item] for node in answers.jumped)]
     reasons = [answer for answer in reported if not isinstance(answer, int)]
     lost = sum(answer == QUARANTINED for answer in answers.said.values())
-    # A stray may be made ours by a fill, but only while a majority holds; a jumped clock may have ended it early.
+    # A node with a stray claim can be filled in only while a majority holds ours; after a clock's jump it may have lapsed early.
     without = sum(answer in (GONE, STRAY) for answer in reported) + len(reasons) + lost
     if members.size - without < members.majority:
         members.held.pop(renewal.id, None)
@@ -107,11 +111,11 @@ async def _verdict(quorum: Quorum, renewal: Renewal, answers: RenewalReplies, it
 
 
 async def _renewed(quorum: Quorum, renewal: Renewal, missing: list[int]) -> None:
-    """Remember what the claim is now, and enter it where it is missing: a majority holds it."""
+    """Remember the claim as it is now, and enter it on nodes that miss it: a majority holds it."""
     members = quorum.members
     held = members.held.get(renewal.id)
     if held is None:
-        return  # another store's: its own renewals fill it in
+        return  # another store was granted it, whose own renewals fill it in
     claim = held.claim
     if renewal.note is not None:
         claim = replaced(claim, note=renewal.note)
@@ -128,15 +132,15 @@ async def _fill(quorum: Quorum, claim: Claim, token: int, missing: list[int]) ->
     """Enter a claim that a majority holds on nodes that miss it."""
     await quorum.notify(Vote(claim, token, fill=True), missing)
     held = quorum.members.held.get(claim.id)
-    if held is None or held.token != token:  # released just now, and perhaps before the claim was there
-        # Upto this number: who was granted too late asks again under its id, and its next claim must stay.
+    if held is None or held.token != token:  # it was released meanwhile, perhaps before it was entered
+        # Only up to this number: a caller that was granted too late claims again under the same id, and that claim must stay.
         await quorum.notify(Release(claim.resource, claim.id, 0.0, token), missing)
 
 
 async def refill(quorum: Quorum, nodes: Collection[int], timeout: float) -> None:
-    """Enter what we hold on nodes that are back, if a majority still holds it, for what is left of its ttl.
+    """Enter our claims on nodes that are back, if a majority still holds them, for what is left of each ttl.
 
-    Not by a renewal: who wants its lease to lapse after its ttl must not have it prolonged because a node was away.
+    This is no renewal: a lease that its owner lets lapse must not last longer because a node was away.
     """
     members = quorum.members
     held = [one for one in list(members.held.values()) if one.until > quorum.now() + NEARLY]
@@ -158,29 +162,29 @@ async def refill(quorum: Quorum, nodes: Collection[int], timeout: float) -> None
 
 
 async def release(quorum: Quorum, request: Release, timeout: float) -> bool:
-    """Whether it may have stood on a majority; the request goes to all nodes."""
+    """Release on all nodes; return whether the claim may have stood on a majority."""
     members = quorum.members
     members.held.pop(request.id, None)
-    stood: list[int] = []
-    fell: list[int] = []
+    removed: list[int] = []
+    absent: list[int] = []
     said: dict[int, str | InterlockError] = {}
 
     def on_reply(node: int, reply: int | Reply, sent: float, received: float) -> bool:
         if isinstance(reply, int):
             members.counts(node, reply, sent, received)
-            stood.append(node)
+            removed.append(node)
         elif isinstance(reply, InterlockError):
             said[node] = reply
         else:
             members.counts(node, reply[0], sent, received)
-            fell.append(node)
-        return len(stood) >= members.majority or len(fell) >= members.majority
+            absent.append(node)
+        return len(removed) >= members.majority or len(absent) >= members.majority
 
     await quorum.ask(request, on_reply, quorum.within(timeout))
-    if len(stood) >= members.majority:
+    if len(removed) >= members.majority:
         return True
-    if len(stood) + len(fell) < members.majority:
+    if len(removed) + len(absent) < members.majority:
         raise quorum.too_few(
-            f"{request.resource}: a release", {**dict.fromkeys([*stood, *fell], "done"), **said}
+            f"{request.resource}: a release", {**dict.fromkeys([*removed, *absent], "done"), **said}
         )
-    return len(fell) < members.majority
+    return len(absent) < members.majority

@@ -1,7 +1,7 @@
-"""The asyncio panel: one connection to each node for all tasks, replies matched in order.
+"""The asyncio transport: one connection to each node, shared by all tasks; replies are matched to requests by their order.
 
-All requests of one turn of the loop leave in one send, and one timer looks after all rounds: as in the leaf for one
-server. A round ends when it has heard enough; what comes later for it is dropped.
+All requests of one turn of the event loop leave in one send, and one timer ends all rounds whose time is up, as in the
+transport for a single server. A round ends when it has enough replies; later ones are dropped.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from interlock.backends.redlock.wire.packing import (
 from interlock.backends.redlock.wire.requests import OnReply, OnUnacknowledged, Request
 from interlock.errors import ClientClosed, InterlockError
 
-MAX_UNANSWERED = 5000  # replies a silent node may owe before its connection is given up
+MAX_UNANSWERED = 5000  # requests a silent node may leave unanswered before its connection is closed
 
 
 class ReplyReceiver(Protocol):
@@ -35,12 +35,14 @@ class ReplyReceiver(Protocol):
 
 
 class AsyncNodeConnection(Stream):
-    """One connection to one node."""
+    """One connection to one node, on one event loop."""
 
     def __init__(self, node: int, address: Address, transport: AsyncQuorumTransport, raw: Any) -> None:
         super().__init__(address.place, asyncio.get_running_loop(), raw)
         self.node = node
-        self._connections = transport._connections  # where it is looked up while it can be used
+        self._connections = (
+            transport._connections
+        )  # the transport's connections; this one is removed when it ends
         self.identity: tuple[bytes, bytes, bytes] = (b"", b"", b"")
         self._pending: deque[ReplyReceiver] = deque()
 
@@ -66,7 +68,7 @@ class AsyncNodeConnection(Stream):
 
 
 class Handshake:
-    """The first words on a connection."""
+    """Collects the replies to the first requests on a connection."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.done: asyncio.Future[None] = loop.create_future()
@@ -84,7 +86,7 @@ class Handshake:
 
 
 class Round:
-    """One request to several nodes."""
+    """One request to several nodes, and the replies to it."""
 
     __slots__ = (
         *("_limits", "_on_reply", "_packed", "_sent", "_transport", "until"),
@@ -131,7 +133,7 @@ class Round:
             self._transport.expire_at(self.until)
 
     def _not_done(self, connection: AsyncNodeConnection, reply: Any) -> Any:
-        """The refusal or the fault; None if the script was asked for once more."""
+        """The error; None if the request was sent again, with the script that the node did not know."""
         wanted = connection.node in self.waiting and not self.over
         packed = self._packed
         if isinstance(reply, Failure):
@@ -152,7 +154,7 @@ class Round:
 
 
 class AsyncQuorumTransport:
-    """The connections to all nodes, on the loop of whoever asks."""
+    """The connections to all nodes, on the event loop of the task that asks."""
 
     def __init__(self, addresses: Sequence[Address], packing: Packing, now: Callable[[], float]) -> None:
         self.places = [address.place for address in addresses]
@@ -217,12 +219,12 @@ class AsyncQuorumTransport:
                 await asked.done
             finally:
                 self._rounds.discard(asked)
-                asked.over = True  # interrupted, too: what comes now is nobody's
+                asked.over = True  # also when the task is cancelled: later replies are dropped
         lost += asked.broken
         return lost if asked.enough else [*lost, *asked.waiting]
 
     def expire_at(self, when: float) -> None:
-        """Look no later than then whose time is up."""
+        """End rounds whose time is up no later than `when`."""
         if self._timer is not None:
             if when >= self._expires_at:
                 return
@@ -232,7 +234,7 @@ class AsyncQuorumTransport:
         self._timer = self._loop.call_later(max(0.0, when - self.now()), self._expire)
 
     def _expire(self) -> None:
-        """End the rounds whose time is up; the timer is set for the next."""
+        """End the rounds whose time is up, and set the timer for the next."""
         self._timer = None
         now, first = self.now(), float("inf")
         for asked in list(self._rounds):
@@ -260,7 +262,7 @@ class AsyncQuorumTransport:
         return found
 
     def inside(self) -> bool:
-        return False  # there is no lock here: all is done on the loop's own thread
+        return False  # there is no critical section: everything runs on the loop's own thread
 
     async def _connect(
         self,
@@ -270,9 +272,9 @@ class AsyncQuorumTransport:
         on_reply: OnReply,
         limits: Limits,
     ) -> list[int]:
-        """Connect to all of these at once; answers which were not reached while they were waited for.
+        """Connect to all of these at once; return the nodes that were not reached in time.
 
-        There is one attempt at a time at each node, for all tasks that need it; it goes on when they have left.
+        Each node has one attempt at a time, shared by all tasks that need it; it goes on when they no longer wait.
         """
         if self._closed:
             raise ClientClosed("this client was closed")
@@ -328,7 +330,7 @@ class AsyncQuorumTransport:
             connection.identity = node_identity(address.place, handshake.replies)
             self._packing.refuse_duplicate(address.place, connection.identity)
         except BaseException as error:
-            connection.end(unreachable(address.place, "its first words were not answered"))
+            connection.end(unreachable(address.place, "the handshake was not answered"))
             if isinstance(error, TimeoutError):
                 raise silent(address.place, timeout) from None
             raise
@@ -337,7 +339,7 @@ class AsyncQuorumTransport:
         return connection
 
     def after_fork(self) -> None:
-        """The parent's loop and sockets are not ours: kept, unused, so that nothing closes them politely."""
+        """Keep the parent's sockets, unused: closing them here would say goodbye on the parent's connections."""
         _parents.append((self._connections, self._connecting, self._rounds))
         self._forget(None)
 
@@ -357,6 +359,6 @@ _parents: list[object] = []
 
 
 def _retrieve(task: asyncio.Task[Any]) -> None:
-    """Everybody who waited was told; the loop need not complain that nobody was left."""
+    """Retrieve the exception: otherwise the loop logs that nobody did, though all who waited were told."""
     if not task.cancelled():
         task.exception()

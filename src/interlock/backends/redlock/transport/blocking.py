@@ -1,8 +1,4 @@
-"""The blocking panel: send to all sockets, then read from all, on the caller's own thread.
-
-A lane is one connection to each node, used by one thread at a time. Replies come in order, so a reply nobody waits for
-any more is counted, and dropped when it comes.
-"""
+"""The blocking transport: a bounded pool of connection sets, one for each thread that asks the nodes at the same time."""
 
 from __future__ import annotations
 
@@ -23,16 +19,16 @@ from interlock.backends.redlock.wire.packing import Packing
 from interlock.backends.redlock.wire.requests import OnReply, OnUnacknowledged, Release, Request, Vote
 from interlock.errors import ClientClosed, InterlockError, StoreUnavailable
 
-MAX_SETS = 16  # lanes at once: more threads than these take turns
-IDLE = 1.0  # seconds after which a lane that others do without is closed
-NAP = 0.05  # seconds after which a thread that waits for a lane looks whether one may be made
-REMEMBERED = 10000  # claims whose lanes are known
+MAX_SETS = 16  # connection sets at once: if more threads than these ask, they take turns
+IDLE = 1.0  # seconds after which a set that no thread needed is closed
+NAP = 0.05  # seconds after which a thread that waits for a set checks whether it may make one
+REMEMBERED = 10000  # claims of which it is known which set their votes were sent on
 
 Handoff: TypeAlias = "queue.SimpleQueue[ConnectionSet]"
 
 
 class BlockingQuorumTransport:
-    """Lanes, the last used first; bounded."""
+    """Asks the nodes over the connection set that was used last among the idle ones."""
 
     def __init__(self, addresses: Sequence[Address], packing: Packing, now: Callable[[], float]) -> None:
         self.places = [address.place for address in addresses]
@@ -47,14 +43,14 @@ class BlockingQuorumTransport:
         self.after_fork()
 
     def after_fork(self) -> None:
-        """Forget the parent's sockets: they are closed here without a word to the servers."""
+        """Forget the parent's sockets: the child closes its copies and sends nothing on them."""
         self._idle: list[ConnectionSet] = []
-        # All lanes there are. Weakly: one that was taken by a thread which was interrupted there counts no more.
+        # Every set there is. Weak references: a set that an interrupted thread had taken no longer counts once it is gone.
         self._sets: WeakSet[ConnectionSet] = WeakSet()
-        self._set_of_vote: dict[str, int] = {}  # by the claim's id: the number of its lane
+        self._set_of_vote: dict[str, int] = {}  # by the claim's id: the number of the set
         self._numbers = count()
-        self._waiting: deque[Handoff] = deque()  # the threads for which there was no lane, in order
-        # Not a condition: an interrupt inside its methods may leave its lock held for ever.
+        self._waiting: deque[Handoff] = deque()  # the threads that wait for a set, in order
+        # Not a threading.Condition: an interrupt inside its methods may leave its lock held for ever.
         self._guard = native.guard()
         self.attempts.after_fork()
 
@@ -91,7 +87,7 @@ class BlockingQuorumTransport:
         on_reply = self._packing.decoding(request, on_reply)
         try:
             unanswered = connections.ask(packed, to, awaited, on_reply, limits)
-        except BaseException:  # interrupted, too: nobody knows which replies will come
+        except BaseException:  # also an interrupt: nobody knows which replies will still arrive
             self._discard(connections)
             raise
         if self._closed:
@@ -109,9 +105,12 @@ class BlockingQuorumTransport:
         return unanswered
 
     def _take_set(self, request: Request, limits: Limits) -> ConnectionSet:
-        """An idle lane, the last used first; for a release that of its vote: on another a node that hangs might read it first."""
+        """Take an idle set, the one used last; for a release, the one on which its vote was sent.
+
+        On another connection, a node that comes back from a hang might read the release before the vote.
+        """
         connections: ConnectionSet | None = None
-        if not self._waiting:  # or others came first
+        if not self._waiting:  # otherwise an idle set belongs to the thread that has waited longest
             try:
                 connections = self._idle.pop()
             except IndexError:
@@ -129,7 +128,7 @@ class BlockingQuorumTransport:
         return connections
 
     def _swap_for(self, connections: ConnectionSet, number: int) -> ConnectionSet:
-        """The lane of this number if nobody uses it; otherwise this one."""
+        """The set of this number if nobody uses it; otherwise the one at hand."""
         for other in list(self._idle):
             if other.number == number:
                 try:
@@ -141,10 +140,12 @@ class BlockingQuorumTransport:
         return connections
 
     def _make_or_wait(self, timeout: float) -> ConnectionSet:
-        """A new lane; where there are enough, the next that is given back. First come, first served: or some would starve."""
+        """A new set, or, if there are enough, the next one that is given back: first come, first served, so that no thread starves."""
         until = self.now() + timeout
         handoff: Handoff = queue.SimpleQueue()
-        self._waiting.append(handoff)  # before the look: whoever gives one back after it sees that we wait
+        self._waiting.append(
+            handoff
+        )  # before the check below: a thread that gives one back after it sees that we wait
         try:
             while not self._closed:
                 try:
@@ -158,7 +159,7 @@ class BlockingQuorumTransport:
                         return connections
                 if (left := until - self.now()) <= 0:
                     raise StoreUnavailable(
-                        f"all {MAX_SETS} connections to {self.places[0]} and its like are in use"
+                        f"all {MAX_SETS} connections to {self.places[0]} and the other nodes are in use"
                     )
                 try:
                     return handoff.get(timeout=min(left, NAP))
@@ -169,7 +170,7 @@ class BlockingQuorumTransport:
             self._stop_waiting(handoff)
 
     def _hand_over(self, connections: ConnectionSet) -> None:
-        """Hand a lane to the first thread that waits for one."""
+        """Hand a set to the thread that has waited longest."""
         with self._guard:
             if self._waiting:
                 self._waiting.popleft().put(connections)
@@ -177,12 +178,12 @@ class BlockingQuorumTransport:
                 self._idle.append(connections)
 
     def _stop_waiting(self, handoff: Handoff) -> None:
-        """Wait no longer; what was handed to us meanwhile is the next one's."""
+        """Wait no longer; a set that was handed to us meanwhile goes to the next thread."""
         with self._guard:
             try:
                 self._waiting.remove(handoff)
             except ValueError:
-                pass  # it was called
+                pass  # a set was handed over already
             connections = None if handoff.empty() else handoff.get_nowait()
         if connections is not None:
             self._hand_over(connections)
@@ -192,7 +193,7 @@ class BlockingQuorumTransport:
         connections.close()
 
     def _drop_closed_idle(self) -> None:
-        """What broke in one may have broken in another, with a release that its node has not read."""
+        """Drop broken connections in the idle sets too: one of them may carry a release that its node has not read."""
         for _ in range(len(self._idle)):
             try:
                 other = self._idle.pop(0)
@@ -200,7 +201,7 @@ class BlockingQuorumTransport:
                 return  # other threads have taken all
             try:
                 other.drop_closed()
-            except BaseException:  # interrupted: nobody knows which replies will come
+            except BaseException:  # an interrupt: nobody knows which replies will still arrive
                 self._discard(other)
                 raise
             self._idle.append(other)

@@ -1,8 +1,8 @@
-"""Connecting to all nodes at once, and how long a request waits for that.
+"""Connecting to all nodes at once, for the blocking transport.
 
-An attempt belongs to nobody in particular: it goes on when the request that began it no longer waits, and the next
-request that lacks this node takes it over. So a node that is far away costs its time once, and attempts do not pile up.
-Blocking connections are made on threads: name, TCP, TLS and password are the client library's, which only knows how to block.
+An attempt to connect goes on when the request that began it no longer waits, and the next request that needs this node
+takes it over. So a distant node costs its time once, and attempts do not pile up. Each attempt runs on a thread: redis-py
+looks up the name, connects, negotiates TLS and sends the password, and it can only block.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ EndedAttempts: TypeAlias = (
 
 
 class ConnectAttempt:
-    """One blocking connection being made, on a thread of its own; whoever waits for it may leave."""
+    """One blocking connection being made, on a thread of its own; a request that waits for it may leave."""
 
     def __init__(
         self, node: int, make: Callable[[float], NodeConnection], timeout: float, ended: EndedAttempts | None
@@ -38,7 +38,7 @@ class ConnectAttempt:
         self._ended = ended
         try:
             threads.begin(lambda: self._connect(timeout), self._end)
-        except RuntimeError:  # no thread can be had now: one after the other, then, and not for long
+        except RuntimeError:  # no thread can be started now: connect on this one, and not for long
             self._connect(AT_LEAST)
             self._end()
 
@@ -46,11 +46,11 @@ class ConnectAttempt:
         try:
             self._made.append(self._make(timeout))
         except BaseException as error:
-            self._error = error.with_traceback(None)  # it is raised elsewhere, perhaps much later
+            self._error = error.with_traceback(None)  # it is raised on another thread, perhaps much later
 
     def _end(self) -> None:
         if self._error is None and not self._made:
-            self._error = StoreUnavailable("a thread that was to connect has been ended by somebody")
+            self._error = StoreUnavailable("the thread that was connecting was ended from outside")
         self.over = True
         if self._unwanted:
             self.discard()
@@ -58,13 +58,13 @@ class ConnectAttempt:
             ended.put(self)
 
     def notify(self, ended: EndedAttempts | None) -> None:
-        """Have it put there when it is over; that may happen twice."""
+        """Put the attempt into `ended` when it is over. It may be put there twice."""
         self._ended = ended
         if self.over and ended is not None:
             ended.put(self)
 
     def take(self) -> NodeConnection:
-        """The connection, or the error; once, for whoever comes first."""
+        """The connection, for the first caller; or raise the error."""
         if self._error is not None:
             raise self._error
         return self._made.pop()
@@ -76,8 +76,8 @@ class ConnectAttempt:
         return error if error is None or isinstance(error, InterlockError) else InterlockError(repr(error))
 
     def discard(self) -> None:
-        """Nobody will take it."""
-        self._unwanted = True  # first: it may be over just now
+        """Close the connection: nobody will take it."""
+        self._unwanted = True  # first: the attempt may end at this moment
         while self._made:
             try:
                 self._made.pop().close()
@@ -86,7 +86,7 @@ class ConnectAttempt:
 
     @property
     def usable(self) -> bool:
-        """Whether it is under way, or ended in a connection that still stands."""
+        """Whether it is under way, or ended in a connection that is still open."""
         if not self.over:
             return True
         try:
@@ -101,7 +101,7 @@ class ConnectAttempt:
 
 
 class ConnectAttempts:
-    """The attempts of one blocking panel."""
+    """The attempts to connect of one blocking transport."""
 
     def __init__(self, addresses: Sequence[Address], packing: Packing, now: Callable[[], float]) -> None:
         self._addresses = addresses
@@ -112,14 +112,14 @@ class ConnectAttempts:
         self.after_fork()
 
     def after_fork(self) -> None:
-        """Its threads are the parent's."""
+        """Forget the attempts: their threads run in the parent."""
         self._left: list[list[ConnectAttempt]] = [
             [] for _ in self._addresses
-        ]  # by node: those nobody waits for
+        ]  # by node: attempts that nobody waits for
         self.speed.trying = [None] * len(self._addresses)
 
     def begin(self, node: int, ended: EndedAttempts | None) -> ConnectAttempt:
-        """An attempt at this node: one that was left by another request, or a new one."""
+        """An attempt at this node: one that another request left, or a new one."""
         while self._left[node]:
             try:
                 attempt = self._left[node].pop()
@@ -133,19 +133,19 @@ class ConnectAttempts:
         return ConnectAttempt(node, lambda seconds: self._connect_to(node, seconds), timeout, ended)
 
     def leave(self, attempt: ConnectAttempt) -> None:
-        """Nobody waits for it any more: it goes on for whoever comes next."""
+        """Stop waiting for an attempt: it goes on for the next request."""
         attempt.notify(None)
         self._left[attempt.node].append(attempt)
         if self._closed:
             self.close()
 
     def prepare(self, nodes: Iterable[int]) -> None:
-        """Begin to connect to these nodes, for whoever comes first."""
+        """Begin to connect to these nodes, for the next request."""
         for node in nodes:
             self.leave(self.begin(node, None))
 
     def spares(self, node: int) -> tuple[bool, InterlockError | None]:
-        """Of the attempts at a node that nobody waits for: whether one has succeeded; otherwise why the last failed."""
+        """Whether an attempt at this node that nobody waits for has succeeded; otherwise why the last one failed."""
         error: InterlockError | None = None
         for attempt in list(self._left[node]):
             if attempt.over and attempt.fault is None:
@@ -167,7 +167,7 @@ class ConnectAttempts:
         return connection
 
     def close_spares(self) -> None:
-        """Close what is connected and nobody needs."""
+        """Close the connections that no request has taken."""
         for left in self._left:
             for attempt in list(left):
                 if attempt.over:

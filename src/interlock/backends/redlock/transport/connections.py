@@ -1,4 +1,8 @@
-"""One blocking connection to one node: requests go out at once, replies are taken when they are there."""
+"""Blocking connections: one to one node, and a set of them, one to each node, that one thread uses at a time.
+
+A set sends a request to all its nodes, then polls all their sockets, on the caller's own thread. Each node replies in
+order, so a reply that nobody waits for any more is counted, and dropped when it arrives.
+"""
 
 from __future__ import annotations
 
@@ -22,15 +26,15 @@ if TYPE_CHECKING:
     from interlock.backends.redlock.transport.blocking import BlockingQuorumTransport
     from interlock.backends.redlock.transport.connecting import EndedAttempts
 
-FRESH = 0.5  # seconds of idleness after which connections are looked at before they are used
-BEHIND = 8  # replies that may wait to be dropped together
-MAX_UNANSWERED = 64  # replies a silent node may owe before it is sent nothing new
+FRESH = 0.5  # seconds of idleness after which connections are checked before they are used
+BEHIND = 8  # unwanted replies that may pile up before they are read and dropped together
+MAX_UNANSWERED = 64  # requests a silent node may leave unanswered before it gets no new ones
 CHUNK = 2048  # replies are small, and a large buffer costs more to get
 EMPTY = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
 class NodeConnection:
-    """One connection to one node."""
+    """One blocking connection to one node."""
 
     __slots__ = ("_connection", "_reader", "due", "fd", "identity", "node", "place", "round_trip", "sock")
 
@@ -38,14 +42,16 @@ class NodeConnection:
         self.node = node
         self.place = address.place
         until = time.monotonic() + timeout
-        self._connection: Any = address.connect(timeout)  # kept: the library closes what is forgotten
+        self._connection: Any = address.connect(
+            timeout
+        )  # kept: redis-py closes a connection that nobody refers to
         self.sock: Any = self._connection._sock
         self._reader = reader()
-        self.due: deque[Packed] = deque()  # what will be answered; only the last of them is waited for
+        self.due: deque[Packed] = deque()  # sent and not yet answered; only the last of them is waited for
         try:
             began = time.monotonic()
             self.identity = self._handshake(timeout, until)
-            self.round_trip = time.monotonic() - began  # seconds: one round trip, and little else
+            self.round_trip = time.monotonic() - began  # seconds: the handshake takes little else
             self.sock.setblocking(False)
         except BaseException:
             self.close()
@@ -58,7 +64,7 @@ class NodeConnection:
             self.sock.settimeout(max(0.001, until - time.monotonic()))
             self.sock.sendall(HANDSHAKE)
             while len(replies) < HANDSHAKE_REPLIES:
-                # For each read anew: a server that sends a byte at a time must not take longer than all may.
+                # Set again for each read: a server that sends one byte at a time must not exceed the whole timeout.
                 self.sock.settimeout(max(0.001, until - time.monotonic()))
                 self._feed(self.sock.recv(CHUNK))
                 while (reply := self._reader.gets()) is not False:
@@ -78,8 +84,12 @@ class NodeConnection:
             raise garbled(self.place, error) from None
 
     def send(self, packed: Packed, request: bytes) -> int:
-        """Hand it to the kernel; how many replies are due now. Only a node that has long read nothing makes it wait, and then not for long."""
-        self.due.append(packed)  # first: who is interrupted after the send must know that a reply will come
+        """Hand the request to the kernel; return how many replies are due now.
+
+        It waits, for 50 ms at most, only if the node has read nothing for so long that the socket's buffer is full.
+        """
+        # Appended before the send: a caller that is interrupted in between must know that a reply will come.
+        self.due.append(packed)
         try:
             gone = self.sock.send(request)
             while gone < len(request):
@@ -93,9 +103,9 @@ class NodeConnection:
         return len(self.due)
 
     def receive(self, asked: Packed | None) -> Any:
-        """The reply to what was asked last; False while it has not come. What came for earlier requests is dropped.
+        """The reply to `asked`, or False while it has not arrived. Replies to earlier requests are dropped.
 
-        Asked for nothing, it reads to the end: only behind the last reply stands whether the server has closed.
+        With None it reads all there is: only after the last reply can it see whether the server has closed the connection.
         """
         gets, popleft = self._reader.gets, self.due.popleft
         while True:
@@ -116,13 +126,13 @@ class NodeConnection:
                             self.send(packed, packed.whole(self.identity))
                     elif packed is asked:
                         return reply
-            except (Garbled, IndexError) as error:  # or a reply that nobody asked for
+            except (Garbled, IndexError) as error:  # IndexError: a reply to no request
                 raise garbled(self.place, error) from None
             if asked is not None and type(self.sock) is not ssl.SSLSocket and len(data) < CHUNK:
                 return False
 
     def unacknowledged(self) -> list[Vote | Release]:
-        """The votes and releases without an answer, now that none can come: nobody knows whether the node has read them."""
+        """The votes and releases that no reply can answer any more: nobody knows whether the node has read them."""
         try:
             self.receive(None)
         except InterlockError:
@@ -130,7 +140,7 @@ class NodeConnection:
         return [packed.request for packed in self.due if packed.request is not None]
 
     def alive(self) -> bool:
-        """Whether the server has not closed it; replies nobody waits for are read on the way."""
+        """Whether the server has left the connection open; replies that nobody waits for are read on the way."""
         try:
             self.receive(None)
         except InterlockError:
@@ -146,7 +156,7 @@ class NodeConnection:
 
 
 class ConnectionSet:
-    """A connection to each node that can be reached. Used by one thread at a time."""
+    """A connection to each node that can be reached; one thread uses the set at a time."""
 
     def __init__(self, transport: BlockingQuorumTransport, number: int) -> None:
         self._transport = transport
@@ -154,15 +164,15 @@ class ConnectionSet:
         self._connections: list[NodeConnection | None] = [None] * len(transport.places)
         self._by_fd: dict[int, NodeConnection] = {}  # by file descriptor
         self._poll: Any = None
-        self._late = False  # some node owes too many replies
+        self._late = False  # some node has left too many requests unanswered
         self._rotation = 0
-        self.broke = False  # a connection did
+        self.broke = False  # whether a connection broke during the last request
         self.used = 0.0
 
     def ask(
         self, packed: Packed, to: Collection[int], awaited: Collection[int], on_reply: OnReply, limits: Limits
     ) -> list[int]:
-        """The awaited nodes that did not answer. Long because it is one conversation, and the hot path."""
+        """The awaited nodes that did not answer. Long because it is one exchange with all nodes, and the hot path."""
         now, connections = self._transport.now, self._connections
         enough = False
         lost: list[int] = []
@@ -209,7 +219,7 @@ class ConnectionSet:
             for fd, event in self._rotated(self._poll.poll(left * 1000 + 1)):
                 connection = self._by_fd[fd]
                 if enough and event == select.POLLIN and len(connection.due) < BEHIND:
-                    continue  # its reply is dropped with a later one: that is one read for both
+                    continue  # its reply is read and dropped together with a later one
                 node = connection.node
                 reply: Any = False
                 try:
@@ -238,13 +248,13 @@ class ConnectionSet:
         return self._connections[node] is not None
 
     def _rotated(self, ready: list[tuple[int, int]]) -> list[tuple[int, int]]:
-        """Those that have something to read, each time another one first: every node's clock is to be heard."""
+        """The sockets to read, each time beginning with another one: so every node's clock is observed."""
         self._rotation += 1
         first = self._rotation % (len(ready) or 1)
         return ready[first:] + ready[:first] if first else ready
 
     def drop_closed(self) -> None:
-        """Drop what the servers have closed while nobody used it: that is no reason to call them away."""
+        """Drop connections that the servers closed while nobody used them: their nodes do not count as away for it."""
         for connection in self._connections:
             if connection is not None and not connection.alive():
                 self._drop(connection)
@@ -252,7 +262,7 @@ class ConnectionSet:
     def _connect(
         self, missing: list[int], awaited: Collection[int], on_reply: OnReply, limits: Limits
     ) -> list[int]:
-        """Connect to all of these at once; answers which were not reached while they were waited for."""
+        """Connect to all of these at once; return the nodes that were not reached in time."""
         attempts, now = self._transport.attempts, self._transport.now
         began = now()
         ended: EndedAttempts = queue.SimpleQueue()
@@ -267,13 +277,13 @@ class ConnectionSet:
                 except queue.Empty:
                     break
                 if trying.pop(attempt.node, None) is None:
-                    continue  # told twice
+                    continue  # it was put there twice: see `ConnectAttempt.notify`
                 try:
                     self._add(attempt.take())
                 except InterlockError as error:
                     lost.append(attempt.node)
                     on_reply(attempt.node, unsent(error), began, now())
-        finally:  # interrupted, too
+        finally:  # also when the caller is interrupted
             for attempt in trying.values():
                 attempts.leave(attempt)
         for node in trying:
@@ -287,9 +297,10 @@ class ConnectionSet:
         self._poll.register(connection.fd, select.POLLIN)
 
     def _overdue(self) -> list[int]:
-        """The nodes that owe too many replies: they are sent no more than releases, and in the end nothing.
+        """The nodes with too many unanswered requests: from now on they get only releases, and in the end nothing.
 
-        Not dropped at once: a node that goes on reads what it was sent in order, and must find the release of every claim.
+        They are not dropped at once: a node that comes back from a hang reads its requests in order, and must find the release
+        of every claim among them.
         """
         late = [
             connection

@@ -1,4 +1,4 @@
-"""The seam between the algorithm and the ways to ask the nodes."""
+"""The interface between the algorithm and the ways to ask the nodes: blocking, asyncio, simulated."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from interlock.model import Standing
 
 
 class QuorumTransport(Protocol):
-    """The nodes, and one way to ask them."""
+    """One way to ask all nodes."""
 
     on_unacknowledged: OnUnacknowledged
-    """Called with a vote or a release that a node was not sent, or whose connection broke before the answer. Each of them is
-    answered in the end, or comes here: nobody need wait for it."""
+    """Called with each vote or release that a node was not sent, or whose connection broke before the reply.
+
+    Every vote and release is either answered or passed to this callback, so no caller has to wait for the slowest node."""
 
     @property
     def places(self) -> Sequence[str]:
@@ -31,18 +32,18 @@ class QuorumTransport(Protocol):
         on_reply: OnReply,
         limits: Limits,
     ) -> list[int]:
-        """Send the request to the nodes `to`, all at once, and hear the replies of those `awaited`.
+        """Send the request to the nodes `to`, all at once, and wait for the replies of those `awaited`.
 
-        `hear(node, reply, sent, received)` is called for each reply that comes in time, with an error in place of a
-        reply from a node that cannot be asked or refused; it says True when it has heard enough. Waits as long as
-        `limits` say. Answers which of the awaited could not be reached, broke off, or kept silent. Replies that come later are
-        nobody's: they are dropped, and never waited for. Connects only to nodes that are awaited, which are among `to`: to all
-        of them at once; attempts that take longer than this request waits go on, for the next.
+        `on_reply(node, reply, sent, received)` is called for each reply that arrives within `limits`, and with an error in
+        place of a reply if a node cannot be asked or refuses. It returns True once it needs no more replies. The result
+        names the awaited nodes that could not be reached, broke the connection, or did not answer; later replies are dropped.
+        The nodes `awaited` are among `to`. Only they are connected to, all at once; an attempt to connect that takes longer
+        than this request waits goes on for the next request.
         """
         ...
 
     def standing(self, busy: list[Any]) -> Standing | None:
-        """The oldest holder that a node named when it refused a vote: read only where somebody wants to know."""
+        """The oldest holder that a node named when it refused a vote; decoded only here, because few callers need it."""
         ...
 
     def prepare(self) -> None:
@@ -54,7 +55,7 @@ class QuorumTransport(Protocol):
         ...
 
     def inside(self) -> bool:
-        """Whether the calling thread stands inside a critical section of this panel."""
+        """Whether the calling thread is inside a critical section of this transport."""
         ...
 
     def round_trip(self, least: int) -> float:
@@ -66,4 +67,4 @@ class QuorumTransport(Protocol):
 
 
 def ignore_unacknowledged(node: int, request: Vote | Release) -> None:
-    """For panels whose owner has not said yet what to do about requests that were not read."""
+    """The callback of a transport that belongs to no quorum yet."""

@@ -1,19 +1,23 @@
-"""How long one request waits: for connections, and then for replies. Pure: instants in, instants out."""
+"""How long one request waits, first for connections and then for replies: the same rules for both transports.
+
+Pure: instants in, instants out.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-AT_LEAST = 0.2  # seconds for which a connection is waited for at least, where a majority has one
+AT_LEAST = 0.2  # seconds a request waits for further connections, at least, once a majority has one
 FOR_EVER = float("inf")
 
 
 class Limits:
-    """Wait `timeout` seconds, or up to `longest` for as long as fewer than `least` nodes have answered. An error is no answer.
+    """How long a request waits: `timeout` seconds, or up to `longest` while fewer than `least` nodes have answered.
 
-    Where fewer than `least` have a connection, that is waited for first, for up to `connecting` seconds. `total` bounds both:
-    without it connecting takes its time beside the request. `hurried`: the caller has less time than a request usually gets;
-    one round trip is waited for all the same, because not waiting for a lock is not the same as not waiting for the network.
+    An error is no answer. If fewer than `least` nodes have a connection, the request first waits for connections, for up to
+    `connecting` seconds. `total` bounds both together; without it the time to connect is not counted. `hurried` means that
+    the caller has less time than a request usually gets. Such a request still waits for one round trip, because a caller
+    that does not want to wait for a lock must wait for the network all the same.
     """
 
     __slots__ = ("connecting", "hurried", "least", "longest", "timeout", "total")
@@ -32,14 +36,14 @@ class Limits:
         self.total, self.hurried = total, hurried
 
     def patience(self, took: float) -> float:
-        """Seconds for which all are waited for, when the first `least` of them took so long: far away all are late alike."""
+        """Seconds to wait for all nodes if the first `least` answered after `took`: distant nodes are late by similar times."""
         return min(self.longest, max(self.timeout, 2 * took))
 
     def after(self, connecting: float, had: int, round_trip: float) -> Limits:
-        """What is left for the request itself after so many seconds of connecting, to nodes that are so far away.
+        """The limits that are left for the request itself after `connecting` seconds.
 
-        `had`: so many nodes had a connection before. Where those were enough, the others are waited for in the request's own
-        time: a call that need not connect must be back when it promised.
+        `had` nodes were connected before. If those were enough, the time spent on connecting to the others counts as the
+        request's own: a call that did not have to connect must return when it promised.
         """
         longest = self.longest - connecting if had >= self.least else self.longest
         longest = max(0.001, min(longest, self.total - connecting))
@@ -49,14 +53,13 @@ class Limits:
 
 
 class ConnectTimes:
-    """What is known of the ways to the nodes: how long connecting took, and the first words on a connection."""
+    """How long connecting to each node took, and the round trip of its handshake."""
 
     def __init__(self, nodes: int) -> None:
         self._took = [0.0] * nodes  # seconds the last connection took
-        self._trips = [0.0] * nodes  # seconds the first words took: one round trip, and little else
-        self.trying: list[float | None] = [
-            None
-        ] * nodes  # since when a connection is wanted and there is none
+        self._trips = [0.0] * nodes  # seconds the handshake took: one round trip, and little else
+        # Since when a connection is wanted and there is none.
+        self.trying: list[float | None] = [None] * nodes
 
     def wanted(self, node: int, now: float) -> None:
         if self.trying[node] is None:
@@ -76,15 +79,16 @@ class ConnectTimes:
 
 
 def _calmed(known: float, new: float) -> float:
-    """What to believe after this one: a server that hung, or a busy machine, says little of the way."""
+    """The new estimate: at most twice the old one, for a server that hung, or a busy machine, says little about the distance."""
     return min(new, 2 * known) if known else new
 
 
 class ConnectPatience:
-    """How long one request waits for connections. Pure: instants in, an instant out.
+    """How long one request waits for connections.
 
-    While too few nodes have one: for as long as connecting may take, counted from when these nodes were first tried, so that
-    servers that hang cost that time once and not once for each request. Then only as long again as those took.
+    While fewer than a majority are connected, it waits for the whole connect timeout, counted from the first attempt at
+    these nodes: servers that hang cost that time once, not once for each request. Once a majority is connected, the other
+    nodes have as long again as the majority took.
     """
 
     def __init__(
@@ -99,7 +103,7 @@ class ConnectPatience:
         self._far = began + min(longest, limits.total - min(limits.longest, limits.total / 2))
 
     def until(self, connected: int, now: float) -> float:
-        """Up to when to wait, with so many of the awaited connected now."""
+        """The instant up to which to wait, if so many of the awaited nodes are connected now."""
         if connected < self._enough:
             self._reached = now
             return self._far
