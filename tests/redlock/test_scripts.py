@@ -10,8 +10,8 @@ from uuid import uuid4
 
 import pytest
 
+from interlock._core.drive import drive
 from interlock.backends.redis.address import Address
-from interlock.backends.redis.transport.handshake import stepped
 from interlock.backends.redlock.transport.blocking import BlockingQuorumTransport
 from interlock.backends.redlock.transport.patience import Limits
 from interlock.backends.redlock.wire.packing import Packing
@@ -65,7 +65,7 @@ class Pair:
             got.append(reply)
             return True
 
-        stepped(self._transport.ask(request, (0,), (0,), on_reply, Limits(5.0, 5.0, 1)))
+        drive(self._transport.ask(request, (0,), (0,), on_reply, Limits(5.0, 5.0, 1)))
         assert got, f"no answer to {request}"
         return words(got[0])
 

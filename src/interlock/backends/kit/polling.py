@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 
 from interlock._core.outline import outline
 from interlock.backends.kit.deadline import Deadline
-from interlock.backends.kit.runtime import WaitingRuntime
+from interlock.backends.kit.runtime import WaitRuntime
 from interlock.errors import StoreUnavailable
 from interlock.model import Claim, Queue
 
@@ -23,7 +23,7 @@ Inspect = Callable[[str, float], Awaitable[Queue]]
 
 
 async def poll(
-    runtime: WaitingRuntime,
+    runtime: WaitRuntime,
     look: Callable[[float], Awaitable[bool]],
     timeout: float,
     random: Callable[[], float] | None = None,
@@ -47,7 +47,7 @@ async def poll(
         pause = min(LONGEST_PAUSE, pause * GROWTH)
 
 
-async def until_changed(runtime: WaitingRuntime, inspect: Inspect, seen: Queue, timeout: float) -> None:
+async def until_changed(runtime: WaitRuntime, inspect: Inspect, seen: Queue, timeout: float) -> None:
     """Return when the queue differs from `seen`, or after `timeout` seconds."""
     before = outline(seen)
 
@@ -58,7 +58,7 @@ async def until_changed(runtime: WaitingRuntime, inspect: Inspect, seen: Queue, 
 
 
 async def until_removed(
-    runtime: WaitingRuntime, inspect: Inspect, claim: Claim, timeout: float, random: Callable[[], float]
+    runtime: WaitRuntime, inspect: Inspect, claim: Claim, timeout: float, random: Callable[[], float]
 ) -> None:
     """Return when the claim holds no more, or after `timeout` seconds."""
 

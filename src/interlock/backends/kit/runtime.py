@@ -15,16 +15,16 @@ from interlock._core.drive import drive
 from interlock.ports import Job, Signal
 
 
-class WaitingRuntime(Protocol):
-    """What a store needs that waits for its server, or for its time to be up."""
+class WaitRuntime(Protocol):
+    """The part of a runtime that waits."""
 
     def now(self) -> float: ...
     def signal(self) -> Signal: ...
     async def wait(self, signal: Any, timeout: float | None) -> bool: ...
 
 
-class SpawningRuntime(WaitingRuntime, Protocol):
-    """What a store needs that also does something while nobody calls it."""
+class StoreRuntime(WaitRuntime, Protocol):
+    """The part of a runtime that waits, and runs work beside the caller."""
 
     def spawn(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> Job: ...
 

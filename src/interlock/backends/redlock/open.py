@@ -8,6 +8,7 @@ from random import random
 from typing import Any
 from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit
 
+from interlock.backends.kit.runtime import ThreadRuntime
 from interlock.backends.redis.address import Address
 from interlock.backends.redis.url_options import MISSPELT
 from interlock.backends.redlock.algorithm.membership import Membership
@@ -15,7 +16,6 @@ from interlock.backends.redlock.quorum import Quorum
 from interlock.backends.redlock.store import RedlockStore
 from interlock.backends.redlock.transport.blocking import BlockingQuorumTransport
 from interlock.backends.redlock.transport.interface import QuorumTransport
-from interlock.backends.redlock.transport.threads import OnThreads
 from interlock.backends.redlock.wire.packing import Packing
 from interlock.errors import InvalidURL, Unsupported
 from interlock.ports import CONNECT_TIMEOUT, Runtime
@@ -127,11 +127,11 @@ def open_addresses(
     def quorum(transport: QuorumTransport) -> Quorum:
         return Quorum(transport, members, runtime.now, _wall, node_timeout, connect_timeout)
 
-    def on_threads(threads: OnThreads) -> RedlockStore:
+    def on_threads(threads: ThreadRuntime) -> RedlockStore:
         return RedlockStore(quorum(BlockingQuorumTransport(addresses, packing, runtime.now)), threads, random)
 
     if not asynchronous:
-        threads = OnThreads(runtime.now, runtime.signal)
+        threads = ThreadRuntime(runtime.now, runtime.signal)
         store = on_threads(threads)
         store.give_keeper(lambda: on_threads(threads))
         return store
@@ -143,7 +143,7 @@ def open_addresses(
             quorum(AsyncQuorumTransport(addresses, packing, runtime.now)), runtime, random, twin
         )
 
-    twin = on_threads(OnThreads(runtime.now))  # for the keeper's thread, and for the end of the process
+    twin = on_threads(ThreadRuntime(runtime.now))  # for the keeper's thread, and for the end of the process
     store = on_loop(twin)
     store.give_keeper(lambda: on_loop(None))
     twin.give_keeper(lambda: twin, of=store)

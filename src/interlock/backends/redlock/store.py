@@ -9,18 +9,20 @@ granted has no vote until its quarantine is over (`algorithm.recovery`). `TRAITS
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from interlock import native
-from interlock.backends.redis.pubsub.watching import LOOK, LOOK_AT_MOST, until_changed
+from interlock.backends.kit.defaults import NoRegisters, StoreDefaults
+from interlock.backends.kit.polling import until_changed, until_removed
+from interlock.backends.kit.runtime import StoreRuntime
 from interlock.backends.redlock.algorithm import claiming, inspection, renewing
 from interlock.backends.redlock.algorithm.backoff import Backoff
 from interlock.backends.redlock.algorithm.inspection import NodeView, ResourceListing
-from interlock.backends.redlock.algorithm.recovery import NodeState, Recovery, StoreRuntime
+from interlock.backends.redlock.algorithm.recovery import NodeState, Recovery
 from interlock.backends.redlock.quorum import Quorum
 from interlock.backends.redlock.wire.requests import Evict, Release
-from interlock.errors import InterlockError, StoreUnavailable, Unsupported
+from interlock.errors import InterlockError, StoreUnavailable
 from interlock.model import (
     Busy,
     Claim,
@@ -33,7 +35,6 @@ from interlock.model import (
     Renewed,
     Standing,
     Traits,
-    Versioned,
 )
 from interlock.ports import IO_TIMEOUT, Store
 
@@ -108,10 +109,11 @@ class KeeperConnections:
             await self._store.close()
 
 
-class RedlockStore:
+class RedlockStore(StoreDefaults, NoRegisters):
     """Claims on a majority of nodes, for programs anywhere on the network."""
 
     traits = TRAITS
+    no_registers = NO_REGISTERS
 
     def __init__(
         self,
@@ -169,19 +171,7 @@ class RedlockStore:
             pause = self._backoff.pause(claim.id, busy, self._random())
             await runtime.wait(runtime.signal(), max(0.0, min(timeout, pause)))
             return None
-        until, pause = runtime.now() + timeout, LOOK
-        while (left := until - runtime.now()) > 0:
-            try:
-                queue = await self.inspect(claim.resource, min(left, IO_TIMEOUT))
-            except StoreUnavailable:
-                if runtime.now() < until:
-                    raise
-                return None
-            if claim.id not in [standing.id for standing in queue.holders]:
-                return None
-            left = until - runtime.now()
-            await runtime.wait(runtime.signal(), max(0.0, min(left, pause * (0.5 + self._random()))))
-            pause = min(LOOK_AT_MOST, pause * 1.5)
+        await until_removed(runtime, self.inspect, claim, timeout, self._random)
         return None
 
     async def renew(self, renewals: Sequence[Renewal], timeout: float = IO_TIMEOUT) -> list[RenewAnswer]:
@@ -214,19 +204,6 @@ class RedlockStore:
     async def watch(self, resource: str, seen: Queue, timeout: float) -> None:
         await until_changed(self._runtime, self.inspect, seen, timeout)
 
-    # ---- registers ----------------------------------------------------------------
-
-    async def read(self, name: str, timeout: float = IO_TIMEOUT) -> Versioned:
-        raise Unsupported(NO_REGISTERS)
-
-    async def compare_and_set(
-        self, name: str, version: int, value: str | None, id: str, timeout: float = IO_TIMEOUT
-    ) -> Versioned | None:
-        raise Unsupported(NO_REGISTERS)
-
-    async def watch_register(self, name: str, version: int, timeout: float) -> None:
-        raise Unsupported(NO_REGISTERS)
-
     # ---- for operators --------------------------------------------------------------
 
     async def view(self, resource: str, timeout: float = IO_TIMEOUT) -> list[NodeView]:
@@ -249,12 +226,6 @@ class RedlockStore:
 
     def on_doubt(self, call: Callable[[], None]) -> None:
         """Never calls: a node that comes back without its memory has no vote."""
-
-    def on_session_lost(self, call: Callable[[Collection[str] | None], None]) -> None:
-        """Never calls: claims lapse one by one."""
-
-    def part(self, resource: str) -> str:
-        return ""
 
     def inside(self) -> bool:
         return self._quorum.transport.inside()

@@ -10,7 +10,7 @@ from interlock._core.outline import outline
 from interlock.backends.kit.deadline import Deadline
 from interlock.backends.kit.defaults import StoreDefaults
 from interlock.backends.kit.executor import CallerThread, Executor
-from interlock.backends.kit.runtime import ThreadRuntime, WaitingRuntime
+from interlock.backends.kit.runtime import ThreadRuntime, WaitRuntime
 from interlock.backends.sqlite.doorbell import available
 from interlock.backends.sqlite.notifier import Notifier, Waiter
 from interlock.backends.sqlite.operations import Operations
@@ -55,7 +55,7 @@ class SqliteStore(StoreDefaults):
         self,
         operations: Operations,
         notifier: Notifier,
-        runtime: WaitingRuntime,
+        runtime: WaitRuntime,
         executor: Executor,
         *,
         shared: bool,

@@ -12,10 +12,10 @@ the restart without memory among its weak points (2016). Here the nodes themselv
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any
 
+from interlock.backends.kit.runtime import StoreRuntime
 from interlock.backends.redlock.algorithm.clock import DRIFT
 from interlock.backends.redlock.algorithm.renewing import refill
 from interlock.backends.redlock.quorum import ROUND, Quorum, ignore_reply
@@ -56,15 +56,6 @@ class NodeState:
     @property
     def votes(self) -> bool:
         return self.state == "voting"
-
-
-class StoreRuntime(Protocol):
-    """The parts of a runtime that a store needs: the clock, waiting, and work beside the caller."""
-
-    def now(self) -> float: ...
-    def signal(self) -> Signal: ...
-    async def wait(self, signal: Any, timeout: float | None) -> bool: ...
-    def spawn(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> Job: ...
 
 
 class Recovery:

@@ -11,8 +11,8 @@ import queue
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
+from interlock import native
 from interlock.backends.redis.address import Address
-from interlock.backends.redlock.transport import threads
 from interlock.backends.redlock.transport.connections import NodeConnection
 from interlock.backends.redlock.transport.patience import AT_LEAST, ConnectTimes
 from interlock.backends.redlock.wire.packing import Packing
@@ -37,7 +37,7 @@ class ConnectAttempt:
         self._error: BaseException | None = None
         self._ended = ended
         try:
-            threads.begin(lambda: self._connect(timeout), self._end)
+            native.begin(lambda: self._connect(timeout), self._end)
         except RuntimeError:  # no thread can be started now: connect on this one, and not for long
             self._connect(AT_LEAST)
             self._end()
