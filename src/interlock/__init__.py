@@ -2,12 +2,12 @@
 
     import interlock
 
-    client = interlock.connect()                  # the embedded store; or a URL
-    with client.lock("report:daily") as lease:    # waits, renews while held, releases
-        lease.check()                             # raises LeaseLost
-        save(report, token=lease.token)           # and let the resource check the token
+    client = interlock.connect()                  # a SQLite file of this user; or a URL, as "redis://localhost"
+    with client.lock("report:daily") as lease:    # waits, renews the lease while the body runs, releases it
+        lease.check()                             # raises LeaseLost if the lease was lost
+        save(report, token=lease.token)           # a resource that checks the token refuses late writes
 
-`interlock.aio` has the same names, awaited.
+`interlock.aio` has the same names, to be awaited.
 """
 
 from __future__ import annotations
@@ -118,12 +118,12 @@ __all__ = [
 ]
 
 
-# Where the names live, light rooms first. Each is opened when a name of it is first asked for: the command line
-# answers `--help` without the clients, and nobody loads asyncio who does not wait on a loop.
-_ROOMS = ("errors", "model", "who", "blocking", "shutdown", "_core.election", "_core.states")
+# The modules in which the public names live, light ones first. Each is imported when one of its names is first asked for:
+# the command line answers `--help` without loading a client, and a program without an event loop does not load asyncio.
+_HOMES = ("errors", "model", "who", "blocking", "shutdown", "_core.election", "_core.states")
 _MODULES = ("aio", "blocking", "errors", "events", "model", "ports", "shutdown", "who")
 
-if not TYPE_CHECKING:  # which would take every misspelt name for one that is found here
+if not TYPE_CHECKING:  # a type checker would accept every misspelt name
 
     def __getattr__(name: str) -> Any:
         from importlib import import_module
@@ -131,8 +131,8 @@ if not TYPE_CHECKING:  # which would take every misspelt name for one that is fo
         if name in _MODULES:  # `interlock.errors`, though nobody has imported it yet
             return import_module(f"interlock.{name}")
         if name in __all__:
-            for room in _ROOMS:
-                found = vars(import_module(f"interlock.{room}")).get(name)
+            for home in _HOMES:
+                found = vars(import_module(f"interlock.{home}")).get(name)
                 if found is not None:
                     globals()[name] = found
                     return found

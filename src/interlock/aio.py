@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from abc import abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from functools import wraps
 from inspect import isawaitable
@@ -117,17 +116,17 @@ def _leave_soon(
     error: BaseException | None,
     trace: TracebackType | None,
 ) -> Coroutine[Any, Any, None]:
-    """An `__aexit__`: from here on the coroutine gives back, also if it is cancelled; the statement is not watched."""
+    """An `__aexit__`: from here on the coroutine releases, even if it is cancelled; nobody need watch the statement."""
     leaving: Coroutine[Any, Any, None] = manager._leave(statement.entered, error)
     statement.end()
     return leaving
 
 
 def _coroutine_function(method: M) -> M:
-    """Mark a method that returns a coroutine for those who ask what it is: mocks, say.
+    """Mark a method that returns a coroutine, for mocks and others that ask whether it is a coroutine function.
 
-    It is not `async def`, because the owner is whoever calls it: `wait_for(lock.acquire(), 5)` runs the coroutine in a
-    task of asyncio's own.
+    It is not `async def`, because its caller owns the lease: `wait_for(lock.acquire(), 5)` runs the coroutine in a task
+    of asyncio's own.
     """
     if sys.version_info >= (3, 12):
         return markcoroutinefunction(method)
@@ -173,11 +172,41 @@ class Lease(LeaseMixin):
     async def __aenter__(self) -> Lease:
         entered(self, self)
         self.check()
-        _begin([self])
+        self._begin_body()
         return self
 
     async def _leave(self, entered: object, error: BaseException | None) -> None:
-        await self._holding.leave(self, _end([self], error))
+        await self._holding.leave(self, self._end_body(error))
+
+    def _begin_body(self) -> None:
+        """From here on a loss of the lease cancels the calling task, which runs the body."""
+        if not self._bodies:
+            task = asyncio.current_task()
+            self._cancelling = 0 if task is None else task.cancelling()
+            if task is None or getattr(self._body, "task", None) is not task:  # taken by another task
+                self._body = self._runtime.runner()
+        self._enter_body()
+
+    def _end_body(self, error: BaseException | None) -> BaseException | None:
+        """Return the exception of the body; None in place of a cancellation that only told it of the loss."""
+        if self._leave_body() and (task := asyncio.current_task()) is not None:
+            # Only if nobody else wants this task cancelled: their cancellation must go on.
+            if task.uncancel() <= self._cancelling and isinstance(error, asyncio.CancelledError):
+                return None
+        return error
+
+    def _belong_to(self, owner: Owner) -> Lease:
+        """Belong to the caller of `acquire`, which may have run in a task that was made only for it.
+
+        gather, create_task, shield and, before Python 3.12, wait_for make a task of the coroutine that they get. That
+        task is over when it has the lease, so that nobody would renew it. If the caller itself is gone by then, the
+        event loop owns the lease, because somebody else waits for it.
+        """
+        if not owner.alive():
+            self._owner = LoopOwner(asyncio.get_running_loop())
+        if type(owner) is not TaskOwner:
+            self._runtime.owner()  # another thread asked this loop: the runtime must know where to tell of a loss
+        return self
 
     if TYPE_CHECKING:
         __aexit__ = _aexit
@@ -193,31 +222,10 @@ class MultiLease(MultiLeaseMixin[Lease]):
         await self._multi.give_back(self.leases, None, strict=True)
 
 
-def _begin(leases: Sequence[Lease]) -> None:
-    """A body begins under these leases: from now on the loss of one cancels it."""
-    task = asyncio.current_task()
-    for lease in leases:
-        if not lease._bodies:
-            lease._cancelling = 0 if task is None else task.cancelling()
-            lease._body = lease._runtime.runner()
-        lease._enter_body()
-
-
-def _end(leases: Sequence[Lease], error: BaseException | None) -> BaseException | None:
-    """The body's own exception; None in place of a cancellation that was ours, for the loss of a lease."""
-    task = asyncio.current_task()
-    ours = False
-    for lease in leases:
-        if lease._leave_body() and task is not None:
-            # Only if nobody else wants this task cancelled too: theirs must go on.
-            ours = task.uncancel() <= lease._cancelling and isinstance(error, asyncio.CancelledError)
-    return None if ours else error
-
-
 class _Steps(Iteration):
-    """As in sync code; and a loss cancels the step that runs, but not whoever iterates, between two steps.
+    """The steps of an async generator: a loss cancels a step that runs, but not its caller between two steps.
 
-    The `async with` around it has begun a body, and ends one: the last step ends there.
+    The `async with` around the generator begins the body of the first step and ends that of the last.
     """
 
     def __init__(self, leases: Sequence[Lease], function: object, *, moves: bool = True) -> None:
@@ -226,28 +234,27 @@ class _Steps(Iteration):
 
     def resume(self) -> LeaseLost | None:
         loss = super().resume()
-        if loss is None:
-            _begin(self._running)
-        else:
-            for lease in self._running:
-                lease._bodies += 1  # it is told of the loss in another way than by a cancellation
+        for lease in self._running:
+            if loss is None:
+                lease._begin_body()
+            else:
+                lease._bodies += 1  # the generator gets the loss as an exception, and needs no cancellation
         return loss
 
     def suspend(self) -> None:
         super().suspend()
-        _end(self._running, None)
+        for lease in self._running:
+            lease._end_body(None)
 
 
 class _Decorator(Unpicklable, metaclass=MadeByClients):
     """A context manager that also works as a decorator."""
 
-    @abstractmethod
-    async def __aenter__(self) -> Any: ...
+    if TYPE_CHECKING:
 
-    @abstractmethod
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+        async def __aenter__(self) -> Any: ...
+
+        __aexit__ = _aexit
 
     @overload
     def __call__(
@@ -318,13 +325,13 @@ class _Context(Named):
         entered(self, attempt)
         lease: Lease = await attempt.demand()
         self._core.enter(attempt)
-        _begin([lease])
+        lease._begin_body()
         return lease
 
     async def _leave(self, entered: Any, error: BaseException | None) -> None:
         attempt = entered or self._core.exit()
         if attempt is not None:
-            await self._core.leave(attempt, _end([attempt.lease], error))
+            await self._core.leave(attempt, attempt.lease._end_body(error))
 
     if TYPE_CHECKING:
         __aexit__ = _aexit
@@ -351,7 +358,8 @@ class _AnyLock(LockMixin, _Body):
         return self._acquire(self._core.client.runtime.owner(), blocking, timeout)
 
     async def _acquire(self, owner: Owner, blocking: bool, timeout: float) -> Lease | None:
-        return _owned_by(owner, await self._core.attempt(blocking, timeout, owner=owner).run())
+        lease: Lease | None = await self._core.attempt(blocking, timeout, owner=owner).run()
+        return None if lease is None else lease._belong_to(owner)
 
     @_coroutine_function
     def release(self) -> Coroutine[Any, Any, None]:
@@ -424,10 +432,8 @@ class Semaphore(SemaphoreMixin, _Body):
     async def _acquire(
         self, owner: Owner, blocking: bool, timeout: float | None, permits: int
     ) -> Lease | Literal[False]:
-        lease = _owned_by(
-            owner, await self._core.attempt(blocking, timeout, permits=permits, owner=owner).run()
-        )
-        return False if lease is None else lease
+        lease = await self._core.attempt(blocking, timeout, permits=permits, owner=owner).run()
+        return False if lease is None else _own(lease)._belong_to(owner)
 
     @_coroutine_function
     def release(self, n: int = 1) -> Coroutine[Any, Any, None]:
@@ -465,9 +471,7 @@ class MultiLock(MultiLockMixin, _Decorator):
         leases = await self._core.attempt(blocking, timeout, owner).run()
         if leases is None:
             return None
-        for lease in leases:
-            _owned_by(owner, lease)
-        return MultiLease(self._core, [_own(lease) for lease in leases])
+        return MultiLease(self._core, [_own(lease)._belong_to(owner) for lease in leases])
 
     @_coroutine_function
     def release(self) -> Coroutine[Any, Any, None]:
@@ -483,12 +487,15 @@ class MultiLock(MultiLockMixin, _Decorator):
         entered(self, attempt)
         leases = [_own(lease) for lease in await attempt.demand()]
         self._core.enter(attempt)
-        _begin(leases)
+        for lease in leases:
+            lease._begin_body()
         return MultiLease(self._core, leases)
 
     async def _leave(self, entered: MultiAttempt | None, error: BaseException | None) -> None:
         attempt = entered or self._core.exit()
-        await self._core.leave(attempt, _end([_own(lease) for lease in attempt.leases], error))
+        for lease in attempt.leases:
+            error = _own(lease)._end_body(error)
+        await self._core.leave(attempt, error)
 
     if TYPE_CHECKING:
         __aexit__ = _aexit
@@ -551,7 +558,8 @@ class Election(ElectionMixin):
         return self._campaign(self._core.client.runtime.owner(), value, blocking, timeout)
 
     async def _campaign(self, owner: Owner, value: str, blocking: bool, timeout: float) -> Lease | None:
-        return _owned_by(owner, await self._core.attempt(value, blocking, timeout, owner).run())
+        lease = await self._core.attempt(value, blocking, timeout, owner).run()
+        return None if lease is None else _own(lease)._belong_to(owner)
 
     async def proclaim(self, value: str) -> None:
         """Change the leader's value without a new election; raise `NotHeld` or `LeaseLost` if this one does not lead."""
@@ -890,22 +898,6 @@ def connect(
     options = {"ttl": ttl, "listener": listener, "keeper": keeper, "connect_timeout": connect_timeout}
     client._origin = (connect, urls.settled(url), options)
     return client
-
-
-def _owned_by(owner: Owner, lease: lease_core.Lease | None) -> Lease | None:
-    """The lease of whoever called `acquire`, which may have run in a task that was made only for it.
-
-    gather, create_task, shield and, before Python 3.12, wait_for make a task of what they are given. It is over when
-    it has the lease, and nobody would renew that. If the caller itself is gone by then, the loop owns the lease: somebody
-    else waits for it.
-    """
-    if lease is None:
-        return None
-    if not owner.alive():
-        lease._owner = LoopOwner(asyncio.get_running_loop())
-    if type(owner) is not TaskOwner:
-        lease._runtime.owner()  # a thread that asked this loop: where a loss is told must be known
-    return _own(lease)
 
 
 def _own(lease: lease_core.Lease) -> Lease:

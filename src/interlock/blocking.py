@@ -8,7 +8,6 @@ step.
 from __future__ import annotations
 
 import threading
-from abc import abstractmethod
 from collections.abc import Callable, Generator, Iterator
 from functools import wraps
 from types import TracebackType
@@ -123,13 +122,11 @@ class MultiLease(MultiLeaseMixin[Lease]):
 class _Decorator(Unpicklable, metaclass=MadeByClients):
     """A context manager that also works as a decorator."""
 
-    @abstractmethod
-    def __enter__(self) -> Any: ...
+    if TYPE_CHECKING:
 
-    @abstractmethod
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+        def __enter__(self) -> Any: ...
+
+        __exit__ = _exit
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         """Decorate a function: each call takes a lease of its own and runs the function under it.

@@ -7,7 +7,6 @@ the process that made them.
 
 from __future__ import annotations
 
-from abc import ABCMeta
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
@@ -38,7 +37,7 @@ MAKERS = {
 }
 
 
-class MadeByClients(ABCMeta):
+class MadeByClients(type):
     """The metaclass of classes that users do not call."""
 
     if not TYPE_CHECKING:  # to a type checker `Lock("x")` is an error of its own

@@ -1,9 +1,9 @@
-"""Ending in good order on a signal: what is held is given back before the process goes.
+"""A signal that ends the process releases its leases first.
 
-A signal can strike the main thread in the middle of interlock's own work: inside a guard, inside a
-transaction, with a grant in hand that nobody has noted yet. Nothing could be given back from there: other
-threads would wait for that guard as long as the main thread stands in the handler. So the handler lets it
-go on to the end of that work, or until it waits.
+A signal can interrupt the main thread in the middle of interlock's own work: while it holds an internal lock (a guard),
+inside a transaction, or with a grant that is not recorded yet. Nothing can be released from there, because other threads
+would wait for that guard for as long as the main thread stays in the signal handler. So the handler returns, and comes
+back once that work has ended or waits for something.
 """
 
 from __future__ import annotations
@@ -17,20 +17,22 @@ from types import FrameType
 from interlock import clock, native
 from interlock._runtime.lifetimes import call_at_rest, give_back_everything
 
-AGAIN = 0.005  # seconds until the main thread is looked at again
+AGAIN = 0.005  # seconds until the handler looks at the main thread again
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _STANDARD = os.path.dirname(os.path.abspath(threading.__file__)) + os.sep
-_APART = ("cli", "lab", "testing")  # programs of ours: for the rest of the package they are users
+_APART = ("cli", "lab", "testing")  # our own programs, which use the rest of the package as any user does
 _WAITING = ("wait", "sleep")  # nobody waits inside a guard
 
 
 def release_on_signal(*signals: int, timeout: float = 5.0) -> None:
-    """Give back every lease of this process, within `timeout` seconds, when one of `signals` comes.
+    """Release every lease of this process when one of `signals` comes (default: SIGTERM), within `timeout` seconds.
 
-    Then do what the signal would have done before: call the handler that was there, or end the process.
-    SIGTERM if none is named. Call it from the main thread, once, at the start of the program. Without it a
-    process killed by SIGTERM leaves its leases to lapse by themselves.
+        interlock.release_on_signal()
+
+    After that the signal does what it did before: it calls the handler that was there, or ends the process. Call this
+    from the main thread, once, at the start of the program. Without it, the leases of a process that SIGTERM ends last
+    until their ttl is over.
     """
     for number in signals or (signal.SIGTERM,):
         signal.signal(number, _Ending(signal.getsignal(number), timeout))
@@ -48,7 +50,7 @@ class _Ending:
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         if self._ending:
-            return  # called once too often: see _call_again
+            return  # the thread of _call_again has sent the signal once too often
         if self._until is None:
             self._until = clock.now() + self._timeout
             if _at_work(frame):
@@ -63,12 +65,12 @@ class _Ending:
             self._end(number, None)
 
     def _call_again(self, number: int) -> None:
-        """The main thread may wait from here on, or run an event loop, and then come to no end."""
+        """Send the signal again until the main thread can be interrupted: it may wait, or run an event loop, for ever."""
         main = threading.main_thread().ident
         while self._until is not None:
             time.sleep(AGAIN)
             if main is not None and hasattr(signal, "pthread_kill"):
-                signal.pthread_kill(main, number)  # to the main thread itself: that ends its waiting
+                signal.pthread_kill(main, number)  # to the main thread itself, so that it stops waiting
             else:
                 signal.raise_signal(number)
 
@@ -77,9 +79,9 @@ class _Ending:
         call_at_rest(None)
         left, self._until = max(0.1, (self._until or 0.0) - clock.now()), None
         if self._caller is not None:
-            self._caller.join(1.0)  # from here on nobody calls but those who mean it
+            self._caller.join(1.0)  # from here on a signal is a new one
             self._caller = None
-        # On a thread of its own: after so long the main thread may still be inside a guard this needs.
+        # On a thread of its own: when the time is up, the main thread may still hold a guard that this needs.
         worker = native.Thread(target=give_back_everything, args=(left,), daemon=True)
         worker.start()
         worker.join(left + 0.5)
@@ -92,7 +94,7 @@ class _Ending:
 
 
 def _at_work(frame: FrameType | None) -> bool:
-    """Whether what was struck is interlock's own work; its waits, and a user's code it calls, are not."""
+    """Return whether the signal interrupted interlock's own work; its waits, and callbacks of the user, do not count."""
     while frame is not None:
         file = frame.f_code.co_filename
         if file.startswith(_PACKAGE):
