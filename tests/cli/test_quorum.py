@@ -17,7 +17,7 @@ import interlock
 from interlock._core.drive import drive
 from interlock.backends.redlock import RedlockStore
 from interlock.backends.redlock.algorithm.recovery import NodeState
-from interlock.cli import nodes
+from interlock.cli import quorum_report
 from tests.cli.program import Program, finished, until
 from tests.redlock.servers import Servers, quorum, say, steady
 
@@ -262,13 +262,15 @@ VERDICTS = {
 @pytest.mark.parametrize("states", VERDICTS)
 def test_the_verdict_says_what_to_do(states: str) -> None:
     able, words = VERDICTS[states]
-    found = nodes.verdict([node(f"n{n}", state) for n, state in enumerate(states.split())])
+    found = quorum_report.verdict([node(f"n{n}", state) for n, state in enumerate(states.split())])
     assert found[0] is able
     assert found[1].endswith(words) or words in found[1]
 
 
 def test_nodes_that_nobody_used_need_no_operator() -> None:
     unused = [node("a", "voting", 0), node("b", "quarantined", 0), node("c", "new", 0)]
-    assert nodes.verdict(unused)[1].endswith("clients that ask admit the others when their time has come")
-    assert nodes.word(unused[1], unused) == "quarantined for 1 s more"
-    assert nodes.word(unused[2], unused) == "blank"
+    assert quorum_report.verdict(unused)[1].endswith(
+        "clients that ask admit the others when their time has come"
+    )
+    assert quorum_report.word(unused[1], unused) == "quarantined for 1 s more"
+    assert quorum_report.word(unused[2], unused) == "blank"

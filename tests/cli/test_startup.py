@@ -60,7 +60,7 @@ for name in [name for name in vars(signal) if name.startswith(("SIG", "pthread",
     if name not in ("SIGINT", "SIGTERM", "SIGABRT", "SIGSEGV", "SIGILL", "SIGFPE", "SIG_DFL", "SIG_IGN"):
         delattr(signal, name)
 from interlock.cli import main
-import interlock.cli.run, interlock.cli.watch, interlock.cli.looking, interlock.cli.evict
+import interlock.cli.run, interlock.cli.watch, interlock.cli.inspection, interlock.cli.evict
 sys.exit(main(["run", "job", "--", "true"]))
 """
     told = subprocess.run(

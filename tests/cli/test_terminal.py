@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from interlock.cli import looking, table
+from interlock.cli import inspection, table
 from interlock.model import Queue, Standing
 from interlock.record import replaced
 from interlock.who import Who
@@ -157,14 +157,14 @@ class TestLsAt80Columns:
         who = Who(host, 2111111, "Thread-7", "billing/run.py:88").pack()
         standing = Standing("a", 1793000000000001, 1, True, 4000.0, 20.0, "", who)
         others = [replaced(standing, id=id, admitted=False) for id in "bc"]
-        rows = [looking.HEADING, looking.row(Queue("report:daily", 1, (standing, *others)))]
+        rows = [inspection.HEADING, inspection.row(Queue("report:daily", 1, (standing, *others)))]
         for width in (60, 80, 100, 120):
-            (_, line) = table.lines(rows, width, looking.SHORTENED_FIRST)
+            (_, line) = table.lines(rows, width, inspection.SHORTENED_FIRST)
             assert len(table.GAP.join(line)) <= max(width, 72)
-            assert "pid 2111111" in line[looking.HOLDER]
-        (_, line) = table.lines(rows, 200, looking.SHORTENED_FIRST)
-        assert "1793000000000001" in line[looking.TOKEN]
-        assert "Thread-7 (billing/run.py:88)" in line[looking.HOLDER]
+            assert "pid 2111111" in line[inspection.HOLDER]
+        (_, line) = table.lines(rows, 200, inspection.SHORTENED_FIRST)
+        assert "1793000000000001" in line[inspection.TOKEN]
+        assert "Thread-7 (billing/run.py:88)" in line[inspection.HOLDER]
 
 
 def test_an_empty_list_is_told_to_the_person_and_not_to_the_pipe(

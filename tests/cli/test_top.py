@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import interlock
 from interlock.cli import screen, table
-from interlock.cli.picture import Look, picture
+from interlock.cli.frame import Snapshot, compose
 from interlock.model import EVERYTHING, Queue, Standing
 from interlock.who import Who
 from tests.cli.program import Program, Reader, until
@@ -181,14 +181,14 @@ def standing(number: int, admitted: bool, **changes: object) -> Standing:
     return Standing(**{**settings, **changes})  # type: ignore[arg-type]
 
 
-def shown(look: Look, width: int = 80, height: int | None = 24, full: float = 0.0) -> list[str]:
-    found = picture(look, {"id-0": full}, width, height)
+def shown(snapshot: Snapshot, width: int = 80, height: int | None = 24, full: float = 0.0) -> list[str]:
+    found = compose(snapshot, {"id-0": full}, width, height)
     return ["".join(text for _, text in line).rstrip() for line in found]
 
 
-def look(*queues: Queue, **changes: object) -> Look:
+def look(*queues: Queue, **changes: object) -> Snapshot:
     settings: dict[str, object] = {"store": "redis://db", "time": "14:03:22", "names": len(queues)}
-    return Look(queues=queues, **{**settings, **changes})  # type: ignore[arg-type]
+    return Snapshot(queues=queues, **{**settings, **changes})  # type: ignore[arg-type]
 
 
 class TestThePicture:

@@ -15,7 +15,7 @@ import pytest
 import interlock
 from interlock import aio
 from interlock.backends.redlock.store import RedlockStore
-from interlock.cli import nodes
+from interlock.cli import quorum_report
 from interlock.errors import StoreUnavailable, StoreUnfit
 from interlock.model import Claim, Granted, Renewal, Renewed
 from interlock.testing.lag import at_most
@@ -111,7 +111,10 @@ def test_a_quorum_goes_on_without_a_host_that_has_no_address(colour: str, resolv
     async def look(store: RedlockStore) -> None:
         states = await store.status()
         assert [state.reachable for state in states] == [False, True, True]
-        assert nodes.word(states[0], states) == "its host cannot be looked up (Name or service not known)"
+        assert (
+            quorum_report.word(states[0], states)
+            == "its host cannot be looked up (Name or service not known)"
+        )
 
     run(colour, url, look)
 

@@ -13,7 +13,7 @@ import pytest
 import interlock
 from interlock import aio
 from interlock.backends.redlock.store import RedlockStore
-from interlock.cli import nodes
+from interlock.cli import quorum_report
 from interlock.errors import InvalidURL, StoreUnfit, Unsupported
 from interlock.model import EVERYTHING, Claim, Granted
 from tests.redis.server import running
@@ -144,7 +144,7 @@ def test_a_server_that_has_two_names_is_one_node(colour: str) -> None:
     async def main(store: RedlockStore) -> None:
         assert isinstance(await store.claim(Claim("x", "a", 5.0), 5.0), Granted)  # two servers are a majority
         states = await store.status()
-        twice = [nodes.word(state, states) for state in states if not state.reachable]
+        twice = [quorum_report.word(state, states) for state in states if not state.reachable]
         assert len(twice) == 1
         assert twice[0].startswith("is the same server as ")
         await store.release("x", "a", 0.0, 5.0)

@@ -9,12 +9,12 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from interlock.cli import codes
+from interlock.cli import exit_codes
 
 if TYPE_CHECKING:
     from argparse import Namespace
 
-    from interlock.cli.outlet import Outlet
+    from interlock.cli.console import Console
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -25,14 +25,14 @@ def main(argv: list[str] | None = None) -> int:
         return _flushed(code)
     except BrokenPipeError:
         _discard_output()
-        return codes.died_of(13)  # SIGPIPE, as of any filter; its name is unknown to Windows
+        return exit_codes.died_of(13)  # SIGPIPE, as of any filter; its name is unknown to Windows
     except KeyboardInterrupt:
-        return codes.died_of(2)
+        return exit_codes.died_of(2)
 
 
 def _flushed(code: int) -> int:
     """The code to exit with, once all output is written. Here, not at exit: there a failure causes a traceback."""
-    from interlock.cli.outlet import Outlet, Unwritable
+    from interlock.cli.console import Console, Unwritable
 
     try:
         if sys.stdout is not None:
@@ -41,34 +41,34 @@ def _flushed(code: int) -> int:
         raise
     except OSError as error:
         _discard_output()
-        Outlet(None, sys.stderr, json=False).say(str(Unwritable(error.strerror or str(error))))
-        return codes.UNWRITABLE
+        Console(None, sys.stderr, json=False).say(str(Unwritable(error.strerror or str(error))))
+        return exit_codes.UNWRITABLE
     return code
 
 
 def _main(argv: list[str]) -> int:
     from interlock.cli.arguments import parse
-    from interlock.cli.outlet import Outlet, Unwritable
+    from interlock.cli.console import Console, Unwritable
 
     try:
         options = parse(argv)
     except SystemExit as end:  # argparse has said what it had to say
-        return end.code if isinstance(end.code, int) else codes.USAGE
-    outlet = Outlet(sys.stdout, sys.stderr, json=options.json)
-    from interlock.cli.words import printable
+        return end.code if isinstance(end.code, int) else exit_codes.USAGE
+    console = Console(sys.stdout, sys.stderr, json=options.json)
+    from interlock.cli.formatting import printable
     from interlock.errors import InterlockError
 
     try:
-        return _COMMANDS[options.command](options, outlet)
+        return _COMMANDS[options.command](options, console)
     except Unwritable as error:
         _discard_output()
-        outlet.error(str(error), codes.UNWRITABLE)
-        return codes.UNWRITABLE
+        console.error(str(error), exit_codes.UNWRITABLE)
+        return exit_codes.UNWRITABLE
     except (InterlockError, ValueError, OverflowError) as error:
-        code = codes.of(error)
+        code = exit_codes.of(error)
         if code is None:
             raise
-        outlet.error(printable(str(error)), code)
+        console.error(printable(str(error)), code)
         return code
 
 
@@ -91,56 +91,56 @@ def _discard_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _run(options: Namespace, outlet: Outlet) -> int:
+def _run(options: Namespace, console: Console) -> int:
     from interlock.cli.run import run
 
-    return run(options, outlet)
+    return run(options, console)
 
 
-def _ls(options: Namespace, outlet: Outlet) -> int:
-    from interlock.cli.looking import ls
+def _ls(options: Namespace, console: Console) -> int:
+    from interlock.cli.inspection import ls
 
-    return ls(options, outlet)
-
-
-def _inspect(options: Namespace, outlet: Outlet) -> int:
-    from interlock.cli.looking import inspect
-
-    return inspect(options, outlet)
+    return ls(options, console)
 
 
-def _watch(options: Namespace, outlet: Outlet) -> int:
+def _inspect(options: Namespace, console: Console) -> int:
+    from interlock.cli.inspection import inspect
+
+    return inspect(options, console)
+
+
+def _watch(options: Namespace, console: Console) -> int:
     from interlock.cli.watch import watch
 
-    return watch(options, outlet)
+    return watch(options, console)
 
 
-def _top(options: Namespace, outlet: Outlet) -> int:
+def _top(options: Namespace, console: Console) -> int:
     from interlock.cli.top import top
 
-    return top(options, outlet)
+    return top(options, console)
 
 
-def _evict(options: Namespace, outlet: Outlet) -> int:
+def _evict(options: Namespace, console: Console) -> int:
     from interlock.cli.evict import evict
 
-    return evict(options, outlet)
+    return evict(options, console)
 
 
-def _quorum(options: Namespace, outlet: Outlet) -> int:
+def _quorum(options: Namespace, console: Console) -> int:
     from interlock.cli.quorum import quorum
 
-    return quorum(options, outlet)
+    return quorum(options, console)
 
 
-def _version(options: Namespace, outlet: Outlet) -> int:
+def _version(options: Namespace, console: Console) -> int:
     from interlock import __version__
 
     python = ".".join(map(str, sys.version_info[:3]))
-    if outlet.json:
-        outlet.document({"version": __version__, "python": python})
+    if console.json:
+        console.document({"version": __version__, "python": python})
     else:
-        outlet.line(f"interlock {__version__} (Python {python})")
+        console.line(f"interlock {__version__} (Python {python})")
     return 0
 
 

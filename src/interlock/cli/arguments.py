@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 from typing import NoReturn
 
-from interlock.cli import codes
+from interlock.cli import exit_codes
 
 OVERVIEW = """\
 Distributed locks from the command line. The store is --url, else $INTERLOCK_URL, else an embedded
@@ -94,7 +94,7 @@ class Parser(argparse.ArgumentParser):
         hint = (
             "" if AS_IN in message else f"; see {self.prog} --help"
         )  # a line to copy is the end of its line
-        self.exit(codes.USAGE, f"{self.prog}: {message}{hint}\n")
+        self.exit(exit_codes.USAGE, f"{self.prog}: {message}{hint}\n")
 
 
 def parse(argv: list[str]) -> argparse.Namespace:
@@ -193,12 +193,12 @@ def _parsers(command: list[str] | None) -> tuple[argparse.ArgumentParser, argpar
 
 
 def _add_quorum(quorum: argparse.ArgumentParser) -> None:
-    deeds = quorum.add_subparsers(dest="deed", metavar="status|admit|init", required=True)
+    actions = quorum.add_subparsers(dest="action", metavar="status|admit|init", required=True)
 
     def add(name: str, help: str, description: str) -> argparse.ArgumentParser:
-        deed = deeds.add_parser(name, help=help, description=description, formatter_class=Formatter)
-        _add_everywhere(deed, url=argparse.SUPPRESS, json=argparse.SUPPRESS)
-        return deed
+        action = actions.add_parser(name, help=help, description=description, formatter_class=Formatter)
+        _add_everywhere(action, url=argparse.SUPPRESS, json=argparse.SUPPRESS)
+        return action
 
     status = add("status", "show which nodes vote, and whether locks can be had", STATUS)
     status.add_argument("name", nargs="?", metavar="NAME")
@@ -206,8 +206,8 @@ def _add_quorum(quorum: argparse.ArgumentParser) -> None:
     admit.add_argument("node", metavar="NODE", help="as status shows it: 127.0.0.1:6379")
     init = add("init", "let all nodes begin anew", INIT)
     init.add_argument("--missing", action="store_true", help="though some cannot be reached")
-    for deed in (admit, init):
-        deed.add_argument("--yes", action="store_true", help="nothing is held any more: do it")
+    for action in (admit, init):
+        action.add_argument("--yes", action="store_true", help="nothing is held any more: do it")
 
 
 def _add_everywhere(parser: argparse.ArgumentParser, url: str | None, json: str | bool) -> None:

@@ -8,7 +8,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import suppress
 
-from interlock.cli import kin
+from interlock.cli import process_tree
 from interlock.cli.warden import HELD_OFF, Duty, Warden
 from interlock.errors import Unsupported
 
@@ -29,8 +29,8 @@ class Command:
         """Fork the warden. To be called before this process has threads: they would not come along."""
         if not hasattr(os, "fork"):
             raise Unsupported("interlock run needs fork(2), which this system lacks; use the library instead")
-        prctl = kin.load_prctl()
-        kin.adopt_orphans(prctl)  # of a warden that was killed
+        prctl = process_tree.load_prctl()
+        process_tree.adopt_orphans(prctl)  # of a warden that was killed
         orders_in, orders_out = os.pipe()
         reports_in, reports_out = os.pipe()
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, HELD_OFF)  # a Ctrl-C must not meet a half-made warden
@@ -73,8 +73,8 @@ class Command:
 
     def kill(self) -> None:
         """Kill the warden and all below it: when it does not do its duty, having been stopped, or has been killed."""
-        kin.send([self._warden], signal.SIGKILL)  # and with it, by PDEATHSIG, the command
-        kin.kill_below(os.getpid(), PATIENCE)
+        process_tree.send([self._warden], signal.SIGKILL)  # and with it, by PDEATHSIG, the command
+        process_tree.kill_below(os.getpid(), PATIENCE)
 
     def dismiss(self) -> None:
         """Let the warden go; it kills what still runs. Returns when it has gone."""

@@ -13,8 +13,8 @@ from interlock.backends.redlock import RedlockStore
 from interlock.backends.redlock.algorithm.inspection import NodeView
 from interlock.backends.redlock.algorithm.recovery import NodeState
 from interlock.blocking import connect
-from interlock.cli import codes, nodes, table, words
-from interlock.cli.outlet import Outlet
+from interlock.cli import exit_codes, formatting, quorum_report, table
+from interlock.cli.console import Console
 from interlock.errors import InvalidSetting, InvalidURL, StoreUnavailable
 
 SCHEMES = ("redlock", "redlocks")
@@ -25,7 +25,7 @@ RISK = (
 )
 
 
-def quorum(options: Namespace, outlet: Outlet) -> int:
+def quorum(options: Namespace, console: Console) -> int:
     """Show the nodes, admit one, or let all begin anew; return the code to exit with."""
     url = options.url or os.environ.get("INTERLOCK_URL") or "sqlite://"
     if url.partition("://")[0] not in SCHEMES:  # before connecting: that would make a file of locks
@@ -35,49 +35,49 @@ def quorum(options: Namespace, outlet: Outlet) -> int:
     with connect(url) as client:
         store = client._core.store
         assert isinstance(store, RedlockStore)
-        return {"status": _status, "admit": _admit, "init": _init}[options.deed](store, options, outlet)
+        return {"status": _status, "admit": _admit, "init": _init}[options.action](store, options, console)
 
 
 # ---- status -------------------------------------------------------------------------
 
 
-def _status(store: RedlockStore, options: Namespace, outlet: Outlet) -> int:
+def _status(store: RedlockStore, options: Namespace, console: Console) -> int:
     """One line a node, then the verdict; exits with 69 if no lock can be had. Changes nothing."""
     name: str = options.name or ""
     if options.name is not None:
         checked_name(name)
     states = drive(store.status())
     views = None if options.name is None else drive(store.view(name))
-    able, verdict = nodes.verdict(states)
-    if outlet.json:
-        found = {"able": able, "verdict": verdict, "majority": nodes.majority(states)}
-        listed = [nodes.document(state, _ahead(state)) for state in states]
+    able, verdict = quorum_report.verdict(states)
+    if console.json:
+        found = {"able": able, "verdict": verdict, "majority": quorum_report.majority(states)}
+        listed = [quorum_report.document(state, _ahead(state)) for state in states]
         for one, view in zip(listed, views or (), strict=False):
-            one.update(nodes.document_of_view(view))
-        outlet.document({**found, **({} if views is None else {"resource": name}), "nodes": listed})
+            one.update(quorum_report.document_of_view(view))
+        console.document({**found, **({} if views is None else {"resource": name}), "nodes": listed})
     else:
-        _show(states, views, name, outlet)
+        _show(states, views, name, console)
         if views is not None:
-            outlet.line(nodes.standing(name, views))
-        outlet.line(outlet.paint(verdict, "green" if able else "red"))
-    return 0 if able else codes.UNAVAILABLE
+            console.line(quorum_report.standing(name, views))
+        console.line(console.paint(verdict, "green" if able else "red"))
+    return 0 if able else exit_codes.UNAVAILABLE
 
 
-def _show(states: list[NodeState], views: list[NodeView] | None, name: str, outlet: Outlet) -> None:
-    rows = [nodes.row(state, _ahead(state), states) for state in states]
-    heading: tuple[str, ...] = nodes.HEADING
+def _show(states: list[NodeState], views: list[NodeView] | None, name: str, console: Console) -> None:
+    rows = [quorum_report.row(state, _ahead(state), states) for state in states]
+    heading: tuple[str, ...] = quorum_report.HEADING
     if views is not None:
-        heading = (*heading, words.printable(name))
+        heading = (*heading, formatting.printable(name))
         rows = [
-            (*row, nodes.said(view) if state.reachable else "no answer")
+            (*row, quorum_report.said(view) if state.reachable else "no answer")
             for row, view, state in zip(rows, views, states, strict=True)
         ]
-    if outlet.terminal:
+    if console.terminal:
         rows = [heading, *rows]
-    for cells in table.lines(rows, outlet.width):
+    for cells in table.lines(rows, console.width):
         first = cells[1].split(maxsplit=1)[0]
-        cells[1] = outlet.paint(cells[1], "bold" if first == heading[1] else COLOURS.get(first, "red"))
-        outlet.line(table.GAP.join(cells).rstrip())
+        cells[1] = console.paint(cells[1], "bold" if first == heading[1] else COLOURS.get(first, "red"))
+        console.line(table.GAP.join(cells).rstrip())
 
 
 def _ahead(state: NodeState) -> float | None:
@@ -88,58 +88,60 @@ def _ahead(state: NodeState) -> float | None:
 # ---- an operator's word ---------------------------------------------------------------
 
 
-def _admit(store: RedlockStore, options: Namespace, outlet: Outlet) -> int:
+def _admit(store: RedlockStore, options: Namespace, console: Console) -> int:
     """Give one node its vote before its time."""
     states = drive(store.status())
     state = _named(states, options.node)
-    place = nodes.place(state)
+    place = quorum_report.place(state)
     if not state.reachable:
-        raise StoreUnavailable(f"{place}: {nodes.word(state, states)}")
+        raise StoreUnavailable(f"{place}: {quorum_report.word(state, states)}")
     if not state.votes:
         if not options.yes:
-            outlet.error(f"{place} {nodes.predicate(state, states)}: {RISK}", codes.USAGE)
-            return codes.USAGE
+            console.error(f"{place} {quorum_report.predicate(state, states)}: {RISK}", exit_codes.USAGE)
+            return exit_codes.USAGE
         state = drive(store.admit(state.place))
         if not state.votes:
             raise StoreUnavailable(
                 f"{place} was not admitted: meanwhile it lost its memory again; see interlock quorum status"
             )
-        told = f"{place} votes; it accepts no number up to {state.top}"
+        result = f"{place} votes; it accepts no number up to {state.top}"
     else:
-        told = f"{place} has its vote already"
-    if outlet.json:
-        outlet.document(nodes.document(state, _ahead(state)))
+        result = f"{place} has its vote already"
+    if console.json:
+        console.document(quorum_report.document(state, _ahead(state)))
     else:
-        outlet.line(told)
+        console.line(result)
     return 0
 
 
 def _named(states: list[NodeState], node: str) -> NodeState:
     for state in states:
-        if node in (state.place, nodes.place(state)):
+        if node in (state.place, quorum_report.place(state)):
             return state
-    known = ", ".join(nodes.place(state) for state in states)
-    raise InvalidSetting(f"{words.printable(node)} is none of the nodes: {known}")
+    known = ", ".join(quorum_report.place(state) for state in states)
+    raise InvalidSetting(f"{formatting.printable(node)} is none of the nodes: {known}")
 
 
-def _init(store: RedlockStore, options: Namespace, outlet: Outlet) -> int:
+def _init(store: RedlockStore, options: Namespace, console: Console) -> int:
     """Give every node its vote: blank ones for the asking, used ones on an operator's word."""
     states = drive(store.status())
     away = [state for state in states if not state.reachable]
     if away and not options.missing:
-        silent = "; ".join(f"{nodes.place(state)}: {nodes.word(state, states)}" for state in away)
+        silent = "; ".join(
+            f"{quorum_report.place(state)}: {quorum_report.word(state, states)}" for state in away
+        )
         raise StoreUnavailable(
             f"not all nodes can be reached ({silent}); to begin without them say --missing"
         )
     if not all(state.votes for state in states):
         used = [state for state in states if state.reachable and not state.first_use]
         if (used or away) and not options.yes:
-            outlet.error(nodes.refusal(used, away), codes.USAGE)
-            return codes.USAGE
+            console.error(quorum_report.refusal(used, away), exit_codes.USAGE)
+            return exit_codes.USAGE
         states = drive(store.init(missing=options.missing))
     votes = sum(state.votes for state in states)
-    if outlet.json:
-        outlet.document([nodes.document(state, _ahead(state)) for state in states])
+    if console.json:
+        console.document([quorum_report.document(state, _ahead(state)) for state in states])
     else:
-        outlet.line(nodes.verdict(states)[1])
-    return 0 if votes + len(away) == len(states) else codes.UNAVAILABLE
+        console.line(quorum_report.verdict(states)[1])
+    return 0 if votes + len(away) == len(states) else exit_codes.UNAVAILABLE

@@ -20,10 +20,17 @@ from interlock._core.settings import Settings
 from interlock._core.states import State
 from interlock._core.timing import checked_count
 from interlock.blocking import Client, Lease, _connected
-from interlock.cli import codes, document, eviction, opening, waiting, words
-from interlock.cli import grace as timing
+from interlock.cli import (
+    eviction_watch,
+    exit_codes,
+    formatting,
+    json_output,
+    target_store,
+    termination,
+    wait_notice,
+)
 from interlock.cli.command import Command
-from interlock.cli.outlet import Outlet
+from interlock.cli.console import Console
 from interlock.cli.signals import Interrupted, Signals
 from interlock.cli.warden import Duty
 from interlock.errors import (
@@ -44,17 +51,17 @@ KINDS = (1, EVERYTHING)  # the capacities of a lock and of a read-write lock
 CHANGES_OF_KIND = 20
 
 
-def run(options: Namespace, outlet: Outlet) -> int:
+def run(options: Namespace, console: Console) -> int:
     """Hold the resource, run the command, release; return the code to exit with."""
     checked_name(options.name)
-    grace = timing.checked(options.grace, options.ttl)
+    grace = termination.checked_grace(options.grace, options.ttl)
     command = Command.prepare(Duty(options.argv, options.name, options.ttl, grace))
     signals = Signals()
     try:
         signals.interrupt()
-        return Run(options, outlet, command, signals, grace).go()
+        return Run(options, console, command, signals, grace).go()
     except Interrupted as interrupted:
-        return codes.died_of(interrupted.number)
+        return exit_codes.died_of(interrupted.number)
     finally:
         command.dismiss()
 
@@ -63,18 +70,18 @@ class Run:
     """One run, from the queue to the exit code."""
 
     def __init__(
-        self, options: Namespace, outlet: Outlet, command: Command, signals: Signals, grace: float
+        self, options: Namespace, console: Console, command: Command, signals: Signals, grace: float
     ) -> None:
         self._options = options
-        self._outlet = outlet
+        self._console = console
         self._command = command
         self._signals = signals
         self._grace = grace
-        self._margin = timing.margin(options.ttl)
+        self._margin = termination.margin(options.ttl)
         self._lost_at: float | None = None
         self._acquired = False
         self._capacity = 1
-        self._told_of_waiting = False
+        self._reported_waiting = False
 
     def go(self) -> int:
         client = self._client = _connected(self._options.url, self._options.ttl, self._listen)
@@ -99,23 +106,23 @@ class Run:
         try:
             client.close()
         except InterlockError as error:  # whatever the store says now, the command's own code stands
-            self._outlet.warn(words.printable(str(error)))
+            self._console.warn(formatting.printable(str(error)))
 
     def _not_acquired(self, error: InterlockError) -> int:
         asked = self._options.conflict_exit_code
-        code = codes.NOT_ACQUIRED if asked is None else int(asked)
-        if self._outlet.json or not self._options.quiet:
-            self._outlet.error(words.printable(str(error)), code)
+        code = exit_codes.NOT_ACQUIRED if asked is None else int(asked)
+        if self._console.json or not self._options.quiet:
+            self._console.error(formatting.printable(str(error)), code)
         return code
 
     def _skip(self, error: AcquireTimeout) -> int:
         """Another worker runs it, or has just run it: that is success, and nothing to write home about."""
-        holders = [words.held(holder) for holder in error.holders[:1]]
-        told = "; ".join([f"{words.printable(error.resource)}: skipped", *holders])
-        if self._outlet.json:
-            self._outlet.event("skipped", resource=error.resource, message=told, code=0)
+        holders = [formatting.held(holder) for holder in error.holders[:1]]
+        sentence = "; ".join([f"{formatting.printable(error.resource)}: skipped", *holders])
+        if self._console.json:
+            self._console.event("skipped", resource=error.resource, message=sentence, code=0)
         elif self._options.verbose:
-            self._outlet.say(told)
+            self._console.say(sentence)
         return 0
 
     # ---- taking ----------------------------------------------------------------------
@@ -167,7 +174,7 @@ class Run:
 
     def _hold(self, client: Client, lease: Lease) -> int:
         over = threading.Event()
-        eviction.watch(client._core, lease, over)
+        eviction_watch.watch(client._core, lease, over)
         try:
             # Where the store frees the locks of a dead process at once, the command must count as a part of ours.
             vital = getattr(client._core.store, "vital", lambda: None)()
@@ -175,25 +182,25 @@ class Run:
             status, ended = self._follow(lease)
             lost = ended or lease.state is State.LOST
         except ExecFailed as failed:
-            code = codes.of_exec(failed.errno)
-            self._outlet.error(f"{words.printable(self._options.argv[0])}: {failed}", code)
+            code = exit_codes.of_exec(failed.errno)
+            self._console.error(f"{formatting.printable(self._options.argv[0])}: {failed}", code)
             return code
         finally:
             over.set()
             self._signals.stop()
             lost_by_store = self._release(lease)
         own = os.waitstatus_to_exitcode(status)
-        code = own = codes.died_of(-own) if own < 0 else own
+        code = own = exit_codes.died_of(-own) if own < 0 else own
         if lost or lost_by_store:
-            code = codes.LOST
-            self._outlet.error(self._loss(lease, ended, own), code)
-        if self._outlet.json:
-            self._outlet.event("exited", code=code, command=own)
+            code = exit_codes.LOST
+            self._console.error(self._loss(lease, ended, own), code)
+        if self._console.json:
+            self._console.event("exited", code=code, command=own)
         return code
 
     def _follow(self, lease: Lease) -> tuple[int, bool]:
         """The status the command ended with, and whether it was ended; tells the warden of renewals."""
-        told, killed = lease.deadline, False
+        known, killed = lease.deadline, False
         pause = min(0.25, max(0.005, self._options.ttl / 50))
         while True:
             for word, *values in self._command.reports(pause):
@@ -202,16 +209,16 @@ class Run:
                 if word == "gone":
                     self._command.kill()
                     if not killed:
-                        self._outlet.warn(
+                        self._console.warn(
                             "somebody killed the process that guards the command; it was killed too"
                         )
                     return signal.SIGKILL, killed
                 if word == "failed":
                     raise ExecFailed(int(values[0]))
-                self._tell(lease, word, values)
-            if lease.deadline != told:
-                told = lease.deadline
-                self._command.extend(told)
+                self._report(lease, word, values)
+            if lease.deadline != known:
+                known = lease.deadline
+                self._command.extend(known)
             if not killed and self._overdue(lease):
                 killed = True
                 self._command.kill()
@@ -231,69 +238,69 @@ class Run:
         except LeaseLost as loss:
             return held and loss.cause != "lapsed"
         except StoreUnavailable:
-            name = words.printable(lease.resource)
-            self._outlet.warn(
+            name = formatting.printable(lease.resource)
+            self._console.warn(
                 f"{name}: the store did not answer the release; it lapses by itself in {lease.ttl:g} s"
             )
         return False
 
-    # ---- telling ------------------------------------------------------------------------
+    # ---- reporting ------------------------------------------------------------------------
 
     def _on_lost(self, lease: Lease) -> None:
         if lease.loss().cause != "lapsed":  # of that the warden's own clock has told it
             self._lost_at = clock.now()
             self._command.end()
 
-    def _tell(self, lease: Lease, word: str, values: list[str]) -> None:
-        if self._outlet.json:
+    def _report(self, lease: Lease, word: str, values: list[str]) -> None:
+        if self._console.json:
             data = {"pid": int(values[0])} if word == "started" else {"resource": lease.resource}
-            self._outlet.event(word, **data)
+            self._console.event(word, **data)
 
     def _loss(self, lease: Lease, ended: bool, code: int) -> str:
         what = f"the command {'was' if ended else 'has'} ended (with code {code})"
         if lease._cause:
-            return f"{words.printable(str(lease.loss()))}; {what}"
-        name = words.printable(lease.resource)
+            return f"{formatting.printable(str(lease.loss()))}; {what}"
+        name = formatting.printable(lease.resource)
         return f"{name}: no renewal was answered in time; {what}, before its lease could end"
 
     def _name_store(self) -> None:
         url = self._options.url
         if self._options.verbose:
-            whose = f"; {opening.whose()}" if opening.is_default(url) else ""
-            self._outlet.warn(f"the store is {opening.name(url)}{whose}")
-        elif not self._options.quiet and (warning := opening.under_sudo(url)):
-            self._outlet.warn(warning)
+            whose = f"; {target_store.whose()}" if target_store.is_default(url) else ""
+            self._console.warn(f"the store is {target_store.name(url)}{whose}")
+        elif not self._options.quiet and (warning := target_store.under_sudo(url)):
+            self._console.warn(warning)
 
     def _listen(self, event: events.Event) -> None:
         """Tell what happens to the lease; called on whatever thread it happens."""
         if isinstance(event, events.Waiting):
-            if self._told_of_waiting or (self._options.quiet and not self._outlet.json):
+            if self._reported_waiting or (self._options.quiet and not self._console.json):
                 return  # once, though a change of kind made us ask anew
-            self._told_of_waiting = True
-            event = waiting.with_holder(event, self._client._core)
-        if self._outlet.json:
+            self._reported_waiting = True
+            event = wait_notice.with_holder(event, self._client._core)
+        if self._console.json:
             names: tuple[str, ...] = event.__match_args__
-            data = {name: document.of_value(getattr(event, name)) for name in names}
-            self._outlet.event(_snake(type(event).__name__), **data)
+            data = {name: json_output.of_value(getattr(event, name)) for name in names}
+            self._console.event(_snake(type(event).__name__), **data)
         elif self._options.verbose and isinstance(event, (events.Acquired, events.Released)):
-            self._outlet.say(_life(event))
+            self._console.say(_life(event))
         elif isinstance(event, events.Waiting):
-            self._outlet.say(waiting.sentence(event, self._capacity))
+            self._console.say(wait_notice.sentence(event, self._capacity))
         elif isinstance(event, events.Doubtful):
             left = max(0.0, event.remaining - self._margin - self._grace)
-            self._outlet.warn(
-                f"{words.printable(event.resource)}: the store does not answer; "
+            self._console.warn(
+                f"{formatting.printable(event.resource)}: the store does not answer; "
                 f"the command is ended in {left:.1f} s unless it does"
             )
         elif isinstance(event, events.CleanupFailed) and self._acquired:
             # Before that, the error that kept us from acquiring says more, and is the last line.
-            self._outlet.warn(
-                f"{words.printable(event.resource)}: could not be given back and lapses by itself ({event.error})"
+            self._console.warn(
+                f"{formatting.printable(event.resource)}: could not be given back and lapses by itself ({event.error})"
             )
 
 
 def _life(event: events.Acquired | events.Released) -> str:
-    name = words.printable(event.resource)
+    name = formatting.printable(event.resource)
     if isinstance(event, events.Acquired):
         return f"{name}: acquired after {event.waited:.1f} s, token {event.token}"
     return f"{name}: released after {event.held:.1f} s"
@@ -313,7 +320,7 @@ class ExecFailed(Exception):
         self.errno = errno
 
     def __str__(self) -> str:
-        if codes.of_exec(self.errno) == codes.NOT_FOUND:
+        if exit_codes.of_exec(self.errno) == exit_codes.NOT_FOUND:
             return "command not found; give its path, or have it in $PATH"
         return f"cannot be executed: {os.strerror(self.errno).lower()}"
 

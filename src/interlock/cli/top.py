@@ -10,9 +10,9 @@ from interlock import clock
 from interlock._core.drive import drive
 from interlock._core.signature import all_signed
 from interlock.blocking import Client
-from interlock.cli import codes, document, opening, screen, words
-from interlock.cli.outlet import Outlet
-from interlock.cli.picture import Look, picture
+from interlock.cli import exit_codes, formatting, json_output, screen, target_store
+from interlock.cli.console import Console
+from interlock.cli.frame import Snapshot, compose
 from interlock.cli.screen import Screen
 from interlock.cli.signals import Interrupted
 from interlock.cli.watch import PART_OF_THE_TIME
@@ -25,78 +25,78 @@ WIDTH = 100  # of plain text
 NAP = 0.1  # seconds after which a new size of the terminal is seen, at the latest
 
 
-def top(options: Namespace, outlet: Outlet) -> int:
+def top(options: Namespace, console: Console) -> int:
     """Draw one picture, or one after the other; Ctrl-C is how it ends, so that is no failure."""
-    with opening.opened(options.url) as client:
-        looks = Looks(client, options)
+    with target_store.open_existing(options.url) as client:
+        snapshots = Snapshots(client, options)
         try:
-            if options.once or outlet.json or not outlet.drawable:
-                _print(looks, options, outlet)
+            if options.once or console.json or not console.drawable:
+                _print(snapshots, options, console)
             else:
-                with Screen(outlet) as drawn:
-                    _draw(looks, drawn, outlet)
+                with Screen(console) as drawn:
+                    _draw(snapshots, drawn, console)
         except Interrupted as interrupted:
-            return codes.died_of(interrupted.number)
+            return exit_codes.died_of(interrupted.number)
         except KeyboardInterrupt:
             pass
     return 0
 
 
-def _print(looks: Looks, options: Namespace, outlet: Outlet) -> None:
+def _print(snapshots: Snapshots, options: Namespace, console: Console) -> None:
     """Pictures below each other; JSON is one document a line."""
-    for look in looks:
-        if outlet.json:
-            found = [document.of_queue(queue) for queue in look.queues]
-            outlet.document({"at": round(time.time(), 3), "store": look.store, "resources": found})
+    for snapshot in snapshots:
+        if console.json:
+            found = [json_output.of_queue(queue) for queue in snapshot.queues]
+            console.document({"at": round(time.time(), 3), "store": snapshot.store, "resources": found})
         else:
-            width = outlet.width or max(
-                WIDTH, len(look.store) + WIDTH // 2
+            width = console.width or max(
+                WIDTH, len(snapshot.store) + WIDTH // 2
             )  # a name that is cut cannot be copied
-            for line in picture(look, looks.full, width, None):
-                outlet.line(screen.text(line, outlet))
+            for line in compose(snapshot, snapshots.full, width, None):
+                console.line(screen.text(line, console))
         if options.once:
             return
-        if not outlet.json:
-            outlet.line("")
-        time.sleep(looks.pause)
+        if not console.json:
+            console.line("")
+        time.sleep(snapshots.pause)
 
 
-def _draw(looks: Looks, drawn: Screen, outlet: Outlet) -> None:
-    for look in looks:
-        until = clock.now() + looks.pause
+def _draw(snapshots: Snapshots, drawn: Screen, console: Console) -> None:
+    for snapshot in snapshots:
+        until = clock.now() + snapshots.pause
         size = None
         while clock.now() < until:
-            if size != outlet.size:
-                size = outlet.size
-                drawn.draw(picture(look, looks.full, *size))
+            if size != console.size:
+                size = console.size
+                drawn.draw(compose(snapshot, snapshots.full, *size))
             time.sleep(min(NAP, max(0.0, until - clock.now())))
 
 
-class Looks:
+class Snapshots:
     """One look at the store after the other; a store that does not answer is looked at again."""
 
     def __init__(self, client: Client, options: Namespace) -> None:
         self._client = client
         self._prefix = options.prefix
         self._every = options.every
-        self._store = opening.name(options.url)
+        self._store = target_store.name(options.url)
         self.full: dict[str, float] = {}  # claim id to the longest time it was seen to have left
         self.pause = options.every
 
-    def __iter__(self) -> Iterator[Look]:
-        last: Look | None = None
+    def __iter__(self) -> Iterator[Snapshot]:
+        last: Snapshot | None = None
         while True:
             began, trouble = clock.now(), ""
             try:
-                last = self._look()
+                last = self._take()
             except StoreUnavailable as error:
                 if last is None:
                     raise  # more likely a mistake in the URL than an outage
-                trouble = f"as of {last.time}: {words.printable(str(error))}"
+                trouble = f"as of {last.time}: {formatting.printable(str(error))}"
             self.pause = max(self._every, (clock.now() - began) * PART_OF_THE_TIME)
             yield last._replace(trouble=trouble)
 
-    def _look(self) -> Look:
+    def _take(self) -> Snapshot:
         names = list(self._client.scan(self._prefix))
         store = self._client._core.store
         found = [all_signed(drive(store.inspect(name, limit=MOST_CLAIMS))) for name in names[:MOST_RESOURCES]]
@@ -104,7 +104,7 @@ class Looks:
         self._remember(queues)
         cut_off = frozenset(queue.resource for queue in queues if len(queue.standings) >= MOST_CLAIMS)
         count = len(names) - len(found) + len(queues)
-        return Look(self._store, time.strftime("%H:%M:%S"), queues, cut_off, count)
+        return Snapshot(self._store, time.strftime("%H:%M:%S"), queues, cut_off, count)
 
     def _remember(self, queues: list[Queue]) -> None:
         now = {standing.id: standing.lapses_in for queue in queues for standing in queue.holders}

@@ -27,8 +27,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, NoReturn
 
 from interlock import clock
-from interlock.cli import grace as timing
-from interlock.cli import kin
+from interlock.cli import process_tree, termination
 
 RELAYED = tuple(
     getattr(signal, name)
@@ -90,8 +89,8 @@ class Warden:
     def serve(self) -> NoReturn:
         """Do one holder's bidding until the command has ended or the holder has gone."""
         try:
-            kin.adopt_orphans(self._prctl)
-            kin.be_called(b"interlock ward", self._prctl)  # the kernel takes 15 letters
+            process_tree.adopt_orphans(self._prctl)
+            process_tree.be_called(b"interlock ward", self._prctl)  # the kernel takes 15 letters
             bell, ringer = os.pipe()
             os.set_blocking(ringer, False)
             signal.set_wakeup_fd(ringer, warn_on_full_buffer=False)
@@ -101,8 +100,8 @@ class Warden:
                 if bell in ready:
                     os.read(bell, 4096)
                 if self._orders in ready and not self._obey():  # the holder has gone: nobody renews any more
-                    kin.send(self._below(), signal.SIGKILL)
-                    kin.kill_below(os.getpid(), PATIENCE)
+                    process_tree.send(self._below(), signal.SIGKILL)
+                    process_tree.kill_below(os.getpid(), PATIENCE)
                     break
                 self._reap()
                 self._keep_time()
@@ -159,7 +158,7 @@ class Warden:
         if not self._child:
             self._early.append(number)
         elif self._status is None:  # not reaped, so the number is still this process's own
-            kin.send([self._child], number)
+            process_tree.send([self._child], number)
 
     # ---- the command ------------------------------------------------------------------
 
@@ -184,15 +183,15 @@ class Warden:
             "INTERLOCK_DEADLINE": f"{deadline:.6f}",
         }
         warden = os.getpid()
-        told, tell = os.pipe()  # closed by a successful exec
+        failure_in, failure_out = os.pipe()  # closed by a successful exec
         for number in signal.sigpending():  # what came before the command cannot have reached it
             signal.sigwait({number})
         self._child = os.fork()
         if self._child == 0:
-            self._become_command(warden, environment, tell)
-        os.close(tell)
-        failure = os.read(told, 16)
-        os.close(told)
+            self._become_command(warden, environment, failure_out)
+        os.close(failure_out)
+        failure = os.read(failure_in, 16)
+        os.close(failure_in)
         if failure:
             os.waitpid(self._child, 0)
             self._child = 0
@@ -200,13 +199,13 @@ class Warden:
             return
         self._report(f"started {self._child}")
         for number in self._early:
-            kin.send([self._child], number)
+            process_tree.send([self._child], number)
 
-    def _become_command(self, warden: int, environment: dict[str, str], tell: int) -> NoReturn:
+    def _become_command(self, warden: int, environment: dict[str, str], failure_out: int) -> NoReturn:
         """In the forked child: be as if the shell had started us, but for our end; then exec."""
         failure = errno.ENOEXEC
         try:
-            kin.die_with(warden, self._prctl)
+            process_tree.die_with(warden, self._prctl)
             for name in ("SIGPIPE", "SIGXFSZ"):  # which Python ignores
                 if hasattr(signal, name):
                     signal.signal(getattr(signal, name), signal.SIG_DFL)
@@ -218,7 +217,7 @@ class Warden:
         except OSError as error:
             failure = error.errno or failure
         finally:
-            os.write(tell, str(failure).encode("ascii"))
+            os.write(failure_out, str(failure).encode("ascii"))
             os._exit(127)
 
     def _reap(self) -> None:
@@ -240,9 +239,9 @@ class Warden:
         if not self._child:
             return LONGEST_NAP
         if self._killing:
-            return kin.KILL_AGAIN
+            return process_tree.KILL_AGAIN
         end = (
-            timing.term_at(self._deadline, self._duty.ttl, self._duty.grace)
+            termination.term_at(self._deadline, self._duty.ttl, self._duty.grace)
             if self._kill_at is None
             else self._kill_at
         )
@@ -252,13 +251,15 @@ class Warden:
         if not self._child or (self._status is not None and self._kill_at is None):
             return
         now = clock.now()
-        if self._kill_at is None and now >= timing.term_at(self._deadline, self._duty.ttl, self._duty.grace):
-            self._end(min(now + self._duty.grace, timing.kill_at(self._deadline, self._duty.ttl)))
+        if self._kill_at is None and now >= termination.term_at(
+            self._deadline, self._duty.ttl, self._duty.grace
+        ):
+            self._end(min(now + self._duty.grace, termination.kill_at(self._deadline, self._duty.ttl)))
         if self._kill_at is not None and now >= self._kill_at:
             if not self._killing:
                 self._killing = True
                 self._report("killing")
-            kin.send(self._below(), signal.SIGKILL)
+            process_tree.send(self._below(), signal.SIGKILL)
 
     def _end(self, kill_at: float) -> None:
         """Ask everything below us to end, and remember until when."""
@@ -267,11 +268,11 @@ class Warden:
         self._kill_at = kill_at
         self._report("ending")
         below = self._below()
-        kin.send(below, signal.SIGTERM)
-        kin.send(below, signal.SIGCONT)  # who is stopped cannot hear
+        process_tree.send(below, signal.SIGTERM)
+        process_tree.send(below, signal.SIGCONT)  # who is stopped cannot hear
 
     def _below(self) -> list[int]:
-        below = kin.descendants(os.getpid())
+        below = process_tree.descendants(os.getpid())
         if self._child and self._status is None and self._child not in below:
             below.append(self._child)  # where there is no /proc
         return below

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from interlock import clock
 from interlock._core.outline import outline
 from interlock.blocking import Client
-from interlock.cli import document, opening, words
-from interlock.cli.outlet import Outlet
+from interlock.cli import formatting, json_output, target_store
+from interlock.cli.console import Console
 from interlock.errors import StoreUnavailable
 from interlock.model import Queue, Standing
 
@@ -22,13 +22,13 @@ TRY_AGAIN = 1.0  # seconds after which a store that did not answer is asked agai
 COLOURS = {"holds": "green", "waits": "yellow", "left": "dim", "says": "bold", "lingers": "yellow"}
 
 
-def watch(options: Namespace, outlet: Outlet) -> int:
+def watch(options: Namespace, console: Console) -> int:
     """Follow one resource, or all; Ctrl-C is how it ends, so that is no failure."""
     try:
-        with opening.opened(options.url) as client:
+        with target_store.open_existing(options.url) as client:
             seen: dict[str, Queue] = {}
-            look = (lambda: everything(client, seen)) if options.name is None else one(client, options.name)
-            follow(persistent(look, outlet), outlet)
+            poll = (lambda: everything(client, seen)) if options.name is None else one(client, options.name)
+            follow(persistent(poll, console), console)
     except KeyboardInterrupt:
         pass
     return 0
@@ -56,15 +56,15 @@ def everything(client: Client, seen: dict[str, Queue]) -> Iterator[Queue | None]
 
 
 def persistent(
-    look: Callable[[], Iterator[Queue | None]] | Callable[[], Iterator[Queue]], outlet: Outlet
+    poll: Callable[[], Iterator[Queue | None]] | Callable[[], Iterator[Queue]], console: Console
 ) -> Iterator[Queue]:
-    """Yield what `look` finds, and look again when the store does not answer; it must have answered once."""
+    """Yield what `poll` finds, and poll again when the store does not answer; it must have answered once."""
     answered = silent = False
     while True:
         try:
-            for queue in look():
+            for queue in poll():
                 if silent:
-                    outlet.warn("the store answers again")
+                    console.warn("the store answers again")
                 answered, silent = True, False
                 if queue is not None:
                     yield queue
@@ -72,21 +72,23 @@ def persistent(
             if not answered:
                 raise  # more likely a mistake in the URL than an outage
             if not silent:
-                outlet.warn(f"{words.printable(str(error))}; trying again until it answers")
+                console.warn(f"{formatting.printable(str(error))}; trying again until it answers")
             silent = True
             time.sleep(TRY_AGAIN)
 
 
-def follow(queues: Iterator[Queue], outlet: Outlet) -> None:
+def follow(queues: Iterator[Queue], console: Console) -> None:
     seen: dict[str, Queue] = {}
     for queue in queues:
         before = seen.get(queue.resource)
         changes = list(differences(before, queue))
-        if outlet.json:
-            happened = [{"change": what, **document.of_standing(standing)} for what, standing in changes]
-            outlet.document({"at": round(time.time(), 3), **document.of_queue(queue), "changes": happened})
+        if console.json:
+            happened = [{"change": what, **json_output.of_standing(standing)} for what, standing in changes]
+            console.document(
+                {"at": round(time.time(), 3), **json_output.of_queue(queue), "changes": happened}
+            )
         else:
-            _show(queue, before, changes, outlet)
+            _show(queue, before, changes, console)
         if queue.standings:
             seen[queue.resource] = queue
         else:
@@ -117,15 +119,15 @@ def _arrival(standing: Standing) -> str:
     return "holds" if standing.admitted else "waits"
 
 
-def _show(queue: Queue, before: Queue | None, changes: list[tuple[str, Standing]], outlet: Outlet) -> None:
-    moment = outlet.paint(time.strftime("%H:%M:%S"), "dim")
-    name = words.printable(queue.resource)
+def _show(queue: Queue, before: Queue | None, changes: list[tuple[str, Standing]], console: Console) -> None:
+    moment = console.paint(time.strftime("%H:%M:%S"), "dim")
+    name = formatting.printable(queue.resource)
     if before is None and not changes:
-        outlet.line(f"{moment}  {name}  idle")
+        console.line(f"{moment}  {name}  idle")
     for what, standing in changes:
-        parts = [moment, name, outlet.paint(f"{what:<7}", COLOURS[what]), words.who(standing)]
+        parts = [moment, name, console.paint(f"{what:<7}", COLOURS[what]), formatting.who(standing)]
         parts += [f"token {standing.token}"] if standing.token else []
-        parts += [words.state(standing)] if what == "lingers" else []
-        weight = words.permits(standing, queue.capacity or (before.capacity if before else 1))
-        parts += [text for text in (weight, words.printable(standing.note)) if text]
-        outlet.line("  ".join(parts))
+        parts += [formatting.state(standing)] if what == "lingers" else []
+        weight = formatting.permits(standing, queue.capacity or (before.capacity if before else 1))
+        parts += [text for text in (weight, formatting.printable(standing.note)) if text]
+        console.line("  ".join(parts))

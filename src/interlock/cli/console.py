@@ -15,7 +15,7 @@ class Unwritable(Exception):
         super().__init__(f"standard output cannot be written ({why})")
 
 
-class Outlet:
+class Console:
     """Standard output and error of one command; a stream that was closed when it started is None."""
 
     def __init__(self, out: TextIO | None, err: TextIO | None, *, json: bool) -> None:
@@ -76,11 +76,11 @@ class Outlet:
 
     def say(self, sentence: str) -> None:
         """A sentence for whoever started this, not for whoever reads its output."""
-        self._tell(f"interlock: {sentence}")
+        self._write_error(f"interlock: {sentence}")
 
     def event(self, name: str, **data: Any) -> None:
         """What happens to a run, for programs: a line of JSON on standard error."""
-        self._tell(_dumps({"event": name, **data}))
+        self._write_error(_dumps({"event": name, **data}))
 
     def error(self, sentence: str, code: int) -> None:
         if self.json:
@@ -95,7 +95,7 @@ class Outlet:
         else:
             self.say(sentence)
 
-    def _tell(self, line: str) -> None:
+    def _write_error(self, line: str) -> None:
         if self._err is None:
             return
         try:

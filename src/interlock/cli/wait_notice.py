@@ -8,7 +8,7 @@ from collections.abc import Callable
 from interlock._core.client import Client
 from interlock._core.drive import drive
 from interlock._core.signature import all_signed
-from interlock.cli import words
+from interlock.cli import formatting
 from interlock.errors import InterlockError
 from interlock.events import Waiting
 from interlock.model import Standing
@@ -28,10 +28,10 @@ def with_holder(event: Waiting, client: Client) -> Waiting:
 
 def sentence(event: Waiting, capacity: int) -> str:
     """For whom a run waits, and where it stands in the queue."""
-    name, holder = words.printable(event.resource), event.holder
+    name, holder = formatting.printable(event.resource), event.holder
     if holder is not None and _is_above_us(event.resource, holder):
         return f"{name}: waiting for itself: it is held by the `interlock run` that started this command"
-    held = [] if holder is None else [words.held(holder)]
+    held = [] if holder is None else [formatting.held(holder)]
     return "; ".join([f"{name}: waiting", *held, *_place(capacity, event.ahead)])
 
 

@@ -7,8 +7,7 @@ from typing import Any
 
 from interlock.backends.redlock.algorithm.inspection import FOREIGN, NodeView, merged
 from interlock.backends.redlock.algorithm.recovery import NodeState
-from interlock.cli import document as documents
-from interlock.cli import words
+from interlock.cli import formatting, json_output
 from interlock.model import Standing
 
 HEADING = ("NODE", "STATE", "RUN", "CLOCK", "HIGHEST")
@@ -17,7 +16,7 @@ BEGIN_ANEW = "when nothing is held any more, `interlock quorum init --yes` lets 
 
 def place(state: NodeState | NodeView) -> str:
     """How the node is named, as `admit` takes it: `127.0.0.1:6379`."""
-    return words.printable(state.place.removeprefix("Redis at "))
+    return formatting.printable(state.place.removeprefix("Redis at "))
 
 
 def majority(states: Sequence[NodeState]) -> int:
@@ -34,7 +33,9 @@ def word(state: NodeState, states: Sequence[NodeState]) -> str:
         if not _can_admit(states):
             return "quarantined: too few vote to end it"
         left = state.quarantine_left
-        return f"quarantined for {words.age(left)} more" if left > 0 else "quarantined until a client looks"
+        return (
+            f"quarantined for {formatting.age(left)} more" if left > 0 else "quarantined until a client looks"
+        )
     if state.state == "new":
         return "lost its memory, or is new" if any(not one.first_use for one in _here(states)) else "blank"
     return "restarted, nobody has looked yet" if state.state == "restarted" else state.state
@@ -42,7 +43,7 @@ def word(state: NodeState, states: Sequence[NodeState]) -> str:
 
 def _why(silent: NodeState | NodeView) -> str:
     """What is wrong, without the advice and the place, which would push the other columns off the screen."""
-    return words.printable(silent.state.removeprefix(silent.place).lstrip(": ").partition(";")[0])
+    return formatting.printable(silent.state.removeprefix(silent.place).lstrip(": ").partition(";")[0])
 
 
 def predicate(state: NodeState, states: Sequence[NodeState]) -> str:
@@ -125,12 +126,14 @@ def said(view: NodeView) -> str:
 def _holder(standing: Standing) -> str:
     if standing.who == FOREIGN:
         return FOREIGN
-    return f"{words.who(standing)}, token {standing.token}" if standing.token else words.who(standing)
+    return (
+        f"{formatting.who(standing)}, token {standing.token}" if standing.token else formatting.who(standing)
+    )
 
 
 def standing(resource: str, views: Sequence[NodeView]) -> str:
     """Who holds the resource, as those nodes say that have a vote: a claim on fewer than a majority is a leftover."""
-    name, needed = words.printable(resource), len(views) // 2 + 1
+    name, needed = formatting.printable(resource), len(views) // 2 + 1
     heard = [view.standings for view in views if view.state in ("granted", "free")]
     if len(heard) < needed:
         return f"{name}: nobody knows who holds it: {len(heard)} of {len(views)} say, {needed} are needed"
@@ -138,7 +141,7 @@ def standing(resource: str, views: Sequence[NodeView]) -> str:
     if not holders:
         return f"{name}: free; nobody stands on a majority"
     more = f" and {len(holders) - 1} more" if len(holders) > 1 else ""
-    return f"{name}: {words.state(holders[0])} by {_holder(holders[0])}{more}"
+    return f"{name}: {formatting.state(holders[0])} by {_holder(holders[0])}{more}"
 
 
 # ---- for programs -------------------------------------------------------------------------
@@ -163,5 +166,5 @@ def document_of_view(view: NodeView) -> dict[str, Any]:
     known = view.state in ("granted", "free")
     return {
         "says": view.state if known else "no vote" if view.state == "quarantined" else "no answer",
-        "claims": [documents.of_standing(standing) for standing in view.standings],
+        "claims": [json_output.of_standing(standing) for standing in view.standings],
     }

@@ -6,13 +6,13 @@ import os
 
 from interlock import urls
 from interlock.blocking import Client, connect
-from interlock.cli.words import printable
+from interlock.cli.formatting import printable
 from interlock.errors import StoreUnfit
 
 NAME_IT = "to share locks with other users, name the store with --url or $INTERLOCK_URL"
 
 
-def opened(url: str | None) -> Client:
+def open_existing(url: str | None) -> Client:
     """A client for a command that only looks: it makes no lock file where there is none."""
     path = urls.file_of(url or urls.default())
     if path is not None and not os.path.exists(path):

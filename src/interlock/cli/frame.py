@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
-from interlock.cli import table, words
+from interlock.cli import formatting, table
 from interlock.cli.table import GAP
 from interlock.model import EVERYTHING, Queue, Standing
 
@@ -24,7 +24,7 @@ MOST_HOLDERS = 5
 PLAIN = str.maketrans("─█░…", "-#.~")
 
 
-class Look(NamedTuple):
+class Snapshot(NamedTuple):
     """What was seen of a store at one moment."""
 
     store: str
@@ -35,53 +35,53 @@ class Look(NamedTuple):
     trouble: str = ""  # why it is older than it should be
 
 
-def picture(look: Look, full: Mapping[str, float], width: int, height: int | None) -> list[Line]:
+def compose(snapshot: Snapshot, full: Mapping[str, float], width: int, height: int | None) -> list[Line]:
     """The lines of one picture, none wider than `width`, no more than `height`.
 
     `full` has for each claim the longest time it was ever seen to have left: the length of its bar when it is full.
     """
-    head = _head(look, width)
+    head = _head(snapshot, width)
     screen, width = width, min(width, WIDEST)
     room = None if height is None else max(1, height - len(head))
     body: list[Line] = []
     blocks: list[list[Line]] = []
     for most in MOST_WAITERS:
-        blocks = [_resource(look, queue, full, width, most) for queue in look.queues]
+        blocks = [_resource(snapshot, queue, full, width, most) for queue in snapshot.queues]
         body = [line for block in blocks for line in block]
-        missing = look.names - len(look.queues)
+        missing = snapshot.names - len(snapshot.queues)
         if missing > 0:
             body.append(_more_resources(missing))
         if room is None or len(body) <= room:
             break
     else:
-        body = _whole_blocks(blocks, room or 1, max(look.names, len(blocks)))
+        body = _whole_blocks(blocks, room or 1, max(snapshot.names, len(blocks)))
     return [_cut(line, screen) for line in [*head, *body]]
 
 
-def _head(look: Look, width: int) -> list[Line]:
+def _head(snapshot: Snapshot, width: int) -> list[Line]:
     title = "interlock top"
-    store = table.cut(look.store, max(8, width - len(title) - len(look.time) - 2 * len(GAP)))
+    store = table.cut(snapshot.store, max(8, width - len(title) - len(snapshot.time) - 2 * len(GAP)))
     gap = " " * max(
-        len(GAP), min(width, WIDEST) - len(title) - len(GAP) - table.columns(store) - len(look.time)
+        len(GAP), min(width, WIDEST) - len(title) - len(GAP) - table.columns(store) - len(snapshot.time)
     )
-    lines: list[Line] = [[("bold", title), ("", GAP), ("", store), ("", gap), ("dim", look.time)]]
-    lines.append([("red", look.trouble)] if look.trouble else [("dim", _count(look))])
+    lines: list[Line] = [[("bold", title), ("", GAP), ("", store), ("", gap), ("dim", snapshot.time)]]
+    lines.append([("red", snapshot.trouble)] if snapshot.trouble else [("dim", _count(snapshot))])
     columns: list[tuple[int, Line]] = [
         (AGE, [("dim", f"{'FOR':>{AGE}}")]),
         (BAR + 1 + LEFT, [("dim", f"{'TIME LEFT':<{BAR + 1 + LEFT}}")]),
         (TOKEN, [("dim", f"{'TOKEN':<{TOKEN}}")]),
     ]
-    lines.append(_row(("", ""), ("WHO",), columns, min(width, WIDEST)) if look.queues else [])
+    lines.append(_row(("", ""), ("WHO",), columns, min(width, WIDEST)) if snapshot.queues else [])
     return lines
 
 
-def _count(look: Look) -> str:
-    if not look.queues:
+def _count(snapshot: Snapshot) -> str:
+    if not snapshot.queues:
         return "nothing is held or waited for"
-    names = max(look.names, len(look.queues))
-    held = sum(not standing.lingering for queue in look.queues for standing in queue.holders)
-    waiting = sum(len(queue.waiters) for queue in look.queues)
-    more = "+" if look.cut_off or names > len(look.queues) else ""
+    names = max(snapshot.names, len(snapshot.queues))
+    held = sum(not standing.lingering for queue in snapshot.queues for standing in queue.holders)
+    waiting = sum(len(queue.waiters) for queue in snapshot.queues)
+    more = "+" if snapshot.cut_off or names > len(snapshot.queues) else ""
     return f"{names} resource{'s' if names > 1 else ''}, {held}{more} held, {waiting}{more} waiting"
 
 
@@ -102,9 +102,11 @@ def _whole_blocks(blocks: Sequence[list[Line]], room: int, names: int) -> list[L
 # ---- one resource -------------------------------------------------------------------
 
 
-def _resource(look: Look, queue: Queue, full: Mapping[str, float], width: int, most: int) -> list[Line]:
-    kind = words.kind(queue)
-    name = table.cut(words.printable(queue.resource), max(8, width - len(GAP) - len(kind)))
+def _resource(
+    snapshot: Snapshot, queue: Queue, full: Mapping[str, float], width: int, most: int
+) -> list[Line]:
+    kind = formatting.kind(queue)
+    name = table.cut(formatting.printable(queue.resource), max(8, width - len(GAP) - len(kind)))
     lines: list[Line] = [[("bold", name), ("", GAP), ("dim", kind)]]
     holders, waiters = queue.holders, queue.waiters
     for standing in holders[:MOST_HOLDERS]:
@@ -114,7 +116,7 @@ def _resource(look: Look, queue: Queue, full: Mapping[str, float], width: int, m
     for place, standing in enumerate(waiters[:most], 1):
         lines.append(_waiter(standing, queue.capacity, place, width))
     more = len(waiters) - most
-    if queue.resource in look.cut_off:
+    if queue.resource in snapshot.cut_off:
         lines.append(_note(f"and more than {more} more wait" if more > 0 else "and more wait"))
     elif more > 0:
         wait = "waits" if more == 1 else "wait"
@@ -130,7 +132,7 @@ def _holder(standing: Standing, capacity: int, full: float, width: int) -> Line:
     share = 1.0 if full <= 0 else min(1.0, max(0.0, standing.lapses_in / full))
     whole = round(share * BAR)
     colour = "green" if share > 0.5 else "yellow" if share > 0.2 else "red"
-    never = standing.foreign and standing.lapses_in >= words.NEVER
+    never = standing.foreign and standing.lapses_in >= formatting.NEVER
     left = "never" if never else _short(standing.lapses_in)
     columns: list[tuple[int, Line]] = [
         (AGE, [("", f"{'' if standing.foreign or standing.lingering else _short(standing.age):>{AGE}}")]),
@@ -138,7 +140,7 @@ def _holder(standing: Standing, capacity: int, full: float, width: int) -> Line:
             BAR + 1 + LEFT,
             [(colour, "█" * whole), ("dim", "░" * (BAR - whole)), ("", f" {left:<{LEFT}}")],
         ),
-        (TOKEN, [("dim", f"{table.fitted(words.token_shortened(standing), TOKEN):<{TOKEN}}")]),
+        (TOKEN, [("dim", f"{table.fitted(formatting.token_shortened(standing), TOKEN):<{TOKEN}}")]),
     ]
     role: Span = ("yellow", "lingers") if standing.lingering else ("green", "holds")
     return _row(role, _who(standing, capacity), columns, width)
@@ -153,12 +155,12 @@ def _waiter(standing: Standing, capacity: int, place: int, width: int) -> Line:
 
 def _short(seconds: float) -> str:
     """A duration in its larger unit."""
-    return " ".join(words.age(seconds).split()[:2])
+    return " ".join(formatting.age(seconds).split()[:2])
 
 
 def _who(standing: Standing, capacity: int) -> tuple[str, ...]:
-    weight = words.permits(standing, capacity) if standing.permits > 1 or capacity == EVERYTHING else ""
-    return tuple(f"{form}, {weight}" if weight else form for form in words.holder_shortened(standing))
+    weight = formatting.permits(standing, capacity) if standing.permits > 1 or capacity == EVERYTHING else ""
+    return tuple(f"{form}, {weight}" if weight else form for form in formatting.holder_shortened(standing))
 
 
 def _row(role: Span, who: tuple[str, ...], columns: list[tuple[int, Line]], width: int) -> Line:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from interlock.cli import words
+from interlock.cli import formatting
 from interlock.model import Queue, Standing
 from interlock.who import Who
 
@@ -47,7 +47,7 @@ def of_queue(queue: Queue) -> dict[str, Any]:
     return {
         "resource": queue.resource,
         "capacity": queue.capacity,
-        "kind": words.kind(queue),
+        "kind": formatting.kind(queue),
         "holders": [of_standing(standing) for standing in queue.holders],
         "waiters": [of_standing(standing) for standing in queue.waiters],
     }

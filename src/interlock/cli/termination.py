@@ -21,7 +21,7 @@ def margin(ttl: float) -> float:
     return min(0.5, ttl / 20)
 
 
-def checked(grace: float | None, ttl: float) -> float:
+def checked_grace(grace: float | None, ttl: float) -> float:
     """The grace that was asked for, or a quarter of the ttl; `InvalidSetting` if the ttl has no room for it."""
     if grace is None:
         return min(LONGEST_DEFAULT, ttl / 4)

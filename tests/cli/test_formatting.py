@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.cli import grace, table, words
+from interlock.cli import formatting, table, termination
 from interlock.errors import InvalidSetting
 
 
@@ -22,18 +22,18 @@ from interlock.errors import InvalidSetting
     ],
 )
 def test_an_age_has_two_units_at_most(seconds: float, text: str) -> None:
-    assert words.age(seconds) == text
+    assert formatting.age(seconds) == text
 
 
 @given(st.text())
 def test_printable_text_has_nothing_in_it_that_moves_a_cursor(text: str) -> None:
-    shown = words.printable(text)
-    assert shown.replace(words.JOINER, "").isprintable()
+    shown = formatting.printable(text)
+    assert shown.replace(formatting.JOINER, "").isprintable()
 
 
 def test_printable_text_is_left_as_it_is() -> None:
     for text in ("plain", "größer", "日本", "👩\u200d🚀", "back\\slash"):
-        assert words.printable(text) == text
+        assert formatting.printable(text) == text
 
 
 @given(st.text(st.characters(exclude_categories=["C", "Z"])), st.integers(3, 40))
@@ -60,15 +60,15 @@ class TestGrace:
     @given(st.floats(0.01, 1e6))
     def test_a_renewal_at_a_third_of_the_ttl_is_always_in_time(self, ttl: float) -> None:
         for asked in (None, ttl / 2):
-            left = grace.term_at(0.98 * ttl, ttl, grace.checked(asked, ttl))
+            left = termination.term_at(0.98 * ttl, ttl, termination.checked_grace(asked, ttl))
             assert left > ttl / 3 * 1.2
 
     @given(st.floats(0.01, 1e6), st.floats(0, 1))
     def test_term_comes_before_kill_and_kill_before_the_end(self, ttl: float, part: float) -> None:
-        deadline, time = 0.98 * ttl, grace.checked(part * ttl / 2, ttl)
-        assert grace.term_at(deadline, ttl, time) <= grace.kill_at(deadline, ttl) < deadline
+        deadline, time = 0.98 * ttl, termination.checked_grace(part * ttl / 2, ttl)
+        assert termination.term_at(deadline, ttl, time) <= termination.kill_at(deadline, ttl) < deadline
 
     @pytest.mark.parametrize("bad", [-1.0, 5.1, float("nan"), float("inf")])
     def test_a_grace_that_does_not_fit_is_refused_with_the_bound(self, bad: float) -> None:
         with pytest.raises(InvalidSetting, match="5 s"):
-            grace.checked(bad, 10.0)
+            termination.checked_grace(bad, 10.0)

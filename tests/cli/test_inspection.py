@@ -32,7 +32,7 @@ class TestLs:
         assert [line.split()[0] for line in lines] == ["pool", "report:daily"]
         assert "  1 of 3  held " in lines[0]
         assert "  lock " in lines[1]
-        assert f" pid {os.getpid()} MainThread (cli/test_looking.py:" in lines[1]
+        assert f" pid {os.getpid()} MainThread (cli/test_inspection.py:" in lines[1]
         assert f"  {lease.token}" in lines[1]
 
     def test_counts_those_who_wait(self, program: Program) -> None:
@@ -98,7 +98,7 @@ class TestInspect:
         assert set(holder) == STANDING
         assert holder["id"] in text
         assert (holder["pid"], holder["thread"]) == (os.getpid(), "MainThread")
-        assert holder["site"].startswith("cli/test_looking.py:")
+        assert holder["site"].startswith("cli/test_inspection.py:")
         assert queue["waiters"] == []
 
     def test_an_idle_resource_is_no_error(self, program: Program) -> None:

@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 import interlock
-from interlock.cli import waiting
+from interlock.cli import wait_notice
 from interlock.events import Waiting
 from interlock.model import EVERYTHING, Standing
 from interlock.who import Who
@@ -65,7 +65,7 @@ def standing(id: str = "a", **changes: object) -> Standing:
 
 
 def sentence(capacity: int, ahead: int, holder: Standing | None) -> str:
-    return waiting.sentence(Waiting("job", 1.0, ahead, holder), capacity)
+    return wait_notice.sentence(Waiting("job", 1.0, ahead, holder), capacity)
 
 
 class TestTheSentence:
