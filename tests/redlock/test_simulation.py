@@ -73,9 +73,9 @@ def test_what_a_seed_has_found_stays_fixed(plot: QuorumPlot) -> None:
 
 
 def test_the_same_seed_gives_the_same_run() -> None:
-    plays = [QuorumPlot("long", "tempest", 7).play() for _ in range(2)]
+    plays = [QuorumPlot("long", "tempest", 7).make() for _ in range(2)]
     for play in plays:
-        play.run()
-    first, second = ([record.pack() for record in play.stage.history] for play in plays)
+        play.execute()
+    first, second = ([record.pack() for record in play.cluster.history] for play in plays)
     assert first == second
-    assert plays[0].stage.world.steps == plays[1].stage.world.steps
+    assert plays[0].cluster.world.steps == plays[1].cluster.world.steps

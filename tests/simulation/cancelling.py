@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from interlock.testing.faults import Faults
-from interlock.testing.stage import Node, Stage
+from interlock.testing.simulated_cluster import ClientProcess, SimulatedCluster
 from interlock.testing.world import Cancelled, SimulatedJob
 
 TTL = 30.0  # so long that nothing tidies itself up by lapsing while we look
@@ -19,12 +19,12 @@ MOST = 200  # awaits that no operation needs
 class Case:
     """One run: `me` is cancelled, `other` must get on."""
 
-    stage: Stage
-    me: Node
-    other: Node
+    cluster: SimulatedCluster
+    me: ClientProcess
+    other: ClientProcess
     kept: dict[str, Any] = field(default_factory=dict)  # what a set-up leaves for its operation
 
-    def run(self, node: Node, work: Awaitable[object], name: str = "work") -> SimulatedJob:
+    def run(self, node: ClientProcess, work: Awaitable[object], name: str = "work") -> SimulatedJob:
         """Start something in a process."""
 
         async def run() -> None:
@@ -32,7 +32,7 @@ class Case:
 
         return node.runtime.spawn(name, run())
 
-    def finish(self, node: Node, work: Awaitable[object], within: float = MOMENT) -> SimulatedJob:
+    def finish(self, node: ClientProcess, work: Awaitable[object], within: float = MOMENT) -> SimulatedJob:
         """Run something to its end, which must come."""
         job = self.run(node, work)
         self.end_of(job, within)
@@ -40,14 +40,14 @@ class Case:
         return job
 
     def end_of(self, job: SimulatedJob, within: float) -> None:
-        self.stage.world.run(self.stage.world.time + within, lambda: not job.alive())
+        self.cluster.world.run(self.cluster.world.time + within, lambda: not job.alive())
 
     def settle(self) -> None:
-        self.stage.world.run(self.stage.world.time + MOMENT)
+        self.cluster.world.run(self.cluster.world.time + MOMENT)
 
     def left(self) -> list[str]:
         """What is still there, in the store or in either process."""
-        return [" ".join(what) for what in self.stage.left_behind()]
+        return [" ".join(what) for what in self.cluster.left_behind()]
 
 
 Operation = Callable[[Case], Awaitable[object]]
@@ -55,10 +55,10 @@ Setup = Callable[[Case], None]
 
 
 def case(style: Literal["tasks", "threads"], seed: int, faults: Faults) -> Case:
-    stage = Stage(seed, ttl=TTL, faults=faults)
-    me, other = stage.node(), stage.node()
+    cluster = SimulatedCluster(seed, ttl=TTL, faults=faults)
+    me, other = cluster.add_process(), cluster.add_process()
     me.runtime.style = other.runtime.style = style
-    return Case(stage, me, other)
+    return Case(cluster, me, other)
 
 
 def cancelled_everywhere(
@@ -80,13 +80,13 @@ def cancelled_everywhere(
         assert not job.alive(), f"cancelled at await {place}, it hangs"
         if job.awaits < place:
             assert place > 1, "the operation never awaits: there is nothing to cancel"
-            one.stage.world.close()
+            one.cluster.world.close()
             return
         assert isinstance(job.failure, Cancelled), (
             f"cancelled at await {place}, it ended with {job.failure!r}"
         )
         one.settle()
-        assert not one.stage.world.failures, one.stage.world.failures
+        assert not one.cluster.world.failures, one.cluster.world.failures
         yield one
-        one.stage.world.close()
+        one.cluster.world.close()
     raise AssertionError(f"more than {MOST} awaits")

@@ -39,7 +39,7 @@ def held_by_other(name: str, seconds: float) -> Setup:
                 await case.other.runtime.sleep(seconds)
 
         case.run(case.other, hold())
-        case.stage.world.run(0.01)
+        case.cluster.world.run(0.01)
 
     return prepare
 
@@ -215,7 +215,7 @@ def test_a_cancelled_acquire_pays_its_debt_when_the_store_did_not_hear(style: St
     faults = Faults(lose_request=0.5, timeout=0.3)
     for case in cancelled_everywhere(acquire, None, style=style, late=late, faults=faults):
         case.me.link.heal()
-        case.stage.world.run(case.stage.world.time + 5.0)
+        case.cluster.world.run(case.cluster.world.time + 5.0)
         assert case.left() == []
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from interlock.errors import BrokenBarrier
-from interlock.testing.stage import Node
+from interlock.testing.simulated_cluster import ClientProcess
 from interlock.testing.world import SimulatedJob
 from tests.simulation.test_directed import Scene
 
@@ -16,18 +16,18 @@ LOOK = 5.0  # seconds between two looks of those who wait
 
 
 class Meeting:
-    """A barrier on a stage, and what each party was told."""
+    """A barrier on a cluster, and what each party was told."""
 
     def __init__(self, parties: int) -> None:
         self.scene = Scene(ttl=30.0)
         self.parties = parties
         self.told: list[object] = []
 
-    def node(self) -> Node:
-        return self.scene.stage.node()
+    def node(self) -> ClientProcess:
+        return self.scene.cluster.add_process()
 
     def arrive(
-        self, node: Node, action: Callable[[], object] | None = None, timeout: float | None = None
+        self, node: ClientProcess, action: Callable[[], object] | None = None, timeout: float | None = None
     ) -> SimulatedJob:
         async def wait() -> None:
             try:
@@ -144,7 +144,7 @@ def test_parties_meet_though_the_store_was_away_for_longer_than_their_presence_l
     meeting = Meeting(3)
     nodes = [meeting.node() for _ in range(2)]
     jobs = [meeting.arrive(node) for node in nodes]
-    server = meeting.scene.stage.server
+    server = meeting.scene.cluster.server
     server.space.queues.clear()  # as if all claims had lapsed meanwhile; the register stands
     meeting.scene.play(2 * LIFE)
     assert meeting.told == []
@@ -157,7 +157,7 @@ def test_parties_meet_though_the_store_was_away_for_longer_than_their_presence_l
 def test_a_store_that_lost_its_memory_lets_nobody_through_alone() -> None:
     meeting = Meeting(3)
     job = meeting.arrive(meeting.node())
-    server = meeting.scene.stage.server
+    server = meeting.scene.cluster.server
     server.space.queues.clear()
     server.space.registers.clear()
     meeting.scene.play(LIFE, job)
@@ -168,16 +168,16 @@ def test_a_store_that_lost_its_memory_lets_nobody_through_alone() -> None:
 
 
 class Box:
-    """A condition on a stage, and who was notified."""
+    """A condition on a cluster, and who was notified."""
 
     def __init__(self) -> None:
         self.scene = Scene(ttl=30.0)
-        self.notified: list[Node] = []
+        self.notified: list[ClientProcess] = []
 
-    def node(self) -> Node:
-        return self.scene.stage.node()
+    def node(self) -> ClientProcess:
+        return self.scene.cluster.add_process()
 
-    def wait(self, timeout: float | None = None) -> tuple[Node, SimulatedJob]:
+    def wait(self, timeout: float | None = None) -> tuple[ClientProcess, SimulatedJob]:
         node = self.node()
 
         async def wait() -> None:
@@ -202,7 +202,7 @@ class Box:
         self.scene.play(hold + 60.0, self.scene.start(notifier, notify()))
 
     def calls(self) -> list[str]:
-        queue = self.scene.stage.server.space.queues.get("c\x1fwaiters", [])
+        queue = self.scene.cluster.server.space.queues.get("c\x1fwaiters", [])
         return [entry.note for entry in queue if entry.note]
 
 

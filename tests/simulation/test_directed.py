@@ -12,7 +12,7 @@ from interlock.aio import Lease
 from interlock.errors import AcquireTimeout, LeaseLost, StaleToken, StoreUnavailable
 from interlock.testing.checkers import Terms, judge
 from interlock.testing.faults import Faults
-from interlock.testing.stage import Node, Stage
+from interlock.testing.simulated_cluster import ClientProcess, SimulatedCluster
 from interlock.testing.world import SimulatedJob
 
 TTL = 3.0
@@ -27,13 +27,13 @@ def _judged() -> Iterator[None]:
     SCENES.clear()
     yield
     for scene in SCENES:
-        found = judge(scene.stage.history, Terms(exclusive=scene.exclusive, progress=100.0))
+        found = judge(scene.cluster.history, Terms(exclusive=scene.exclusive, progress=100.0))
         scene.world.close()
         assert not found, [str(violation) for violation in found]
 
 
 class Scene:
-    """A stage, and jobs on it. `exclusive`: no two leases may be valid at once."""
+    """A cluster, and jobs on it. `exclusive`: no two leases may be valid at once."""
 
     def __init__(
         self,
@@ -43,12 +43,12 @@ class Scene:
         *,
         exclusive: bool = True,
     ) -> None:
-        self.stage = Stage(seed, ttl=ttl, faults=faults)
-        self.world = self.stage.world
+        self.cluster = SimulatedCluster(seed, ttl=ttl, faults=faults)
+        self.world = self.cluster.world
         self.exclusive = exclusive
         SCENES.append(self)
 
-    def start(self, node: Node, work: Coroutine[Any, Any, None]) -> SimulatedJob:
+    def start(self, node: ClientProcess, work: Coroutine[Any, Any, None]) -> SimulatedJob:
         return node.runtime.spawn("work", work)
 
     def play(self, seconds: float, *jobs: SimulatedJob) -> None:
@@ -61,7 +61,7 @@ class Scene:
 
 def test_a_lost_reply_to_an_acquire_is_recognised_as_our_own_claim() -> None:
     scene = Scene()
-    node = scene.stage.node()
+    node = scene.cluster.add_process()
     seen: list[int] = []
 
     async def take() -> None:
@@ -74,7 +74,7 @@ def test_a_lost_reply_to_an_acquire_is_recognised_as_our_own_claim() -> None:
 
     async def mend() -> None:
         await node.runtime.sleep(0.1)  # the claim was applied, its reply is lost
-        (entry,) = scene.stage.server.space.queues["r"]
+        (entry,) = scene.cluster.server.space.queues["r"]
         seen.append(entry.token)
         node.link.heal()
 
@@ -84,7 +84,7 @@ def test_a_lost_reply_to_an_acquire_is_recognised_as_our_own_claim() -> None:
 
 def test_a_renewal_after_the_lease_lapsed_and_another_took_and_released_it_recreates_nothing() -> None:
     scene = Scene()
-    late, other = scene.stage.node(), scene.stage.node()
+    late, other = scene.cluster.add_process(), scene.cluster.add_process()
     refused: list[str] = []
 
     async def hold() -> None:
@@ -104,12 +104,12 @@ def test_a_renewal_after_the_lease_lapsed_and_another_took_and_released_it_recre
     scene.play(2 * TTL, scene.start(other, pass_through()))
     scene.play(2 * TTL, holder)
     assert refused == ["renew"]
-    assert not scene.stage.server.space.queues
+    assert not scene.cluster.server.space.queues
 
 
 def test_a_black_holed_holder_is_told_before_the_store_forgets() -> None:
     scene = Scene()
-    node = scene.stage.node()
+    node = scene.cluster.add_process()
     told: list[float] = []
 
     async def hold() -> None:
@@ -118,8 +118,8 @@ def test_a_black_holed_holder_is_told_before_the_store_forgets() -> None:
         node.link.cut()
         await lease.lost.wait()
         told.append(scene.world.time)
-        (entry,) = scene.stage.server.space.queues["r"]
-        assert entry.lapses > scene.stage.server.now(), "the store had forgotten it already"
+        (entry,) = scene.cluster.server.space.queues["r"]
+        assert entry.lapses > scene.cluster.server.now(), "the store had forgotten it already"
 
     scene.play(2 * TTL, scene.start(node, hold()))
     assert told
@@ -128,7 +128,7 @@ def test_a_black_holed_holder_is_told_before_the_store_forgets() -> None:
 
 def test_one_lost_answer_to_a_renewal_does_not_lose_the_lease() -> None:
     scene = Scene()  # requests may take the whole 5 s, longer than the ttl
-    node = scene.stage.node()
+    node = scene.cluster.add_process()
 
     async def hold() -> None:
         async with node.client.lock("r") as lease:
@@ -146,12 +146,12 @@ def test_a_slow_reply_shortens_the_lease_instead_of_lengthening_it() -> None:
     """Whatever the network takes, for the claim or for a renewal, the holder's deadline comes before the store's."""
     for seed in range(40):
         scene = Scene(seed, faults=Faults(delay=0.5, long=2.0))
-        node = scene.stage.node()
+        node = scene.cluster.add_process()
 
-        async def hold(node: Node = node, scene: Scene = scene) -> None:
+        async def hold(node: ClientProcess = node, scene: Scene = scene) -> None:
             lease = await node.client.lock("r").acquire()
             assert lease is not None
-            server = scene.stage.server
+            server = scene.cluster.server
             while lease.remaining() > 0:
                 (entry,) = server.space.queues["r"]
                 assert node.runtime.true_time(lease.deadline) < server.true_time(entry.lapses)
@@ -163,8 +163,8 @@ def test_a_slow_reply_shortens_the_lease_instead_of_lengthening_it() -> None:
 
 def test_a_paused_holder_meets_the_loss_first_and_its_late_write_is_refused() -> None:
     scene = Scene()
-    paused, other = scene.stage.node(), scene.stage.node()
-    shared = scene.stage.guarded("r")
+    paused, other = scene.cluster.add_process(), scene.cluster.add_process()
+    shared = scene.cluster.guarded("r")
     taken: list[Lease] = []
     met: list[str] = []
 
@@ -199,7 +199,7 @@ def test_a_paused_holder_meets_the_loss_first_and_its_late_write_is_refused() ->
 def test_a_renewal_answered_after_the_deadline_does_not_bring_a_lease_back() -> None:
     """The process stops between the question and the answer, and goes on when its own deadline has passed."""
     scene = Scene()
-    node = scene.stage.node()
+    node = scene.cluster.add_process()
     held: list[Lease] = []
     met: list[str] = []
 
@@ -215,7 +215,7 @@ def test_a_renewal_answered_after_the_deadline_does_not_bring_a_lease_back() -> 
 
     job = scene.start(node, hold())
     scene.play(0.1)
-    (entry,) = scene.stage.server.space.queues["r"]
+    (entry,) = scene.cluster.server.space.queues["r"]
     first = entry.lapses
     scene.world.run(TTL, lambda: entry.lapses > first)  # renewed there, and the answer is on its way
     node.pause()
@@ -228,14 +228,18 @@ def test_a_renewal_answered_after_the_deadline_does_not_bring_a_lease_back() -> 
 @pytest.mark.parametrize("dead", [1, 50])
 def test_dead_waiters_cost_one_place_ttl_however_many_they_are(dead: int) -> None:
     scene = Scene(ttl=30.0)
-    holder, victim, last = scene.stage.node(), scene.stage.node(), scene.stage.node()
+    holder, victim, last = (
+        scene.cluster.add_process(),
+        scene.cluster.add_process(),
+        scene.cluster.add_process(),
+    )
     got: list[float] = []
 
     async def hold() -> None:
         async with holder.client.lock("r"):
             await holder.runtime.sleep(1.0)
 
-    async def queue_up(node: Node) -> None:
+    async def queue_up(node: ClientProcess) -> None:
         async with node.client.lock("r"):
             if node is last:
                 got.append(scene.world.time)
@@ -258,23 +262,23 @@ def test_no_renewal_reaches_the_store_after_its_release() -> None:
     """The keeper is in the middle of a renewal when the holder lets go, at every offset."""
     for seed in range(200):
         scene = Scene(seed, ttl=0.3)
-        node = scene.stage.node()
+        node = scene.cluster.add_process()
 
-        async def hold(node: Node = node, seed: int = seed) -> None:
+        async def hold(node: ClientProcess = node, seed: int = seed) -> None:
             for turn in range(5):
                 async with node.client.lock("r"):
                     await node.runtime.sleep(0.0995 + 0.00001 * seed + 0.00003 * turn)
 
         scene.play(3.0, scene.start(node, hold()))
-        touches = [record for record in scene.stage.history if record.call == "touch"]
+        touches = [record for record in scene.cluster.history if record.call == "touch"]
         assert not touches
-        assert not scene.stage.server.space.queues
+        assert not scene.cluster.server.space.queues
 
 
 @pytest.mark.parametrize("loss", ["forget", "evict"])
 def test_tokens_rise_across_every_loss_of_the_stores_memory(loss: str) -> None:
     scene = Scene(exclusive=False)
-    node = scene.stage.node()
+    node = scene.cluster.add_process()
     tokens: list[int] = []
 
     async def take() -> None:
@@ -283,7 +287,7 @@ def test_tokens_rise_across_every_loss_of_the_stores_memory(loss: str) -> None:
             assert lease is not None
             tokens.append(lease.token)
             if loss == "forget":
-                scene.stage.server.forget()
+                scene.cluster.server.forget()
             else:
                 await node.client.evict("r", reason="test")
 
@@ -293,14 +297,14 @@ def test_tokens_rise_across_every_loss_of_the_stores_memory(loss: str) -> None:
 
 def test_a_wall_clock_set_back_does_not_move_tokens_back() -> None:
     scene = Scene()
-    node = scene.stage.node()
+    node = scene.cluster.add_process()
     tokens: list[int] = []
 
     async def take() -> None:
         for _ in range(3):
             async with node.client.lock("r") as lease:
                 tokens.append(lease.token)
-            scene.stage.server.jump_wall(-3600)
+            scene.cluster.server.jump_wall(-3600)
 
     scene.play(5.0, scene.start(node, take()))
     assert tokens == sorted(set(tokens))
@@ -308,7 +312,7 @@ def test_a_wall_clock_set_back_does_not_move_tokens_back() -> None:
 
 def test_the_keeper_stops_renewing_for_a_worker_that_died() -> None:
     scene = Scene(ttl=1.0)
-    worker, waiter = scene.stage.node(), scene.stage.node()
+    worker, waiter = scene.cluster.add_process(), scene.cluster.add_process()
     got: list[float] = []
 
     async def leak() -> None:
@@ -325,7 +329,7 @@ def test_the_keeper_stops_renewing_for_a_worker_that_died() -> None:
 
 def test_the_keeper_survives_whatever_a_store_raises() -> None:
     scene = Scene(ttl=1.0)
-    node = scene.stage.node()
+    node = scene.cluster.add_process()
 
     async def hold() -> None:
         async with node.client.lock("r") as lease:
@@ -337,14 +341,18 @@ def test_the_keeper_survives_whatever_a_store_raises() -> None:
             lease.check()
 
     scene.play(10.0, scene.start(node, hold()))
-    failed = [event for event in node.heard if isinstance(event, events.KeeperFailed)]
+    failed = [event for event in node.events if isinstance(event, events.KeeperFailed)]
     assert failed
     assert failed[0].exception is not None, "the log has its traceback"
 
 
 def test_a_waiter_that_timed_out_does_not_hold_up_the_queue() -> None:
     scene = Scene(ttl=30.0)
-    holder, hasty, patient = scene.stage.node(), scene.stage.node(), scene.stage.node()
+    holder, hasty, patient = (
+        scene.cluster.add_process(),
+        scene.cluster.add_process(),
+        scene.cluster.add_process(),
+    )
     got: list[float] = []
 
     async def hold() -> None:
@@ -372,7 +380,7 @@ def test_a_waiter_that_timed_out_does_not_hold_up_the_queue() -> None:
 
 def test_a_call_returns_in_time_though_the_store_does_not_answer() -> None:
     scene = Scene()
-    node = scene.stage.node()
+    node = scene.cluster.add_process()
     took: list[float] = []
 
     async def ask() -> None:
@@ -390,14 +398,18 @@ def test_a_call_returns_in_time_though_the_store_does_not_answer() -> None:
 def test_a_waiter_keeps_its_place_while_it_waits() -> None:
     """Behind a long hold, the one that came first is served first: its place is refreshed in time."""
     scene = Scene(ttl=30.0)
-    holder, first, second = scene.stage.node(), scene.stage.node(), scene.stage.node()
+    holder, first, second = (
+        scene.cluster.add_process(),
+        scene.cluster.add_process(),
+        scene.cluster.add_process(),
+    )
     order: list[str] = []
 
     async def hold() -> None:
         async with holder.client.lock("r"):
             await holder.runtime.sleep(46.0)
 
-    async def wait(node: Node) -> None:
+    async def wait(node: ClientProcess) -> None:
         async with node.client.lock("r"):
             order.append(node.name)
 
@@ -415,10 +427,14 @@ def test_a_waiter_keeps_its_place_while_it_waits() -> None:
 def test_a_grant_that_is_heard_of_too_late_is_asked_for_again() -> None:
     """Let in while its process was stopped, a waiter wakes up with the news after its place has lapsed."""
     scene = Scene()
-    scene.stage.server.pushes = True
-    holder, stopped, third = scene.stage.node(), scene.stage.node(), scene.stage.node()
+    scene.cluster.server.pushes = True
+    holder, stopped, third = (
+        scene.cluster.add_process(),
+        scene.cluster.add_process(),
+        scene.cluster.add_process(),
+    )
 
-    async def hold(node: Node, seconds: float) -> None:
+    async def hold(node: ClientProcess, seconds: float) -> None:
         async with node.client.lock("r"):
             await node.runtime.sleep(seconds)
 
@@ -436,7 +452,11 @@ def test_a_grant_that_is_heard_of_too_late_is_asked_for_again() -> None:
 
 def test_a_multilock_that_gives_up_holds_none_of_them() -> None:
     scene = Scene(ttl=30.0)
-    holder, hasty, third = scene.stage.node(), scene.stage.node(), scene.stage.node()
+    holder, hasty, third = (
+        scene.cluster.add_process(),
+        scene.cluster.add_process(),
+        scene.cluster.add_process(),
+    )
 
     async def hold() -> None:
         async with holder.client.lock("b"):
@@ -459,15 +479,15 @@ def test_a_multilock_that_gives_up_holds_none_of_them() -> None:
 
 def test_a_reader_does_not_pass_a_writer_that_waits() -> None:
     scene = Scene(ttl=30.0)
-    nodes = [scene.stage.node() for _ in range(3)]
+    nodes = [scene.cluster.add_process() for _ in range(3)]
     order: list[str] = []
 
-    async def read(node: Node, seconds: float) -> None:
+    async def read(node: ClientProcess, seconds: float) -> None:
         async with node.client.rwlock("w").read():
             order.append(f"{node.name} reads")
             await node.runtime.sleep(seconds)
 
-    async def write(node: Node) -> None:
+    async def write(node: ClientProcess) -> None:
         async with node.client.rwlock("w").write():
             order.append(f"{node.name} writes")
 
@@ -482,7 +502,7 @@ def test_a_reader_does_not_pass_a_writer_that_waits() -> None:
 
 def test_a_lost_lease_cancels_the_body_before_the_store_forgets() -> None:
     scene = Scene()
-    node = scene.stage.node()
+    node = scene.cluster.add_process()
     node.runtime.style = "tasks"
     ended: list[float] = []
 
@@ -502,7 +522,7 @@ def test_a_lost_lease_cancels_the_body_before_the_store_forgets() -> None:
 def test_an_update_whose_fate_nobody_knows_is_not_applied_twice() -> None:
     """Applied, its reply lost, another wrote since: the store cannot recognise the repetition any more."""
     scene = Scene(faults=Faults(timeout=0.2))
-    mine, other = scene.stage.node(), scene.stage.node()
+    mine, other = scene.cluster.add_process(), scene.cluster.add_process()
     known: list[str] = []
 
     def count(value: int | None) -> int:
@@ -524,12 +544,12 @@ def test_an_update_whose_fate_nobody_knows_is_not_applied_twice() -> None:
 
     scene.play(10.0, scene.start(mine, update()))
     assert known == ["nobody knows"]
-    assert scene.stage.server.space.registers["register\x1fn"].value == "12"
+    assert scene.cluster.server.space.registers["register\x1fn"].value == "12"
 
 
 def test_a_late_copy_of_a_waiters_own_claim_does_not_hide_its_notification() -> None:
     scene = Scene()
-    waiter, waker = scene.stage.node(), scene.stage.node()
+    waiter, waker = scene.cluster.add_process(), scene.cluster.add_process()
     woken: list[bool] = []
 
     async def wait() -> None:
@@ -538,12 +558,12 @@ def test_a_late_copy_of_a_waiters_own_claim_does_not_hide_its_notification() -> 
             woken.append(await condition.wait(60.0))
 
     async def wake() -> None:
-        space = scene.stage.server.space
+        space = scene.cluster.server.space
         (entry,) = space.queues["c\x1fwaiters"]
         condition = waker.client.condition("c")
         async with condition:
             await condition.notify()
-        await scene.stage.server.store(waker.runtime).claim(entry.claim)
+        await scene.cluster.server.store(waker.runtime).claim(entry.claim)
 
     waiter.link.faults = Faults(deafen=1.0)
     waiting = scene.start(waiter, wait())
@@ -552,4 +572,4 @@ def test_a_late_copy_of_a_waiters_own_claim_does_not_hide_its_notification() -> 
     scene.play(20.0, waiting)
     assert woken == [True]
     scene.play(1.0)
-    assert not scene.stage.server.space.queues
+    assert not scene.cluster.server.space.queues

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from interlock.testing.simulated import Simulated
+from interlock.testing.simulated_runtime import SimulatedRuntime
 from interlock.testing.world import Cancelled, Killed, Livelock, World
 
 
 def test_time_passes_only_when_nobody_can_run() -> None:
     world = World(1)
-    process = Simulated(world, "p")
+    process = SimulatedRuntime(world, "p")
     woke: list[float] = []
 
     async def sleep(seconds: float) -> None:
@@ -26,7 +26,7 @@ def test_time_passes_only_when_nobody_can_run() -> None:
 def test_jobs_overtake_each_other_at_awaits_as_the_seed_decides() -> None:
     def order(seed: int) -> list[int]:
         world = World(seed)
-        process = Simulated(world, "p")
+        process = SimulatedRuntime(world, "p")
         seen: list[int] = []
 
         async def run(number: int) -> None:
@@ -45,7 +45,7 @@ def test_jobs_overtake_each_other_at_awaits_as_the_seed_decides() -> None:
 
 def test_a_paused_process_does_nothing_and_its_timers_fire_late() -> None:
     world = World(1)
-    process = Simulated(world, "p")
+    process = SimulatedRuntime(world, "p")
     woke: list[float] = []
 
     async def sleep() -> None:
@@ -64,7 +64,7 @@ def test_a_paused_process_does_nothing_and_its_timers_fire_late() -> None:
 
 def test_a_killed_process_does_not_even_clean_up() -> None:
     world = World(1)
-    process, network = Simulated(world, "p"), Simulated(world, "network")
+    process, network = SimulatedRuntime(world, "p"), SimulatedRuntime(world, "network")
     done: list[str] = []
 
     async def work() -> None:
@@ -89,7 +89,7 @@ def test_a_killed_process_does_not_even_clean_up() -> None:
 
 def test_a_process_can_kill_itself() -> None:
     world = World(1)
-    process = Simulated(world, "p")
+    process = SimulatedRuntime(world, "p")
     done: list[str] = []
 
     async def work() -> None:
@@ -107,7 +107,10 @@ def test_a_process_can_kill_itself() -> None:
 
 def test_clocks_of_two_processes_differ_and_drift() -> None:
     world = World(1)
-    fast, slow = Simulated(world, "f", drift=0.01, epoch=1000.0), Simulated(world, "s", drift=-0.01)
+    fast, slow = (
+        SimulatedRuntime(world, "f", drift=0.01, epoch=1000.0),
+        SimulatedRuntime(world, "s", drift=-0.01),
+    )
     world.run(100.0)
     assert fast.now() == pytest.approx(1101.0)
     assert slow.now() == pytest.approx(99.0)
@@ -118,15 +121,15 @@ def test_clocks_of_two_processes_differ_and_drift() -> None:
 def test_finish_runs_a_clean_up_to_its_end_though_it_is_cancelled(style: str) -> None:
     for place in range(1, 8):
         world = World(place)
-        process = Simulated(world, "p", style="tasks" if style == "tasks" else "threads")
+        process = SimulatedRuntime(world, "p", style="tasks" if style == "tasks" else "threads")
         ended: list[str] = []
 
-        async def clean(process: Simulated = process, ended: list[str] = ended) -> None:
+        async def clean(process: SimulatedRuntime = process, ended: list[str] = ended) -> None:
             for _ in range(3):
                 await process.sleep(0.1)
             ended.append("clean")
 
-        async def work(process: Simulated = process) -> None:
+        async def work(process: SimulatedRuntime = process) -> None:
             await process.finish(clean)
 
         job = process.spawn("work", work())
@@ -138,7 +141,7 @@ def test_finish_runs_a_clean_up_to_its_end_though_it_is_cancelled(style: str) ->
 
 def test_a_cancelled_job_meets_it_at_the_await_that_was_named() -> None:
     world = World(1)
-    process = Simulated(world, "p")
+    process = SimulatedRuntime(world, "p")
     passed: list[int] = []
 
     async def work() -> None:
@@ -155,7 +158,7 @@ def test_a_cancelled_job_meets_it_at_the_await_that_was_named() -> None:
 
 def test_a_guard_held_across_an_await_or_entered_twice_is_found_out() -> None:
     world = World(1)
-    process = Simulated(world, "p")
+    process = SimulatedRuntime(world, "p")
     guard = process.guard()
 
     async def wait() -> None:
@@ -175,7 +178,7 @@ def test_a_guard_held_across_an_await_or_entered_twice_is_found_out() -> None:
 def test_jobs_that_keep_each_other_busy_are_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("interlock.testing.world.EXHAUSTED", 1000)
     world = World(1)
-    process = Simulated(world, "p")
+    process = SimulatedRuntime(world, "p")
 
     async def spin() -> None:
         while True:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from interlock.testing.checkers import Terms, Violation, judge, overlaps, unexcused
 from interlock.testing.history import Record, read
+from interlock.testing.hold_interval import hold_intervals, lives
 from interlock.testing.lag import stretched
-from interlock.testing.tenure import lives, tenures
 
 Span = tuple[float, float]
 CONNECT = 0.5  # seconds that a worker gives a server to be connected to, beside the timeout of its call
@@ -109,7 +109,7 @@ def numbers(records: Sequence[Record], excused: list[Span], resources: Sequence[
     calls = Counter((record.call, record.kind) for record in records)
     ends = Counter(record.error for record in records if record.call == "end" and record.kind == "info")
     waits = sorted(pause for _, _, pause in pauses_after_faults(records, resources))
-    leases = tenures(records)
+    leases = hold_intervals(records)
     every = overlaps(leases)
     stalls = sum(
         to - since for life in lives(records).values() for since, to in life.pauses if to < float("inf")

@@ -1,6 +1,6 @@
 """For tests of your own programs, and of interlock itself.
 
-`Faulty` puts a link that fails between a client and any store; `World` and `Simulated` run the shipped algorithms
+`Faulty` puts a link that fails between a client and any store; `World` and `SimulatedRuntime` run the shipped algorithms
 under virtual time and a seed; `judge` reads a `History` and says what must never happen and did;
 `interlock.testing.simulation` runs scenarios by the thousand; `interlock.testing.conformance` holds any store to
 its port.
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from interlock.testing.checkers import Terms, Violation, judge
     from interlock.testing.faults import Breakdown, Faults, Faulty, Link
     from interlock.testing.history import History, Record
-    from interlock.testing.server import Server
-    from interlock.testing.simulated import Simulated
-    from interlock.testing.stage import Node, Stage
+    from interlock.testing.simulated_cluster import ClientProcess, SimulatedCluster
+    from interlock.testing.simulated_runtime import SimulatedRuntime
+    from interlock.testing.simulated_server import SimulatedServer
     from interlock.testing.world import Cancelled, Livelock, World
 
 __all__ = [
@@ -28,12 +28,12 @@ __all__ = [
     "Link",
     "Breakdown",
     "World",
-    "Simulated",
+    "SimulatedRuntime",
     "Cancelled",
     "Livelock",
-    "Server",
-    "Stage",
-    "Node",
+    "SimulatedServer",
+    "SimulatedCluster",
+    "ClientProcess",
     "History",
     "Record",
     "Terms",
@@ -44,9 +44,9 @@ __all__ = [
 _WHERE = {
     "faults": ("Faults", "Faulty", "Link", "Breakdown"),
     "world": ("World", "Cancelled", "Livelock"),
-    "simulated": ("Simulated",),
-    "server": ("Server",),
-    "stage": ("Stage", "Node"),
+    "simulated_runtime": ("SimulatedRuntime",),
+    "simulated_server": ("SimulatedServer",),
+    "simulated_cluster": ("SimulatedCluster", "ClientProcess"),
     "history": ("History", "Record"),
     "checkers": ("Terms", "Violation", "judge"),
 }

@@ -27,7 +27,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from interlock.testing.history import Record
-from interlock.testing.tenure import NEVER, Tenure, lives, tenures
+from interlock.testing.hold_interval import NEVER, HoldInterval, hold_intervals, lives
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Violation:
 def judge(records: Iterable[Record], terms: Terms = Terms()) -> list[Violation]:  # noqa: B008  (frozen)
     """Everything that must never happen and did, in the order of time."""
     ordered = sorted(records, key=lambda record: record.time)
-    leases = tenures(ordered)
+    leases = hold_intervals(ordered)
     found = [
         *(unexcused(overlaps(leases), terms.excused) if terms.exclusive else []),
         *repeated_tokens(leases),
@@ -72,20 +72,20 @@ def judge(records: Iterable[Record], terms: Terms = Terms()) -> list[Violation]:
     return sorted(found, key=lambda violation: violation.time)
 
 
-def by_resource(leases: Iterable[Tenure]) -> dict[str, list[Tenure]]:
-    found: dict[str, list[Tenure]] = defaultdict(list)
+def by_resource(leases: Iterable[HoldInterval]) -> dict[str, list[HoldInterval]]:
+    found: dict[str, list[HoldInterval]] = defaultdict(list)
     for lease in leases:
         found[lease.resource].append(lease)
     return found
 
 
-def overlaps(leases: Iterable[Tenure]) -> list[Violation]:
+def overlaps(leases: Iterable[HoldInterval]) -> list[Violation]:
     """E: at every instant, what all holders believe to hold fits into the capacity."""
     found: list[Violation] = []
     for resource, held in by_resource(leases).items():
         spans = [(*span, lease) for lease in held for span in lease.spans()]
         spans.sort(key=lambda span: span[:2])
-        inside: list[tuple[float, int, int, Tenure]] = []
+        inside: list[tuple[float, int, int, HoldInterval]] = []
         taken = 0
         for order, (start, end, permits, lease) in enumerate(spans):
             while inside and inside[0][0] <= start:
@@ -117,11 +117,11 @@ def unexcused(found: Iterable[Violation], spans: Iterable[tuple[float, float]]) 
     return [violation for violation in found if outside(violation.time)]
 
 
-def repeated_tokens(leases: Iterable[Tenure]) -> list[Violation]:
+def repeated_tokens(leases: Iterable[HoldInterval]) -> list[Violation]:
     """N2: no token is given twice."""
     found: list[Violation] = []
     for resource, held in by_resource(leases).items():
-        first: dict[int, Tenure] = {}
+        first: dict[int, HoldInterval] = {}
         for lease in held:
             other = first.setdefault(lease.token, lease)
             if other is not lease:
@@ -131,12 +131,12 @@ def repeated_tokens(leases: Iterable[Tenure]) -> list[Violation]:
     return found
 
 
-def falling_tokens(leases: Iterable[Tenure]) -> list[Violation]:
+def falling_tokens(leases: Iterable[HoldInterval]) -> list[Violation]:
     """N3: who began after another had its grant has the higher token."""
     found: list[Violation] = []
     for resource, held in by_resource(leases).items():
         completed = sorted(held, key=lambda lease: lease.granted)
-        highest: Tenure | None = None
+        highest: HoldInterval | None = None
         done = 0
         for lease in sorted(held, key=lambda lease: lease.began):
             while done < len(completed) and completed[done].granted < lease.began:
@@ -181,7 +181,7 @@ def stated(records: Sequence[Record]) -> list[Violation]:
     ]
 
 
-def undead(records: Sequence[Record], leases: Iterable[Tenure], terms: Terms) -> list[Violation]:
+def undead(records: Sequence[Record], leases: Iterable[HoldInterval], terms: Terms) -> list[Violation]:
     """N5: past its deadline a lease says no, is not renewed, and is not simply released."""
     found: list[Violation] = []
     known = lives(records)
@@ -247,20 +247,20 @@ def stuck(records: Sequence[Record], terms: Terms) -> list[Violation]:
     return found
 
 
-def unreported(records: Sequence[Record], leases: Iterable[Tenure], terms: Terms) -> list[Violation]:
+def unreported(records: Sequence[Record], leases: Iterable[HoldInterval], terms: Terms) -> list[Violation]:
     """N8: whoever outlives its lease is told, within a heartbeat of running again."""
     found: list[Violation] = []
     known = lives(records)
     last = records[-1].time if records else 0.0
     for lease in leases:
-        told, over = (
+        known_at, over = (
             min(lease.ended, last),
             max(lease.deadline, lease.granted),
         )  # a late reply may be given over
-        if lease.killed < NEVER or told <= over:
+        if lease.killed < NEVER or known_at <= over:
             continue
         life = known.get(lease.process)
-        late = told - over - (life.paused(over, told) if life else 0.0)
+        late = known_at - over - (life.paused(over, known_at) if life else 0.0)
         if late > terms.heartbeat:
-            found.append(Violation("N8", told, f"{lease}: nobody was told of its end for {late:.3f} s"))
+            found.append(Violation("N8", known_at, f"{lease}: nobody was told of its end for {late:.3f} s"))
     return found

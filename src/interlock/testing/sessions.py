@@ -77,7 +77,7 @@ class SessionStore(MemoryStore):
     def __init__(self, space: Space, runtime: Runtime, blocking: Store | None = None) -> None:
         super().__init__(space, runtime, blocking)
         self._session: Session | None = None
-        self._told: list[Callable[[Collection[str] | None], None]] = []
+        self._lost_callbacks: list[Callable[[Collection[str] | None], None]] = []
         # The keeper's view shares the session: a client has one, however it waits.
         self._origin = blocking if isinstance(blocking, SessionStore) else self
 
@@ -98,8 +98,8 @@ class SessionStore(MemoryStore):
                 session.lapses = now
                 for resource in list(self._space.queues):
                     self._space.live(resource, now)  # lets others in, and wakes them
-            for told in self._origin._told:
-                told(None)
+            for call in self._origin._lost_callbacks:
+                call(None)
 
     def _entry(self, claim: Claim, token: int, now: float) -> _Entry:  # type: ignore[override]
         entry = SessionEntry.__new__(SessionEntry)
@@ -146,7 +146,7 @@ class SessionStore(MemoryStore):
         return any(entry.id == renewal.id and getattr(entry, "session", None) is session for entry in entries)
 
     def on_session_lost(self, call: Callable[[Collection[str] | None], None]) -> None:
-        self._origin._told.append(call)
+        self._origin._lost_callbacks.append(call)
 
     def after_fork(self) -> None:
         super().after_fork()

@@ -20,7 +20,7 @@ from interlock.model import Standing
 from interlock.ports import Signal
 from interlock.testing.faults import Link
 from interlock.testing.redlock_node import NodeMemory
-from interlock.testing.simulated import Simulated
+from interlock.testing.simulated_runtime import SimulatedRuntime
 from interlock.testing.world import World
 
 BORN = 1_700_000_000.0  # what an honest wall clock shows when the world begins
@@ -98,7 +98,11 @@ class SimulatedQuorumTransport:
     """A `Panel` of simulated nodes for one client; `links` are its ways to them, `network` carries what is on them."""
 
     def __init__(
-        self, nodes: Sequence[SimulatedNode], links: Sequence[Link], runtime: Simulated, network: Simulated
+        self,
+        nodes: Sequence[SimulatedNode],
+        links: Sequence[Link],
+        runtime: SimulatedRuntime,
+        network: SimulatedRuntime,
     ) -> None:
         self.places = [node.place for node in nodes]
         self._nodes = nodes

@@ -17,13 +17,13 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from interlock.testing.checkers import Violation
-from interlock.testing.play import Play, Scenario
+from interlock.testing.scenario_run import Scenario, ScenarioRun
 from interlock.testing.scenarios import SCENARIOS
 from interlock.testing.weather import WEATHERS
 
 
 @dataclass(frozen=True, slots=True)
-class Plot:
+class RunSpec:
     """Which run a seed means; a kind of its own has other scenarios, other weathers, and a command that replays it."""
 
     scenarios: ClassVar[Mapping[str, Scenario]] = SCENARIOS
@@ -44,8 +44,8 @@ class Plot:
             seed,
         )
 
-    def play(self) -> Play:
-        return Play(self.scenarios[self.scenario], self.weathers[self.weather], self.seed)
+    def make(self) -> ScenarioRun:
+        return ScenarioRun(self.scenarios[self.scenario], self.weathers[self.weather], self.seed)
 
     @property
     def replay(self) -> str:
@@ -57,7 +57,7 @@ class Plot:
 class Verdict:
     """What the judges found in one run."""
 
-    plot: Plot
+    spec: RunSpec
     violations: Sequence[Violation]
     grants: int
     faults: int
@@ -66,47 +66,47 @@ class Verdict:
     def __str__(self) -> str:
         first = self.violations[0] if self.violations else "no violation"
         more = f" (and {len(self.violations) - 1} more)" if len(self.violations) > 1 else ""
-        return f"{first}{more}\n    {self.plot.replay}"
+        return f"{first}{more}\n    {self.spec.replay}"
 
 
-def simulate(plot: Plot, *, trace: bool = False) -> Verdict:
-    """Run one plot and judge it; with `trace`, print what happened, line by line."""
-    play = plot.play()
-    violations = play.run()
-    history = play.stage.history
+def simulate(spec: RunSpec, *, trace: bool = False) -> Verdict:
+    """Run one spec and judge it; with `trace`, print what happened, line by line."""
+    run = spec.make()
+    violations = run.execute()
+    history = run.cluster.history
     if trace:
         for record in sorted(history, key=lambda record: record.time):
             _say(str(record))
     grants = len({(record.attempt, record.token) for record in history if record.call == "grant"})
     faults = sum(record.call == "fault" for record in history)
-    return Verdict(plot, violations, grants, faults, play.stage.world.time)
+    return Verdict(spec, violations, grants, faults, run.cluster.world.time)
 
 
-def campaign(plots: Iterable[Plot]) -> list[Verdict]:
+def campaign(specs: Iterable[RunSpec]) -> list[Verdict]:
     """Run many; the verdicts, guilty or not."""
-    return [simulate(plot) for plot in plots]
+    return [simulate(spec) for spec in specs]
 
 
 def _say(text: str) -> None:
     sys.stdout.write(text + "\n")
 
 
-def main(argv: Sequence[str], plot: type[Plot] = Plot) -> int:
+def main(argv: Sequence[str], spec: type[RunSpec] = RunSpec) -> int:
     """Run the seeds that the command line names; 1 if any broke a promise."""
-    parser = argparse.ArgumentParser(prog=plot.command, description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(prog=spec.command, description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--seeds", type=int, default=2000, help="how many")
     parser.add_argument("--first", type=int, default=0, help="the first of them")
     parser.add_argument("--seed", type=int, help="this one alone, with its trace")
-    parser.add_argument("--scenario", choices=plot.scenarios)
-    parser.add_argument("--weather", choices=plot.weathers)
+    parser.add_argument("--scenario", choices=spec.scenarios)
+    parser.add_argument("--weather", choices=spec.weathers)
     options = parser.parse_args(argv)
     if options.seed is not None:
-        verdict = simulate(plot.of(options.seed, options.scenario, options.weather), trace=True)
+        verdict = simulate(spec.of(options.seed, options.scenario, options.weather), trace=True)
         _say("\n".join(["", *map(str, verdict.violations), str(verdict)]))
         return 1 if verdict.violations else 0
     began = time.perf_counter()
     seeds = range(options.first, options.first + options.seeds)
-    verdicts = campaign(plot.of(seed, options.scenario, options.weather) for seed in seeds)
+    verdicts = campaign(spec.of(seed, options.scenario, options.weather) for seed in seeds)
     took = time.perf_counter() - began
     guilty = [verdict for verdict in verdicts if verdict.violations]
     for verdict in guilty[:20]:

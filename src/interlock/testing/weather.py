@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from interlock.testing.faults import Faults
-from interlock.testing.simulated import Simulated
-from interlock.testing.stage import Node, Stage
+from interlock.testing.simulated_cluster import ClientProcess, SimulatedCluster
+from interlock.testing.simulated_runtime import SimulatedRuntime
 from interlock.testing.world import SimulatedJob
 
 LOSSY = Faults(lose_request=0.06, lose_reply=0.06, repeat=0.06, deafen=0.05)
@@ -72,11 +72,13 @@ WEATHERS = {
 class Nemesis:
     """Makes a weather."""
 
-    def __init__(self, stage: Stage, weather: Weather, victims: Callable[[], list[SimulatedJob]]) -> None:
-        self._stage = stage
+    def __init__(
+        self, cluster: SimulatedCluster, weather: Weather, victims: Callable[[], list[SimulatedJob]]
+    ) -> None:
+        self._cluster = cluster
         self._weather = weather
         self._victims = victims
-        self._runtime = Simulated(stage.world, "nemesis")
+        self._runtime = SimulatedRuntime(cluster.world, "nemesis")
         self._kills = 0
 
     def begin(self, until: float) -> None:
@@ -86,13 +88,13 @@ class Nemesis:
     async def _rage(self, until: float) -> None:
         rates = [(getattr(self._weather, act.__name__), act) for act in self.acts()]
         total = sum(rate for rate, _ in rates)
-        while total and self._stage.world.time < until:
-            pause = self._stage.random.expovariate(total)
-            await self._runtime.sleep(min(pause, until - self._stage.world.time))
-            if self._stage.world.time < until:
-                (act,) = self._stage.random.choices([a for _, a in rates], [rate for rate, _ in rates])
+        while total and self._cluster.world.time < until:
+            pause = self._cluster.random.expovariate(total)
+            await self._runtime.sleep(min(pause, until - self._cluster.world.time))
+            if self._cluster.world.time < until:
+                (act,) = self._cluster.random.choices([a for _, a in rates], [rate for rate, _ in rates])
                 act()
-        await self._runtime.sleep(max(0.0, until - self._stage.world.time))
+        await self._runtime.sleep(max(0.0, until - self._cluster.world.time))
         self.heal()
 
     def acts(self) -> list[Callable[[], None]]:
@@ -104,22 +106,22 @@ class Nemesis:
 
     def heal(self) -> None:
         """Mend everything but the dead."""
-        for node in self._stage.nodes:
-            node.link.heal()
-            if node.runtime.paused:
-                self._resume(node)
-        self._stage.history.add("nemesis", "heal", "ok")
+        for process in self._cluster.processes:
+            process.link.heal()
+            if process.runtime.paused:
+                self._resume(process)
+        self._cluster.history.add("nemesis", "heal", "ok")
 
-    def _somebody(self) -> Node | None:
-        living = [node for node in self._stage.nodes if not node.runtime.dead]
-        return self._stage.random.choice(living) if living else None
+    def _somebody(self) -> ClientProcess | None:
+        living = [process for process in self._cluster.processes if not process.runtime.dead]
+        return self._cluster.random.choice(living) if living else None
 
     def _say(self, what: str) -> None:
-        self._stage.history.add("", "fault", "invoke", error=what)
+        self._cluster.history.add("", "fault", "invoke", error=what)
 
     def _later(self, most: float, mend: Callable[[], None]) -> None:
         async def wait() -> None:
-            await self._runtime.sleep(self._stage.random.random() * most)
+            await self._runtime.sleep(self._cluster.random.random() * most)
             mend()
 
         self._runtime.spawn("mend", wait())
@@ -127,63 +129,63 @@ class Nemesis:
     # ---- faults, by the names of a Weather's fields ------------------------------
 
     def pause(self) -> None:
-        node = self._somebody()
-        if node is not None and not node.runtime.paused:
-            node.pause()
-            self._later(3 * self._stage.ttl, lambda: self._resume(node))
+        process = self._somebody()
+        if process is not None and not process.runtime.paused:
+            process.pause()
+            self._later(3 * self._cluster.ttl, lambda: self._resume(process))
 
-    def _resume(self, node: Node) -> None:
-        if node.runtime.paused and not node.runtime.dead:
-            node.resume()
+    def _resume(self, process: ClientProcess) -> None:
+        if process.runtime.paused and not process.runtime.dead:
+            process.resume()
 
     def kill(self) -> None:
-        node = self._somebody()
-        if node is not None and 2 * (self._kills + 1) <= len(self._stage.nodes):
+        process = self._somebody()
+        if process is not None and 2 * (self._kills + 1) <= len(self._cluster.processes):
             self._kills += 1
-            node.kill()
+            process.kill()
 
     def cancel(self) -> None:
         victims = [job for job in self._victims() if job.alive()]
         if victims:
-            job = self._stage.random.choice(victims)
+            job = self._cluster.random.choice(victims)
             self._say(f"cancel {job!r}")
             job.cancel()
 
     def cut(self) -> None:
-        node = self._somebody()
-        if node is not None and not node.link.severed:
-            node.link.cut()
-            self._say(f"cut {node.name}")
-            self._later(2 * self._stage.ttl, lambda: self._mend(node))
+        process = self._somebody()
+        if process is not None and not process.link.severed:
+            process.link.cut()
+            self._say(f"cut {process.name}")
+            self._later(2 * self._cluster.ttl, lambda: self._mend(process))
 
-    def _mend(self, node: Node) -> None:
-        node.link.severed = False
-        self._say(f"mend {node.name}")
+    def _mend(self, process: ClientProcess) -> None:
+        process.link.severed = False
+        self._say(f"mend {process.name}")
 
     def stall(self) -> None:
-        until = self._stage.network.now() + self._stage.random.random() * self._stage.ttl
+        until = self._cluster.network.now() + self._cluster.random.random() * self._cluster.ttl
         self._say(f"stall until {until:.6f}")
-        for node in self._stage.nodes:
-            node.link.stalled_until = until
+        for process in self._cluster.processes:
+            process.link.stalled_until = until
 
     def evict(self) -> None:
         async def operate() -> None:
-            for name in list(self._stage.server.space.queues):
-                await self._stage.server.store(self._runtime).evict(name, None, "nemesis")
+            for name in list(self._cluster.server.space.queues):
+                await self._cluster.server.store(self._runtime).evict(name, None, "nemesis")
 
         self._say("evict all holders")
         self._runtime.spawn("operator", operate())
 
     def forget(self) -> None:
         self._say("the store forgets everything")
-        self._stage.server.forget()
+        self._cluster.server.forget()
 
     def jump(self) -> None:
-        seconds = self._stage.random.random() * 3 * self._stage.ttl
+        seconds = self._cluster.random.random() * 3 * self._cluster.ttl
         self._say(f"the store's clock jumps {seconds:.3f} s ahead")
-        self._stage.server.jump(seconds)
+        self._cluster.server.jump(seconds)
 
     def jump_wall(self) -> None:
-        seconds = (self._stage.random.random() - 0.5) * 7200
+        seconds = (self._cluster.random.random() - 0.5) * 7200
         self._say(f"the store's wall clock jumps by {seconds:.0f} s")
-        self._stage.server.jump_wall(seconds)
+        self._cluster.server.jump_wall(seconds)

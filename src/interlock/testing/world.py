@@ -24,7 +24,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from interlock.testing.simulated import Simulated
+    from interlock.testing.simulated_runtime import SimulatedRuntime
 
 STEP = 1e-6  # seconds of virtual time that running to the next await takes
 EXHAUSTED = 200_000  # steps after which a run counts as going in circles
@@ -61,7 +61,7 @@ class SimulatedJob:
         "waiting",
     )
 
-    def __init__(self, process: Simulated, name: str, coroutine: Coroutine[Any, Any, None]) -> None:
+    def __init__(self, process: SimulatedRuntime, name: str, coroutine: Coroutine[Any, Any, None]) -> None:
         self.process = process
         self.name = name
         self.coroutine: Coroutine[Any, Any, None] | None = coroutine
@@ -169,7 +169,7 @@ class World:
         self.steps = 0
         self.guards_held = 0
         self.failures: list[tuple[SimulatedJob, BaseException]] = []
-        self.processes: list[Simulated] = []
+        self.processes: list[SimulatedRuntime] = []
         self._ready: list[SimulatedJob] = []
         self._timers: list[tuple[float, int, SimulatedJob, int]] = []
         self._order = count()

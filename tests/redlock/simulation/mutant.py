@@ -48,7 +48,7 @@ class Mutant:
                 return self.schedule if found & self.rules else ""
             scenario = replace(SCENARIOS[self.scenario], workers=self.workers)
             for seed in range(self.seeds):
-                found = {violation.rule for violation in QuorumPlay(scenario, self.weather, seed).run()}
+                found = {violation.rule for violation in QuorumPlay(scenario, self.weather, seed).execute()}
                 if found & self.rules:
                     return f"{self.weather}, seed {seed}: {sorted(found & self.rules)}"
         return ""

@@ -12,16 +12,16 @@ from dataclasses import replace
 
 from interlock.errors import InterlockError
 from interlock.testing.checkers import Terms
-from interlock.testing.play import Play, Scenario
+from interlock.testing.scenario_run import Scenario, ScenarioRun
 from interlock.testing.scenarios import SCENARIOS as ALL
-from interlock.testing.simulation import Plot, main
-from interlock.testing.stage import Node, Stage
+from interlock.testing.simulated_cluster import ClientProcess, SimulatedCluster
+from interlock.testing.simulation import RunSpec, main
 from interlock.testing.weather import Nemesis
 from tests.redlock.simulation.stage import QuorumStage
 from tests.redlock.simulation.weather import WEATHERS, QuorumNemesis
 
 
-async def long(play: Play, node: Node) -> None:
+async def long(play: ScenarioRun, node: ClientProcess) -> None:
     """A lock that is held for several ttls: it lives by its renewals."""
     limit = play.patience()
     async with play.inside(node, node.client.lock("r", timeout=limit), "r", limit) as lease:
@@ -39,27 +39,27 @@ SCENARIOS: dict[str, Scenario] = {
 }
 
 
-class QuorumPlay(Play):
+class QuorumPlay(ScenarioRun):
     """A scenario on five nodes."""
 
-    stage_type: type[Stage] = QuorumStage
+    cluster_type: type[SimulatedCluster] = QuorumStage
     nemesis_type: type[Nemesis] = QuorumNemesis
 
     def __init__(self, scenario: Scenario, weather: str, seed: int) -> None:
         super().__init__(scenario, WEATHERS[weather], seed)
-        self.stage.tidy = False
+        self.cluster.tidy = False
 
     def _end(self) -> None:
         """Somebody goes on for a while, so that it is noticed who has no vote; then all is over."""
-        world = self.stage.world
-        living = [node for node in self.stage.nodes if not node.runtime.dead]
+        world = self.cluster.world
+        living = [node for node in self.cluster.processes if not node.runtime.dead]
         job = living[0].runtime.spawn("last", self._go_on(living[0]))
         world.run(world.time + 60.0, lambda: not job.alive())
         super()._end()
 
-    async def _go_on(self, node: Node) -> None:
-        until = self.stage.world.time + 3.0 + 1.5 * self.stage.ttl
-        while self.stage.world.time < until:
+    async def _go_on(self, node: ClientProcess) -> None:
+        until = self.cluster.world.time + 3.0 + 1.5 * self.cluster.ttl
+        while self.cluster.world.time < until:
             try:
                 async with node.client.lock("last", timeout=2.0):
                     await node.runtime.sleep(0.5)
@@ -69,10 +69,10 @@ class QuorumPlay(Play):
     @property
     def terms(self) -> Terms:
         """After the last fault nodes are looked for, and the forgetful are in quarantine for more than a ttl."""
-        return replace(super().terms, progress=super().terms.progress + 3.0 + 2 * self.stage.ttl)
+        return replace(super().terms, progress=super().terms.progress + 3.0 + 2 * self.cluster.ttl)
 
 
-class QuorumPlot(Plot):
+class QuorumPlot(RunSpec):
     """Which run of the quorum a seed means."""
 
     __slots__ = ()
@@ -80,7 +80,7 @@ class QuorumPlot(Plot):
     weathers = WEATHERS
     command = "python3 -m tests.redlock.simulation.play"
 
-    def play(self) -> QuorumPlay:
+    def make(self) -> QuorumPlay:
         return QuorumPlay(SCENARIOS[self.scenario], self.weather, self.seed)
 
 

@@ -14,9 +14,9 @@ from interlock.backends.redlock.wire.requests import Release, Vote
 from interlock.errors import StoreUnavailable
 from interlock.testing.checkers import Terms, Violation, judge
 from interlock.testing.faults import Faults
-from interlock.testing.simulated import Simulated
+from interlock.testing.simulated_runtime import SimulatedRuntime
 from interlock.testing.simulated_quorum import BORN
-from interlock.testing.stage import Node
+from interlock.testing.simulated_cluster import ClientProcess
 from tests.redlock.simulation.stage import NODE_TIMEOUT, SIZE, QuorumStage
 
 Schedule = Callable[[], list[Violation]]
@@ -27,16 +27,18 @@ class Scene:
     """Five nodes, three processes that have met them, and a director who decides what is late and what is lost."""
 
     def __init__(self, ttl: float = 1.0, node_timeout: float = NODE_TIMEOUT) -> None:
-        self.stage = QuorumStage(7, ttl=ttl, new=False, node_timeout=node_timeout)
-        self.servers = self.stage.servers
-        self.world = self.stage.world
-        self.director = Simulated(self.world, "director")
-        self.processes = [self.stage.node() for _ in range(3)]
+        self.cluster = QuorumStage(7, ttl=ttl, new=False, node_timeout=node_timeout)
+        self.servers = self.cluster.servers
+        self.world = self.cluster.world
+        self.director = SimulatedRuntime(self.world, "director")
+        self.processes = [self.cluster.add_process() for _ in range(3)]
         for process in self.processes:
-            self.stage.walls[process.name] = 0.0
+            self.cluster.walls[process.name] = 0.0
         self.play(1.0, *(self.held(process, f"{process.name}'s own") for process in self.processes))
 
-    async def held(self, process: Node, name: str, *, timeout: float = 0.5, keep: float = 0.0) -> None:
+    async def held(
+        self, process: ClientProcess, name: str, *, timeout: float = 0.5, keep: float = 0.0
+    ) -> None:
         """Take a lock, keep it a while, and let go; it is renewed as long as this runs."""
         lease = await self.taken(process, name, timeout=timeout)
         if lease is not None:
@@ -44,11 +46,11 @@ class Scene:
             await lease.release()
 
     async def taken(
-        self, process: Node, name: str, ttl: float | None = None, timeout: float = 0.5
+        self, process: ClientProcess, name: str, ttl: float | None = None, timeout: float = 0.5
     ) -> Lease | None:
         """The lease; None where it is refused."""
         try:
-            return await process.client.lock(name, ttl=ttl or self.stage.ttl).acquire(timeout=timeout)
+            return await process.client.lock(name, ttl=ttl or self.cluster.ttl).acquire(timeout=timeout)
         except StoreUnavailable:
             return None
 
@@ -63,27 +65,27 @@ class Scene:
         self.world.run(self.world.time + seconds)
         assert not self.world.failures, self.world.failures
 
-    def stall(self, process: Node, nodes: Iterable[int], seconds: float) -> None:
+    def stall(self, process: ClientProcess, nodes: Iterable[int], seconds: float) -> None:
         """Nothing moves between a process and these nodes for a while; then all of it does."""
         for node in nodes:
-            self.stage.ways[process.name][node].stalled_until = self.stage.network.now() + seconds
+            self.cluster.ways[process.name][node].stalled_until = self.cluster.network.now() + seconds
 
-    def cut(self, process: Node, *nodes: int) -> None:
+    def cut(self, process: ClientProcess, *nodes: int) -> None:
         for node in nodes:
-            self.stage.ways[process.name][node].cut()
+            self.cluster.ways[process.name][node].cut()
 
-    def mend(self, process: Node, *nodes: int) -> None:
+    def mend(self, process: ClientProcess, *nodes: int) -> None:
         for node in nodes:
-            self.stage.ways[process.name][node].heal()
+            self.cluster.ways[process.name][node].heal()
 
-    def deafen(self, process: Node, *nodes: int) -> None:
+    def deafen(self, process: ClientProcess, *nodes: int) -> None:
         """What these nodes say is lost; what they are told is not."""
         for node in nodes:
-            self.stage.ways[process.name][node].faults = Faults(lose_reply=1.0)
+            self.cluster.ways[process.name][node].faults = Faults(lose_reply=1.0)
 
     def found(self) -> list[Violation]:
         """What must never happen and did, by now."""
-        found = judge(self.stage.history, Terms(progress=100.0, heartbeat=100.0))
+        found = judge(self.cluster.history, Terms(progress=100.0, heartbeat=100.0))
         self.world.close()
         return found
 
@@ -146,7 +148,7 @@ def the_forgetful_node_is_slow_to_say_that_its_time_is_over() -> list[Violation]
 def _read_early(round: float, hush: float) -> list[Violation]:
     scene = Scene(ttl=1.0, node_timeout=0.2)
     ahead, mender, behind = scene.processes
-    scene.stage.walls[ahead.name] = 3600.0
+    scene.cluster.walls[ahead.name] = 3600.0
     scene.stall(ahead, (1, 2), round)
     scene.cut(ahead, 3, 4)
     scene.play(0.004, scene.taken(ahead, "r", ttl=10.0, timeout=3.0))
@@ -166,7 +168,7 @@ def a_node_forgets_the_highest_number() -> list[Violation]:
     """It is readmitted, and meets a client whose clock is behind, which those who remember do not reach."""
     scene = Scene(ttl=0.5)
     ahead, mender, behind = scene.processes
-    scene.stage.walls[ahead.name] = 3600.0
+    scene.cluster.walls[ahead.name] = 3600.0
     scene.cut(ahead, 3, 4)
     scene.play(0.1, scene.held(ahead, "r"))
     scene.servers[0].flush()
@@ -178,7 +180,7 @@ def a_node_forgets_the_highest_number() -> list[Violation]:
     return scene.found()
 
 
-def _first_try(scene: Scene, process: Node) -> tuple[Vote, Release]:
+def _first_try(scene: Scene, process: ClientProcess) -> tuple[Vote, Release]:
     """A try that enters on node 0 and fails; it answers what node 0 was sent, copies of which may come late."""
     scene.cut(process, 1, 2, 3, 4)
     scene.deafen(process, 0)
@@ -191,7 +193,7 @@ def _first_try(scene: Scene, process: Node) -> tuple[Vote, Release]:
 
 @schedule
 def a_release_of_the_first_try_meets_the_second() -> list[Violation]:
-    """Node 0 is told to forget the try that failed when it holds the next one, and the holder counts on it."""
+    """ClientProcess 0 is told to forget the try that failed when it holds the next one, and the holder counts on it."""
     scene = Scene(ttl=6.0)
     holder, _, other = scene.processes
     _, late = _first_try(scene, holder)
@@ -205,7 +207,7 @@ def a_release_of_the_first_try_meets_the_second() -> list[Violation]:
 
 @schedule
 def a_renewal_meets_what_the_first_try_left() -> list[Violation]:
-    """Node 0 takes a late copy of the try that failed, and then hears of its release, after the next one was renewed."""
+    """ClientProcess 0 takes a late copy of the try that failed, and then hears of its release, after the next one was renewed."""
     scene = Scene(ttl=12.0)
     holder, _, other = scene.processes
     vote, release = _first_try(scene, holder)
@@ -233,7 +235,7 @@ def a_node_restarts_with_old_numbers() -> list[Violation]:
     rest = [n for n in range(SIZE) if scene.servers[n] is not server]
     scene.play(0.1, scene.held(behind, "r"))
     server.save()
-    scene.stage.walls[ahead.name] = 3600.0
+    scene.cluster.walls[ahead.name] = 3600.0
     scene.cut(ahead, *rest[2:])
     scene.play(0.1, scene.held(ahead, "r"))
     server.crash()
@@ -250,13 +252,15 @@ def two_clients_think_of_one_number() -> list[Violation]:
     scene = Scene()
     first, _, second = scene.processes
     for process in (first, second):
-        scene.stage.walls[process.name] = -3600.0
-        scene.stage.members[process.name].highest = int(BORN * 1e6)
+        scene.cluster.walls[process.name] = -3600.0
+        scene.cluster.members[process.name].highest = int(BORN * 1e6)
     scene.cut(first, 3, 4)
     scene.cut(second, 1, 2)
     scene.play(0.3, scene.held(first, "r"))
     scene.play(0.3, scene.held(second, "r"))
-    granted = [record for record in scene.stage.history if record.call == "grant" and record.resource == "r"]
+    granted = [
+        record for record in scene.cluster.history if record.call == "grant" and record.resource == "r"
+    ]
     assert len(granted) == 2
     return scene.found()
 

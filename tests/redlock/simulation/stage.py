@@ -11,13 +11,13 @@ from interlock.backends.redlock.wire.requests import Admit, CheckIn
 from interlock.ports import Store
 from interlock.testing.faults import Link
 from interlock.testing.simulated_quorum import BORN, SimulatedNode, SimulatedQuorumTransport
-from interlock.testing.stage import Node, Stage
+from interlock.testing.simulated_cluster import ClientProcess, SimulatedCluster
 
 SIZE = 5
 NODE_TIMEOUT = 0.05
 
 
-class QuorumStage(Stage):
+class QuorumStage(SimulatedCluster):
     """Five servers, some of them durable; processes whose wall clocks are wrong, each by its own."""
 
     def __init__(
@@ -46,7 +46,7 @@ class QuorumStage(Stage):
             since = server.memory.checkin(CheckIn())[2]
             server.memory.answer(Admit(since=since, quarantine=0, floor=0))
 
-    def connect(self, node: Node) -> Store:
+    def connect(self, node: ClientProcess) -> Store:
         runtime, name = node.runtime, node.name
         self.ways[name] = [Link(self.faults, self.random) for _ in self.servers]
         self.walls[name] = (self.random.random() - 0.5) * 10

@@ -68,7 +68,7 @@ WEATHERS = {
 class QuorumNemesis(Nemesis):
     """Makes a weather for a quorum."""
 
-    _stage: QuorumStage
+    _cluster: QuorumStage
 
     def acts(self) -> list[Callable[[], None]]:
         return [
@@ -77,23 +77,23 @@ class QuorumNemesis(Nemesis):
         ]
 
     def heal(self) -> None:
-        for links in self._stage.ways.values():
+        for links in self._cluster.ways.values():
             for link in links:
                 link.heal()
-        for server in self._stage.servers:
+        for server in self._cluster.servers:
             server.hung_until = 0.0
             if not server.up:
                 server.start()
         super().heal()
 
     def _server(self) -> SimulatedNode:
-        return self._stage.random.choice(self._stage.servers)
+        return self._cluster.random.choice(self._cluster.servers)
 
     def _spare(self, server: SimulatedNode) -> bool:
         """Whether it may lose its memory: a majority keeps its own."""
         lost = [
             one
-            for one in self._stage.servers
+            for one in self._cluster.servers
             if one is not server and not (one.memory.votes and (one.up or one.memory.durable))
         ]
         return len(lost) < MINORITY
@@ -105,7 +105,9 @@ class QuorumNemesis(Nemesis):
         process = self._somebody()
         if process is None:
             return
-        links = self._stage.random.sample(self._stage.ways[process.name], self._stage.random.randrange(1, 4))
+        links = self._cluster.random.sample(
+            self._cluster.ways[process.name], self._cluster.random.randrange(1, 4)
+        )
         for link in links:
             link.cut()
         self._say(f"cut {process.name} from {len(links)} nodes")
@@ -114,32 +116,36 @@ class QuorumNemesis(Nemesis):
             for link in links:
                 link.severed = False
 
-        self._later(2 * self._stage.ttl, mend)
+        self._later(2 * self._cluster.ttl, mend)
 
     def evict(self) -> None:
         async def operate() -> None:
-            living = [node for node in self._stage.nodes if not node.runtime.dead and not node.runtime.paused]
-            for name in {name for server in self._stage.servers for name in server.memory.claims}:
+            living = [
+                node for node in self._cluster.processes if not node.runtime.dead and not node.runtime.paused
+            ]
+            for name in {name for server in self._cluster.servers for name in server.memory.claims}:
                 await living[0].core.store.evict(name, None, "nemesis")
 
         self._say("evict all holders")
-        living = [node for node in self._stage.nodes if not node.runtime.dead and not node.runtime.paused]
+        living = [
+            node for node in self._cluster.processes if not node.runtime.dead and not node.runtime.paused
+        ]
         if living:
             living[0].runtime.spawn("operator", operate())
 
     def jump_wall(self) -> None:
         process = self._somebody()
         if process is not None:
-            seconds = (self._stage.random.random() - 0.5) * 7200
+            seconds = (self._cluster.random.random() - 0.5) * 7200
             self._say(f"the wall clock of {process.name} jumps by {seconds:.0f} s")
-            self._stage.walls[process.name] += seconds
+            self._cluster.walls[process.name] += seconds
 
     def crash(self) -> None:
         server = self._server()
         if server.up and (server.memory.durable or self._spare(server)):
             self._say(f"{server.place} crashes, {'durable' if server.memory.durable else 'and forgets'}")
             server.crash()
-            self._later(self._stage.ttl, lambda: None if server.up else server.start())
+            self._later(self._cluster.ttl, lambda: None if server.up else server.start())
 
     def flush(self) -> None:
         server = self._server()
@@ -160,25 +166,25 @@ class QuorumNemesis(Nemesis):
                 server.crash()
                 server.start(saved=True)
 
-        self._later(self._stage.ttl, crash)
+        self._later(self._cluster.ttl, crash)
 
     def hang(self) -> None:
         server = self._server()
-        seconds = self._stage.random.random() * 2 * self._stage.ttl
+        seconds = self._cluster.random.random() * 2 * self._cluster.ttl
         self._say(f"{server.place} hangs for {seconds:.3f} s")
         server.hang(seconds)
 
     def jump_node(self) -> None:
         server = self._server()
-        seconds = (self._stage.random.random() - 0.25) * 3 * self._stage.ttl
+        seconds = (self._cluster.random.random() - 0.25) * 3 * self._cluster.ttl
         self._say(f"the clock of {server.place} jumps by {seconds:.3f} s")
         server.jump(seconds)
 
     def leap(self) -> None:
         """Everybody who has heard the node's clock before finds out: exclusion holds."""
         server = self._server()
-        place = self._stage.servers.index(server)
-        if all(members.clocks[place].offset is not None for members in self._stage.members.values()):
-            seconds = (0.3 + self._stage.random.random()) * 3 * self._stage.ttl
+        place = self._cluster.servers.index(server)
+        if all(members.clocks[place].offset is not None for members in self._cluster.members.values()):
+            seconds = (0.3 + self._cluster.random.random()) * 3 * self._cluster.ttl
             self._say(f"the clock of {server.place} leaps {seconds:.3f} s ahead")
             server.jump(seconds)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from interlock.errors import AcquireTimeout, BrokenBarrier, LeaseLost
-from interlock.testing.play import Scenario
+from interlock.testing.scenario_run import Scenario
 from interlock.testing.scenarios import cells, leases
 
 SCENARIOS: dict[str, Scenario] = {
     "lock": Scenario(leases.lock),
-    "cohort": Scenario(leases.cohort, nodes=2, workers=6),
+    "cohort": Scenario(leases.cohort, processes=2, workers=6),
     "unfair": Scenario(leases.unfair, workers=1),
-    "plain": Scenario(leases.plain, check=leases.told_once, usual=(AcquireTimeout, LeaseLost)),
+    "plain": Scenario(leases.plain, check=leases.notified_once, usual=(AcquireTimeout, LeaseLost)),
     "semaphore": Scenario(leases.semaphore),
     "rwlock": Scenario(leases.rwlock),
     "downgrade": Scenario(leases.downgrade),
@@ -20,6 +20,6 @@ SCENARIOS: dict[str, Scenario] = {
     "register": Scenario(cells.register, workers=1, check=cells.counted),
     "latch": Scenario(cells.latch, workers=1, check=cells.counted_down),
     "event": Scenario(cells.event, close=cells.raise_the_flag),
-    "barrier": Scenario(cells.barrier, nodes=4, workers=1, usual=(BrokenBarrier,)),
+    "barrier": Scenario(cells.barrier, processes=4, workers=1, usual=(BrokenBarrier,)),
     "condition": Scenario(cells.condition, close=cells.notify_everybody),
 }

@@ -36,7 +36,7 @@ class PushingSpace(Space):
                 self.let_in[entry.id] = entry.token
 
 
-class Server:
+class SimulatedServer:
     """One shared memory with its own clocks. `pushes`: a waiter is told its token together with the wake-up."""
 
     def __init__(self, world: World, history: History, *, drift: float = 0.0, pushes: bool = False) -> None:
@@ -81,15 +81,15 @@ class Server:
         for topic in list(space.waiters.topics):  # connections broke: whoever waited looks again
             space.ring(topic)
 
-    def store(self, runtime: Runtime) -> Witness:
+    def store(self, runtime: Runtime) -> WitnessedStore:
         """A client's view of the memory."""
-        return Witness(self, runtime)
+        return WitnessedStore(self, runtime)
 
 
-class Witness(MemoryStore):
+class WitnessedStore(MemoryStore):
     """The reference store, watched."""
 
-    def __init__(self, server: Server, runtime: Runtime) -> None:
+    def __init__(self, server: SimulatedServer, runtime: Runtime) -> None:
         super().__init__(server.space, runtime)
         self._server = server
 

@@ -1,4 +1,4 @@
-"""A stage for the shipped algorithms: a simulated server, processes with real clients on it, and a history."""
+"""A simulated cluster for the shipped algorithms: a server, processes with real clients of it, and a history."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from interlock.model import Claim, Granted
 from interlock.ports import Owner, Store
 from interlock.testing.faults import Faults, Faulty, Link
 from interlock.testing.history import History, Kind
-from interlock.testing.server import Server
-from interlock.testing.simulated import Simulated
+from interlock.testing.simulated_runtime import SimulatedRuntime
+from interlock.testing.simulated_server import SimulatedServer
 from interlock.testing.world import Killed, World
 
 
@@ -30,21 +30,21 @@ class WitnessedLease(aio.Lease):
 
     def __init__(self, holding: Holding, claim: Claim, granted: Granted, asked: float, owner: Owner) -> None:
         super().__init__(holding, claim, granted, asked, owner)
-        node = self.node
-        node.note(
+        process = self.process
+        process.note(
             "grant",
             "ok",
             self,
-            began=node.began.get(claim.id, 0.0),
+            began=process.began.get(claim.id, 0.0),
             permits=claim.permits,
             capacity=claim.capacity,
         )
 
     @property
-    def node(self) -> Node:
+    def process(self) -> ClientProcess:
         client = self._holding.client
-        assert isinstance(client, StagedClient)
-        return client.node
+        assert isinstance(client, SimulatedClient)
+        return client.process
 
     @property
     def lost(self) -> Any:
@@ -53,39 +53,39 @@ class WitnessedLease(aio.Lease):
 
     def _inherit(self, turn: Turn, who: str) -> None:
         assert isinstance(turn.holder, Attempt)
-        began = self.node.runtime.true_time(turn.holder.began)
+        began = self.process.runtime.true_time(turn.holder.began)
         super()._inherit(turn, who)
         # Again: it lives only as long as the lender's would have.
-        self.node.note("grant", "ok", self, began=began, error="passed on")
+        self.process.note("grant", "ok", self, began=began, error="passed on")
 
     def _extend(self, asked: float, ttl: float) -> None:
         before = self._deadline
         super()._extend(asked, ttl)
         if self._deadline != before:
-            self.node.note("renew", "ok", self)
+            self.process.note("renew", "ok", self)
 
     def _move(self, event: Event, cause: str = "", reason: str = "") -> None:
         before = self._state
         super()._move(event, cause, reason)
         if before not in FINAL and self._state in FINAL:
             lost = self._state is State.LOST
-            self.node.note("end", "info" if lost else "ok", self, error=cause if lost else "")
+            self.process.note("end", "info" if lost else "ok", self, error=cause if lost else "")
 
     def _let_go(self) -> State:
         before = super()._let_go()
         if before not in FINAL:
-            self.node.note("end", "ok", self)
+            self.process.note("end", "ok", self)
         return before
 
 
-class StagedClient(Client):
+class SimulatedClient(Client):
     """A client that knows the process it runs in."""
 
-    node: Node
+    process: ClientProcess
 
 
-class StagedRuntime(Simulated):
-    """Remembers when each claim was thought of. It does not know its node: a keeper outlives its client."""
+class ClientRuntime(SimulatedRuntime):
+    """A runtime that remembers when each claim id was made. It does not know its process: a keeper outlives its client."""
 
     began: dict[str, float]
 
@@ -95,45 +95,47 @@ class StagedRuntime(Simulated):
         return id
 
 
-class Node:
+class ClientProcess:
     """One process with one client."""
 
-    def __init__(self, stage: Stage, name: str, drift: float, style: Literal["tasks", "threads"]) -> None:
-        world = stage.world
-        self.stage = stage
+    def __init__(
+        self, cluster: SimulatedCluster, name: str, drift: float, style: Literal["tasks", "threads"]
+    ) -> None:
+        world = cluster.world
+        self.cluster = cluster
         self.name = name
         self.began: dict[str, float] = {}
-        self.runtime = StagedRuntime(world, name, drift=drift, epoch=world.random.random() * 1e5, style=style)
+        self.runtime = ClientRuntime(world, name, drift=drift, epoch=world.random.random() * 1e5, style=style)
         self.runtime.began = self.began
-        self.link = Link(stage.faults, world.random)
-        self.core = StagedClient(
-            stage.connect(self),
+        self.link = Link(cluster.faults, world.random)
+        self.core = SimulatedClient(
+            cluster.connect(self),
             self.runtime,
             self.runtime,
-            ttl=stage.ttl,
-            listener=self.hear,
+            ttl=cluster.ttl,
+            listener=self.on_event,
             lease_type=WitnessedLease,
         )
-        self.core.node = self
+        self.core.process = self
         self.client = aio.Client(self.core)
-        self.heard: list[events.Event] = []
+        self.events: list[events.Event] = []
 
-    def hear(self, event: events.Event) -> None:
-        self.heard.append(event)
+    def on_event(self, event: events.Event) -> None:
+        self.events.append(event)
 
     def pause(self) -> None:
         """As SIGSTOP; the history says so."""
         self.runtime.pause()
-        self.stage.history.add(self.name, "fault", "invoke", error="pause")
+        self.cluster.history.add(self.name, "fault", "invoke", error="pause")
 
     def resume(self) -> None:
         """As SIGCONT."""
         self.runtime.resume()
-        self.stage.history.add(self.name, "fault", "invoke", error="resume")
+        self.cluster.history.add(self.name, "fault", "invoke", error="resume")
 
     def kill(self) -> None:
         """As SIGKILL."""
-        self.stage.history.add(self.name, "fault", "invoke", error="kill")
+        self.cluster.history.add(self.name, "fault", "invoke", error="kill")
         self.runtime.kill()
 
     def note(self, call: str, kind: Kind, lease: Lease, **rest: Any) -> None:
@@ -141,7 +143,7 @@ class Node:
         if not self.runtime.dead:
             deadline = self.runtime.true_time(lease.deadline)
             rest = {"resource": lease.resource, "token": lease.token, "deadline": deadline, **rest}
-            self.stage.history.add(self.name, call, kind, attempt=lease._claim.id, **rest)
+            self.cluster.history.add(self.name, call, kind, attempt=lease._claim.id, **rest)
 
     def check(self, lease: Lease) -> None:
         """`lease.check()`, and what it said written down."""
@@ -153,8 +155,8 @@ class Node:
         self, call: str, resource: str, limit: float | None = None, *, inside: bool = False
     ) -> Iterator[Outcome]:
         """Write down a call, how it ended, and whether in time. `inside`: the caller holds something already."""
-        outcome, since = Outcome(), self.stage.world.time
-        attempt = self.stage.next_call()
+        outcome, since = Outcome(), self.cluster.world.time
+        attempt = self.cluster.next_call()
         self._write(call, "invoke", attempt, resource, limit=limit)
         try:
             yield outcome
@@ -170,13 +172,13 @@ class Node:
         else:
             self._write(call, "ok" if outcome.ok else "fail", attempt, resource)
         finally:
-            if self.stage.tidy and call == "acquire" and not (outcome.ok or inside):
+            if self.cluster.tidy and call == "acquire" and not (outcome.ok or inside):
                 self._look_for_remains(since)
 
     def _look_for_remains(self, since: float) -> None:
         """A call that came to nothing has left nothing in the store, at once."""
         who = self.runtime.who(self.runtime.owner())
-        for name, queue in self.stage.server.space.queues.items():
+        for name, queue in self.cluster.server.space.queues.items():
             for entry in queue:
                 lingers = entry.id != entry.claim.id  # for its min_hold
                 ours = entry.claim.who == who and self.began.get(entry.id, 0.0) >= since
@@ -187,7 +189,7 @@ class Node:
 
     def _write(self, call: str, kind: Kind, attempt: str, resource: str, **rest: Any) -> None:
         if not self.runtime.dead:
-            self.stage.history.add(self.name, call, kind, attempt=attempt, resource=resource, **rest)
+            self.cluster.history.add(self.name, call, kind, attempt=attempt, resource=resource, **rest)
 
 
 class Outcome:
@@ -222,8 +224,8 @@ class Guarded:
         self.mark, self.value = token, value
 
 
-class Stage:
-    """A world with a server, a network, processes and a history of what they do."""
+class SimulatedCluster:
+    """A world with one server, a network, client processes, and a history of what they do."""
 
     def __init__(self, seed: int, *, ttl: float = 1.0, faults: Faults = Faults()) -> None:  # noqa: B008  (frozen)
         self.world = world = World(seed)
@@ -231,13 +233,13 @@ class Stage:
         self.history = History(lambda: world.time)
         self.ttl = ttl
         self.faults = faults
-        self.network = Simulated(self.world, "network")
+        self.network = SimulatedRuntime(self.world, "network")
         pushes = self.random.random() < 0.4
-        self.server = Server(self.world, self.history, drift=self.drift(), pushes=pushes)
+        self.server = SimulatedServer(self.world, self.history, drift=self.drift(), pushes=pushes)
         self.tidy = (
             False  # whether a call that ends leaves nothing at once: nothing happens that could excuse it
         )
-        self.nodes: list[Node] = []
+        self.processes: list[ClientProcess] = []
         self._calls = 0
         self._guarded: dict[str, Guarded] = {}
 
@@ -249,15 +251,15 @@ class Stage:
         self._calls += 1
         return f"call-{self._calls}"
 
-    def node(self) -> Node:
+    def add_process(self) -> ClientProcess:
         style: Literal["tasks", "threads"] = "tasks" if self.random.random() < 0.7 else "threads"
-        node = Node(self, f"p{len(self.nodes) + 1}", self.drift(), style)
-        self.nodes.append(node)
-        return node
+        process = ClientProcess(self, f"p{len(self.processes) + 1}", self.drift(), style)
+        self.processes.append(process)
+        return process
 
-    def connect(self, node: Node) -> Store:
+    def connect(self, process: ClientProcess) -> Store:
         """What a process's client works on."""
-        return Faulty(self.server.store(node.runtime), node.runtime, node.link, self.network)
+        return Faulty(self.server.store(process.runtime), process.runtime, process.link, self.network)
 
     def guarded(self, name: str) -> Guarded:
         if name not in self._guarded:
@@ -267,16 +269,16 @@ class Stage:
     def left_behind(self) -> Iterator[tuple[str, str, str]]:
         """(process, resource, what) of everything that is still there; run it once all is over."""
         yield from self.left_in_store()
-        for node in self.nodes:
-            if node.runtime.dead:
+        for process in self.processes:
+            if process.runtime.dead:
                 continue
-            for lease in node.core.leases:
-                yield node.name, lease.resource, f"{lease!r} is still held"
-            for kept in node.core.keeper.kept():
-                yield node.name, "", f"the keeper still keeps {kept!r}"
-            for job in node.runtime.jobs:
+            for lease in process.core.leases:
+                yield process.name, lease.resource, f"{lease!r} is still held"
+            for kept in process.core.keeper.kept():
+                yield process.name, "", f"the keeper still keeps {kept!r}"
+            for job in process.runtime.jobs:
                 if job.name != "interlock-keeper":
-                    yield node.name, "", f"{job!r} still runs"
+                    yield process.name, "", f"{job!r} still runs"
 
     def left_in_store(self) -> Iterator[tuple[str, str, str]]:
         """What is still there on the server."""

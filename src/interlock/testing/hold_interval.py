@@ -12,7 +12,7 @@ NEVER = float("inf")
 
 
 @dataclass(slots=True)
-class Tenure:
+class HoldInterval:
     """One lease, as its holder believed in it."""
 
     process: str
@@ -77,14 +77,14 @@ def lives(records: Iterable[Record]) -> dict[str, Life]:
     return found
 
 
-def tenures(records: Iterable[Record]) -> list[Tenure]:
+def hold_intervals(records: Iterable[Record]) -> list[HoldInterval]:
     """Every lease that was granted. Records are in the order of time.
 
     Those of one client may have a claim in turn, each with a token of its own; said twice, the last word counts.
     """
     records = list(records)
-    found: dict[tuple[str, str, int], Tenure] = {}
-    latest: dict[tuple[str, str], Tenure] = {}
+    found: dict[tuple[str, str, int], HoldInterval] = {}
+    latest: dict[tuple[str, str], HoldInterval] = {}
     for record in records:
         key = record.process, record.attempt
         if record.call == "grant":
@@ -92,14 +92,14 @@ def tenures(records: Iterable[Record]) -> list[Tenure]:
         elif key in latest:
             _note(latest[key], record)
     ends = lives(records)
-    for tenure in found.values():
-        if tenure.process in ends:
-            tenure.killed = ends[tenure.process].killed
+    for interval in found.values():
+        if interval.process in ends:
+            interval.killed = ends[interval.process].killed
     return list(found.values())
 
 
-def _granted(record: Record) -> Tenure:
-    return Tenure(
+def _granted(record: Record) -> HoldInterval:
+    return HoldInterval(
         process=record.process,
         attempt=record.attempt,
         resource=record.resource,
@@ -112,13 +112,13 @@ def _granted(record: Record) -> Tenure:
     )
 
 
-def _note(tenure: Tenure, record: Record) -> None:
+def _note(interval: HoldInterval, record: Record) -> None:
     if record.call == "renew":
-        if record.time > tenure.deadline:
-            tenure.revived = record.time
-        tenure.deadline = max(tenure.deadline, record.deadline)
+        if record.time > interval.deadline:
+            interval.revived = record.time
+        interval.deadline = max(interval.deadline, record.deadline)
     elif record.call == "shrink":
-        tenure.permits.append((record.time, record.permits))
+        interval.permits.append((record.time, record.permits))
     elif record.call == "end":
-        tenure.ended = min(tenure.ended, record.time)
-        tenure.lost = record.kind == "info"
+        interval.ended = min(interval.ended, record.time)
+        interval.lost = record.kind == "info"

@@ -32,7 +32,7 @@ class _Outside:
         return True
 
 
-class Simulated:
+class SimulatedRuntime:
     """A `Runtime` whose every await is a place to be overtaken.
 
     `drift` is how much faster than true time its clock runs (0.01: one percent). `style` decides how an
