@@ -46,8 +46,8 @@ class QuorumStage(SimulatedCluster):
             since = server.memory.checkin(CheckIn())[2]
             server.memory.answer(Admit(since=since, quarantine=0, floor=0))
 
-    def connect(self, node: ClientProcess) -> Store:
-        runtime, name = node.runtime, node.name
+    def connect(self, process: ClientProcess) -> Store:
+        runtime, name = process.runtime, process.name
         self.ways[name] = [Link(self.faults, self.random) for _ in self.servers]
         self.walls[name] = (self.random.random() - 0.5) * 10
         transport = SimulatedQuorumTransport(self.servers, self.ways[name], runtime, self.network)
