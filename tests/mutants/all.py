@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.mutants import core, meetings, sqlite
+from tests.mutants import core, meetings, sessions, sqlite
 
-MUTANTS = [*core.MUTANTS, *meetings.MUTANTS, *sqlite.MUTANTS]
+MUTANTS = [*core.MUTANTS, *meetings.MUTANTS, *sessions.MUTANTS, *sqlite.MUTANTS]

@@ -11,7 +11,7 @@ from interlock._core.lease import Lease
 from interlock.errors import AcquireTimeout, InterlockError, StaleToken
 from interlock.testing.checkers import Terms, Violation, judge
 from interlock.testing.faults import Breakdown
-from interlock.testing.simulated_cluster import ClientProcess, SimulatedCluster
+from interlock.testing.simulated_cluster import ClientProcess, SessionCluster, SimulatedCluster
 from interlock.testing.weather import Nemesis, Weather
 from interlock.testing.world import Cancelled, SimulatedJob
 
@@ -82,7 +82,7 @@ class ScenarioRun:
         return Terms(
             exclusive=weather.exclusive,
             heartbeat=max(1.1, cluster.ttl / 2),
-            progress=4.0 + 4 * cluster.ttl + weather.faults.long + 2 * cluster.faults.timeout,
+            progress=4.0 + 4 * cluster.outlives + weather.faults.long + 2 * cluster.faults.timeout,
         )
 
     async def _work(self, process: ClientProcess) -> None:
@@ -115,7 +115,7 @@ class ScenarioRun:
             self.scenario.check(self)
         for process in cluster.processes:
             process.runtime.spawn("close", process.client.close())
-        world.run(world.time + 3 * cluster.ttl + 2 * self.weather.faults.long + 12.0)
+        world.run(world.time + 3 * cluster.outlives + 2 * self.weather.faults.long + 12.0)
         for where, resource, what in cluster.left_behind():
             cluster.history.add(where, "left", "fail", resource=resource, error=what)
 
@@ -175,3 +175,9 @@ class ScenarioRun:
             if self.weather.exclusive:
                 self.broken(process.name, f"{error!r} under a lease that is valid")
             raise
+
+
+class SessionRun(ScenarioRun):
+    """A scenario on a server that keeps sessions."""
+
+    cluster_type = SessionCluster

@@ -1,14 +1,15 @@
 """The reference for session stores: the reference store, with claims that live as long as their client's session.
 
-etcd and ZooKeeper are such stores. A client has one session. While it lives, none of its claims lapses, however long
-nobody renews that claim; when it lapses, all of them are gone at once. A renewal of any claim keeps the session. So whatever
-interlock ends by its own clock (a lease that nobody renews, a dead owner, `max_hold`) must be released: nothing else
-removes it while the session lives.
+etcd and ZooKeeper are such stores. A client has one session. While the session lives, none of its claims lapses, however
+long nobody renews that claim; when it lapses, all of them are gone at once. So whatever interlock ends by its own clock (a
+lease that nobody renews, a dead owner, `max_hold`) must be released: nothing else removes it while the session lives.
 
-    space = SessionSpace(runtime)
+    space = Space(runtime.now, runtime.guard())
     store = SessionStore(space, runtime)
 
-`SessionSpace.expire` ends a session as a crash of its client does, and `SessionStore.expire` that of one store.
+The model has two halves, because in a simulation a network lies between them. A `SessionView` is the server's: what the
+requests of one session do. `SessionStore` is the client's: it begins a session, keeps it, learns that it has lapsed, and
+knows from when a ttl counts. A request to keep the session is `renew([])`; every other renewal keeps it, too.
 """
 
 from __future__ import annotations
@@ -17,21 +18,30 @@ from collections.abc import Callable, Collection, Sequence
 
 from interlock.backends.memory import TRAITS as MEMORY
 from interlock.backends.memory import MemoryStore, Space, _Entry
+from interlock.errors import StoreUnavailable
 from interlock.model import (
     Busy,
     Claim,
     ClaimAnswer,
     Gone,
     Granted,
+    Queue,
     Renewal,
     RenewAnswer,
     Renewed,
+    Standing,
+    Versioned,
 )
 from interlock.ports import IO_TIMEOUT, Runtime, Store
 from interlock.record import replaced
 
 SESSION = 60.0
-"""How long a session lives unrenewed, seconds."""
+"""How long a session lives unless it is kept, seconds."""
+
+KEPT = 3 / 4
+"""What must be left of a session when a claim is sent, as a part of the claim's ttl; with less, it is kept first."""
+
+NEVER = float("-inf")
 
 TRAITS = replaced(
     MEMORY,
@@ -45,12 +55,29 @@ TRAITS = replaced(
 )
 
 
-class Session:
-    """One client's session, on the server's clock; `sent` is when its client last asked to keep it, on the client's."""
+class SessionLapsed(Exception):
+    """The server's answer to a request of a session that has lapsed."""
 
-    def __init__(self, lapses: float, sent: float) -> None:
-        self.lapses = lapses
-        self.sent = sent
+
+# ---- the server's half -----------------------------------------------------------------
+
+
+class Session:
+    """One client's session, by the server's clock. It begins when it is kept for the first time."""
+
+    def __init__(self, timeout: float) -> None:
+        self.timeout = timeout
+        self.lapses: float | None = None  # None: it has not begun
+        self.released: set[str] = set()  # a late copy of such a claim would stand as long as the session
+
+    def alive(self, now: float) -> bool:
+        return self.lapses is not None and self.lapses > now
+
+    def keep(self, now: float) -> None:
+        """Begin the session, or let it live for another timeout; `SessionLapsed` if that is too late."""
+        if self.lapses is not None and self.lapses <= now:
+            raise SessionLapsed
+        self.lapses = now + self.timeout
 
 
 class SessionEntry(_Entry):
@@ -62,92 +89,239 @@ class SessionEntry(_Entry):
 
     @property
     def lapses(self) -> float:
-        return self.session.lapses
+        return NEVER if self.session.lapses is None else self.session.lapses
 
     @lapses.setter
     def lapses(self, instant: float) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Ignored: whoever renews one claim keeps the session."""
 
 
-class SessionStore(MemoryStore):
-    """A client's view of a space, with a session of its own that begins with its first claim."""
+class SessionView(MemoryStore):
+    """What the requests of one session do on the server."""
 
     traits = TRAITS
 
-    def __init__(self, space: Space, runtime: Runtime, blocking: Store | None = None) -> None:
-        super().__init__(space, runtime, blocking)
-        self._session: Session | None = None
-        self._lost_callbacks: list[Callable[[Collection[str] | None], None]] = []
-        # The keeper's view shares the session: a client has one, however it waits.
-        self._origin = blocking if isinstance(blocking, SessionStore) else self
+    def __init__(self, space: Space, runtime: Runtime, session: Session) -> None:
+        super().__init__(space, runtime)
+        self.session = session
 
-    @property
-    def _current(self) -> Session:
-        """The session, or a new one if it has lapsed."""
-        origin, now = self._origin, self._space.now()
-        if origin._session is None or origin._session.lapses <= now:
-            origin._session = Session(now + SESSION, self._runtime.now())
-        return origin._session
+    def _entry(self, claim: Claim, token: int, now: float) -> _Entry:  # type: ignore[override]
+        entry = SessionEntry.__new__(SessionEntry)
+        entry.session = self.session
+        entry.__init__(claim, claim.id, token, claim.permits, claim.note, now, now)  # type: ignore[misc]
+        return entry
+
+    async def claim(self, claim: Claim, timeout: float = IO_TIMEOUT) -> ClaimAnswer:
+        if not self.session.alive(self._space.now()):
+            raise SessionLapsed
+        if claim.id in self.session.released:
+            return Gone()  # a late copy: its client has taken it back
+        return await super().claim(claim, timeout)
+
+    async def renew(self, renewals: Sequence[Renewal], timeout: float = IO_TIMEOUT) -> list[RenewAnswer]:
+        with self._space.guard:
+            self.session.keep(self._space.now())
+        answers = await super().renew(renewals, timeout)
+        return [
+            answer if self._ours(renewal) or not isinstance(answer, Renewed) else Gone()
+            for renewal, answer in zip(renewals, answers, strict=True)
+        ]
+
+    def _ours(self, renewal: Renewal) -> bool:
+        """Whether the claim stands in this session, and not in another one of the same client."""
+        entries = self._space.queues.get(renewal.resource, ())
+        return any(
+            entry.id == renewal.id and getattr(entry, "session", None) is self.session for entry in entries
+        )
+
+    async def release(self, resource: str, id: str, linger: float = 0.0, timeout: float = IO_TIMEOUT) -> bool:
+        self.session.released.add(id)
+        return await super().release(resource, id, linger, timeout)
+
+
+# ---- the client's half -----------------------------------------------------------------
+
+
+class KnownSession:
+    """What a client knows of its session; shared by its stores for tasks and for plain threads."""
+
+    def __init__(self) -> None:
+        self.session: Session | None = None
+        self.kept = (
+            NEVER  # when the last request that kept it, and was answered, was sent; on the client's clock
+        )
+        self.ids: set[str] = set()  # of claims that may stand in it
+        self.on_lost: list[Callable[[Collection[str] | None], None]] = []
+
+    def renew(self, session: Session, asked: float) -> None:
+        """Note that the session was kept by a request that was sent at `asked`."""
+        if self.session is session:
+            self.kept = max(self.kept, asked)
+
+    def begin(self, timeout: float) -> Session:
+        self.session, self.kept, self.ids = Session(timeout), NEVER, set()
+        return self.session
+
+    def lapse(self, session: Session) -> None:
+        """Report, once, that all claims of this session are lost."""
+        if self.session is session:
+            self.session, lost = None, frozenset(self.ids)
+            for call in self.on_lost:
+                call(lost)
+
+
+class SessionStore:
+    """A client's store, with a session of its own that begins with the first claim.
+
+    `connect` gives the way to the server for one session; without it there is nothing in between.
+    """
+
+    def __init__(
+        self,
+        space: Space,
+        runtime: Runtime,
+        blocking: Store | None = None,
+        *,
+        timeout: float = SESSION,
+        connect: Callable[[Session], Store] | None = None,
+    ) -> None:
+        self.traits = replaced(TRAITS, max_ttl=timeout)
+        self._space = space
+        self._runtime = runtime
+        self._blocking = blocking
+        self._timeout = timeout
+        self._connect = connect or (lambda session: SessionView(space, runtime, session))
+        self.known: KnownSession = blocking.known if isinstance(blocking, SessionStore) else KnownSession()
+        self._plain = self._connect(Session(timeout))  # for requests that need no session
+        self._way: tuple[Session, Store] | None = None
+
+    def _server(self, session: Session | None) -> Store:
+        """The way to the server for requests of this session."""
+        if session is None:
+            return self._plain
+        if self._way is None or self._way[0] is not session:
+            self._way = session, self._connect(session)
+        return self._way[1]
 
     def expire(self) -> None:
         """End the session, as the server does when its client has crashed, or was cut off for long."""
-        session = self._origin._session
+        session = self.known.session
         if session is not None:
             with self._space.guard:
                 now = self._space.now()
                 session.lapses = now
                 for resource in list(self._space.queues):
                     self._space.live(resource, now)  # lets others in, and wakes them
-            for call in self._origin._lost_callbacks:
-                call(None)
+            self.known.lapse(session)
 
-    def _entry(self, claim: Claim, token: int, now: float) -> _Entry:  # type: ignore[override]
-        entry = SessionEntry.__new__(SessionEntry)
-        entry.session = self._current
-        entry.__init__(claim, claim.id, token, claim.permits, claim.note, now, now)  # type: ignore[misc]
-        return entry
+    # ---- claims ------------------------------------------------------------------------
 
     async def claim(self, claim: Claim, timeout: float = IO_TIMEOUT) -> ClaimAnswer:
-        answer = await super().claim(claim, timeout)
+        until = self._runtime.now() + timeout
+        for _ in range(2):
+            session = self.known.session or self.known.begin(self._timeout)
+            try:
+                return await self._claim(session, claim, until)
+            except SessionLapsed:
+                self.known.lapse(session)  # and try in a new one
+        raise StoreUnavailable("the session lapsed twice in a row")
+
+    async def _claim(self, session: Session, claim: Claim, until: float) -> ClaimAnswer:
+        server, ttl = self._server(session), min(claim.ttl, self._timeout)
+        if self._runtime.now() > self.known.kept + self._timeout - KEPT * ttl:
+            asked = self._runtime.now()
+            await server.renew([], max(0.01, until - asked))
+            self.known.renew(session, asked)
+        self.known.ids.add(claim.id)
+        asked = self._runtime.now()
+        answer = await server.claim(claim, max(0.01, until - asked))
+        if self.known.session is not session:
+            raise SessionLapsed  # another caller has found out meanwhile
         if isinstance(answer, Granted):
-            return Granted(answer.token, claim.ttl, self._sent(claim.ttl))
+            # The ttl counts from an instant at which it ends no later than the session does.
+            return Granted(answer.token, ttl, min(asked, self.known.kept + self._timeout - ttl))
         return answer
 
-    def _sent(self, ttl: float) -> float:
-        """From when a ttl counts that ends no later than the session does."""
-        session, now = self._current, self._runtime.now()
-        return min(now, session.sent + SESSION - ttl)
-
     async def wait(self, claim: Claim, busy: Busy | None, timeout: float) -> Granted | None:
-        await super().wait(claim, busy, timeout)
-        if busy is None:
+        until = self._runtime.now() + timeout
+        await self._server(self.known.session).wait(claim, busy, timeout)
+        left = until - self._runtime.now()
+        if busy is None or left <= 0.01:
             return None
-        answer = await self.claim(claim, timeout)  # a session store learns its grant by looking
+        answer = await self.claim(claim, left)  # a session store learns its grant by looking
         return answer if isinstance(answer, Granted) else None
 
     async def renew(self, renewals: Sequence[Renewal], timeout: float = IO_TIMEOUT) -> list[RenewAnswer]:
-        asked = self._runtime.now()
-        session = self._origin._session
-        with self._space.guard:
-            now = self._space.now()
-            if session is not None and session.lapses > now and renewals:
-                session.lapses, session.sent = now + SESSION, asked
-        answers = await super().renew(renewals, timeout)
-        ours: list[RenewAnswer] = []
-        for renewal, answer in zip(renewals, answers, strict=True):
-            if isinstance(answer, Renewed) and not self._mine(renewal):
-                answer = Gone()  # another session's, under an id of ours: of an earlier life of this client
-            ours.append(answer)
-        return ours
+        session, asked = self.known.session, self._runtime.now()
+        if session is None:
+            return [Gone() for _ in renewals]
+        try:
+            answers = await self._server(session).renew(renewals, timeout)
+        except SessionLapsed:
+            self.known.lapse(session)
+            return [Gone() for _ in renewals]
+        self.known.renew(session, asked)
+        return [
+            Renewed(min(answer.ttl, self._timeout), asked) if isinstance(answer, Renewed) else answer
+            for answer in answers
+        ]
 
-    def _mine(self, renewal: Renewal) -> bool:
-        entries = self._space.queues.get(renewal.resource, ())
-        session = self._origin._session
-        return any(entry.id == renewal.id and getattr(entry, "session", None) is session for entry in entries)
+    async def release(self, resource: str, id: str, linger: float = 0.0, timeout: float = IO_TIMEOUT) -> bool:
+        stood = await self._server(self.known.session).release(resource, id, linger, timeout)
+        self.known.ids.discard(id)
+        return stood
+
+    # ---- what needs no session ---------------------------------------------------------
+
+    async def inspect(self, resource: str, timeout: float = IO_TIMEOUT, *, limit: int | None = None) -> Queue:
+        return await self._plain.inspect(resource, timeout, limit=limit)
+
+    async def scan(self, prefix: str, after: str, limit: int) -> list[str]:
+        return await self._plain.scan(prefix, after, limit)
+
+    async def evict(
+        self, resource: str, id: str | None, reason: str, *, foreign: bool = False, no_expiry: bool = False
+    ) -> list[Standing]:
+        return await self._plain.evict(resource, id, reason, foreign=foreign, no_expiry=no_expiry)
+
+    async def watch(self, resource: str, seen: Queue, timeout: float) -> None:
+        await self._plain.watch(resource, seen, timeout)
+
+    async def read(self, name: str, timeout: float = IO_TIMEOUT) -> Versioned:
+        return await self._plain.read(name, timeout)
+
+    async def compare_and_set(
+        self, name: str, version: int, value: str | None, id: str, timeout: float = IO_TIMEOUT
+    ) -> Versioned | None:
+        return await self._plain.compare_and_set(name, version, value, id, timeout)
+
+    async def watch_register(self, name: str, version: int, timeout: float) -> None:
+        await self._plain.watch_register(name, version, timeout)
+
+    # ---- housekeeping ------------------------------------------------------------------
+
+    def on_doubt(self, call: Callable[[], None]) -> None:
+        """Never calls: nobody can take over from it."""
 
     def on_session_lost(self, call: Callable[[Collection[str] | None], None]) -> None:
-        self._origin._lost_callbacks.append(call)
+        self.known.on_lost.append(call)
+
+    def part(self, resource: str) -> str:
+        return ""
+
+    def inside(self) -> bool:
+        return self._plain.inside()
+
+    def blocking(self) -> Store:
+        return self if self._blocking is None else self._blocking
+
+    def for_keeper(self) -> Store:
+        return self
 
     def after_fork(self) -> None:
-        super().after_fork()
-        self._origin._session = None
+        """The session is the parent's; the child begins one of its own."""
+        self._plain.after_fork()
+        self.known.session = None
+
+    async def close(self) -> None:
+        """Nothing to give up. The session goes on until it lapses: it may belong to the program."""

@@ -18,8 +18,9 @@ from interlock.model import Claim, Granted
 from interlock.ports import Owner, Store
 from interlock.testing.faults import Faults, Faulty, Link
 from interlock.testing.history import History, Kind
+from interlock.testing.sessions import SessionStore
 from interlock.testing.simulated_runtime import SimulatedRuntime
-from interlock.testing.simulated_server import SimulatedServer
+from interlock.testing.simulated_server import SimulatedServer, SimulatedSessionServer
 from interlock.testing.world import Killed, World
 
 
@@ -144,6 +145,8 @@ class ClientProcess:
             deadline = self.runtime.true_time(lease.deadline)
             rest = {"resource": lease.resource, "token": lease.token, "deadline": deadline, **rest}
             self.cluster.history.add(self.name, call, kind, attempt=lease._claim.id, **rest)
+            if call in ("grant", "renew"):
+                self.cluster.believed(self, deadline)
 
     def check(self, lease: Lease) -> None:
         """`lease.check()`, and what it said written down."""
@@ -234,14 +237,24 @@ class SimulatedCluster:
         self.ttl = ttl
         self.faults = faults
         self.network = SimulatedRuntime(self.world, "network")
-        pushes = self.random.random() < 0.4
-        self.server = SimulatedServer(self.world, self.history, drift=self.drift(), pushes=pushes)
+        self.server = self.make_server(pushes=self.random.random() < 0.4)
         self.tidy = (
             False  # whether a call that ends leaves nothing at once: nothing happens that could excuse it
         )
         self.processes: list[ClientProcess] = []
         self._calls = 0
         self._guarded: dict[str, Guarded] = {}
+
+    def make_server(self, *, pushes: bool) -> SimulatedServer:
+        return SimulatedServer(self.world, self.history, drift=self.drift(), pushes=pushes)
+
+    @property
+    def outlives(self) -> float:
+        """Seconds for which a claim stands, at most, after its process was killed."""
+        return self.ttl
+
+    def believed(self, process: ClientProcess, deadline: float) -> None:
+        """Called when a process comes to believe that a lease of its own lives until `deadline`, in true time."""
 
     def drift(self) -> float:
         """A clock's error, within what the margin of a lease allows for."""
@@ -292,3 +305,57 @@ class SimulatedCluster:
                 )
         for topic in space.waiters.topics:
             yield "server", topic, "somebody still listens"
+
+
+class SessionCluster(SimulatedCluster):
+    """A cluster whose server keeps sessions. `pings`: each session is also kept by its program, as kazoo does.
+
+    Then nothing that a living process forgets to release ever lapses. Deadlines must not count on pings: nobody is told
+    whether one has arrived.
+    """
+
+    def __init__(self, seed: int, *, ttl: float = 1.0, faults: Faults = Faults()) -> None:  # noqa: B008  (frozen)
+        super().__init__(seed, ttl=ttl, faults=faults)
+        self.pings = self.random.random() < 0.5
+        self.stretch = self.random.choice((1.0, 1.5, 2.5))  # a session's timeout, in ttls
+
+    def make_server(self, *, pushes: bool) -> SimulatedServer:
+        return SimulatedSessionServer(self.world, self.history, drift=self.drift())
+
+    @property
+    def outlives(self) -> float:
+        return self.ttl * self.stretch
+
+    def connect(self, process: ClientProcess) -> Store:
+        server = self.server
+        assert isinstance(server, SimulatedSessionServer)
+        server.timeout = self.outlives
+        store = SessionStore(
+            server.space,
+            process.runtime,
+            timeout=server.timeout,
+            connect=lambda session: Faulty(
+                server.view(process.runtime, session), process.runtime, process.link, self.network
+            ),
+        )
+        if self.pings:
+            self.network.spawn(f"pings of {process.name}", self._ping(process, store, server))
+        return store
+
+    def believed(self, process: ClientProcess, deadline: float) -> None:
+        """Check that the session lives at least as long as what its client believes to hold."""
+        store, server = process.core.store, self.server
+        session = store.known.session if isinstance(store, SessionStore) else None
+        if session is not None and session.lapses is not None and session.alive(server.now()):
+            if (ends := server.true_time(session.lapses)) < deadline and not server.jumped:
+                text = f"a lease is believed until {deadline:.6f}, its session lapses at {ends:.6f}"
+                self.history.add(process.name, "broken", "fail", error=text)
+
+    async def _ping(
+        self, process: ClientProcess, store: SessionStore, server: SimulatedSessionServer
+    ) -> None:
+        while not process.runtime.dead:
+            stalled = process.link.stalled_until > self.network.now()
+            if not (process.runtime.paused or process.link.severed or stalled):
+                server.ping(store.known.session)
+            await self.network.sleep(server.timeout / 4)

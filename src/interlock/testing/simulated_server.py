@@ -1,6 +1,7 @@
 """The simulated server: the reference store over one shared memory, and a witness of what requests do to it.
 
-Its clocks can jump and its memory can be wiped. The witness knows what a request may change: its own
+`SimulatedSessionServer` is the same with sessions: all claims of a client lapse together, and none by itself.
+The server's clocks can jump and its memory can be wiped. The witness knows what a request may change: its own
 claim and nothing else. What else changes is written into the history, for the judge of N4.
 """
 
@@ -14,6 +15,7 @@ from interlock.backends.memory import MemoryStore, Space, _Entry
 from interlock.model import Busy, Claim, ClaimAnswer, Granted, Renewal, RenewAnswer
 from interlock.ports import IO_TIMEOUT, Runtime
 from interlock.testing.history import History
+from interlock.testing.sessions import Session, SessionView
 from interlock.testing.world import SimulatedGuard, World
 
 BORN = 1_700_000_000.0  # what the server's wall clock shows when the world begins
@@ -61,6 +63,10 @@ class SimulatedServer:
     def wall(self) -> int:
         """The clock that tokens are floored by, in microseconds."""
         return int((BORN + self.world.time + self._wall_jumped) * 1e6)
+
+    @property
+    def jumped(self) -> bool:
+        return self._jumped != 0.0
 
     def jump(self, seconds: float) -> None:
         """The clock on which claims lapse jumps: leases may lapse that their holders trust."""
@@ -167,3 +173,43 @@ class WitnessedStore(MemoryStore):
         stood = await super().release(resource, id, linger, timeout)
         self._saw("release", {id}, resource, before)
         return stood
+
+
+class SimulatedSessionServer(SimulatedServer):
+    """A server whose claims live as long as their client's session."""
+
+    timeout = 1.0  # seconds for which a session lives unless it is kept
+
+    def __init__(self, world: World, history: History, *, drift: float = 0.0) -> None:
+        super().__init__(world, history, drift=drift)
+        self._sessions: list[Session] = []
+
+    def store(self, runtime: Runtime) -> WitnessedStore:
+        return self.view(runtime, Session(self.timeout))
+
+    def view(self, runtime: Runtime, session: Session) -> WitnessedStore:
+        """What the requests of one session do."""
+        self._sessions.append(session)
+        return WitnessedSession(self, runtime, session)
+
+    def ping(self, session: Session | None) -> None:
+        """Keep a session that lives, without its client's store knowing of it."""
+        if session is not None and session.alive(self.now()):
+            session.keep(self.now())
+
+    def forget(self) -> None:
+        for session in self._sessions:
+            session.lapses = float("-inf")
+        super().forget()
+
+
+class WitnessedSession(WitnessedStore, SessionView):
+    """The requests of one session, watched."""
+
+    def __init__(self, server: SimulatedSessionServer, runtime: Runtime, session: Session) -> None:
+        SessionView.__init__(self, server.space, runtime, session)
+        self._server = server
+
+    def _see(self, resource: str) -> Seen:
+        # Without the lapse: one renewal moves that of all claims of its session.
+        return {token: (id, float("inf")) for token, (id, _) in super()._see(resource).items()}

@@ -1,6 +1,7 @@
 """Seeds by the thousand: every scenario of the shipped algorithms, in every weather, judged.
 
     python -m interlock.testing.simulation --seeds 2000
+    python -m interlock.testing.simulation --store sessions --seeds 2000    # on a server whose claims live with sessions
     python -m interlock.testing.simulation --scenario lock --weather tempest --seed 1234    # replays one
 
 A seed names the scenario and the weather too, unless they are given. The same seed gives the same run, to the last await.
@@ -17,8 +18,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from interlock.testing.checkers import Violation
-from interlock.testing.scenario_run import Scenario, ScenarioRun
-from interlock.testing.scenarios import SCENARIOS
+from interlock.testing.scenario_run import Scenario, ScenarioRun, SessionRun
+from interlock.testing.scenarios import SCENARIOS, SESSION_SCENARIOS
 from interlock.testing.weather import WEATHERS
 
 
@@ -51,6 +52,21 @@ class RunSpec:
     def replay(self) -> str:
         """The command that shows this run again."""
         return f"{self.command} --scenario {self.scenario} --weather {self.weather} --seed {self.seed}"
+
+
+class SessionSpec(RunSpec):
+    """A run on a server whose claims live as long as their client's session."""
+
+    __slots__ = ()
+    scenarios = SESSION_SCENARIOS
+    command = "python3 dev.py sim --store sessions"
+
+    def make(self) -> ScenarioRun:
+        return SessionRun(self.scenarios[self.scenario], self.weathers[self.weather], self.seed)
+
+
+STORES: dict[str, type[RunSpec]] = {"claims": RunSpec, "sessions": SessionSpec}
+"""By what lapses on the simulated server: each claim by itself, or all claims of a session."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +113,9 @@ def main(argv: Sequence[str], spec: type[RunSpec] = RunSpec) -> int:
     parser.add_argument("--seeds", type=int, default=2000, help="how many")
     parser.add_argument("--first", type=int, default=0, help="the first of them")
     parser.add_argument("--seed", type=int, help="this one alone, with its trace")
+    if spec is RunSpec:
+        parser.add_argument("--store", choices=STORES, default="claims", help="what lapses on the server")
+        spec = STORES[parser.parse_known_args(argv)[0].store]
     parser.add_argument("--scenario", choices=spec.scenarios)
     parser.add_argument("--weather", choices=spec.weathers)
     options = parser.parse_args(argv)

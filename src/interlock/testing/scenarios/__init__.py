@@ -23,3 +23,6 @@ SCENARIOS: dict[str, Scenario] = {
     "barrier": Scenario(cells.barrier, processes=4, workers=1, usual=(BrokenBarrier,)),
     "condition": Scenario(cells.condition, close=cells.notify_everybody),
 }
+
+SESSION_SCENARIOS: dict[str, Scenario] = {**SCENARIOS, "forgotten": Scenario(leases.forgotten)}
+"""Also what only sessions make hard: where claims lapse by themselves, a holder that forgets its lease does no harm."""

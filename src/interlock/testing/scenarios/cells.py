@@ -96,7 +96,7 @@ async def barrier(run: ScenarioRun, process: ClientProcess) -> None:
     finally:
         del met[visit]
         if process.runtime.dead:
-            there[visit] = world.time + 1.1 * room.ttl + run.weather.faults.long
+            there[visit] = world.time + 1.1 * run.cluster.outlives + run.weather.faults.long
         else:
             del there[visit]
 

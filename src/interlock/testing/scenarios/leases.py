@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from interlock.errors import InterlockError
+from interlock.testing.faults import Breakdown
 from interlock.testing.scenario_run import ScenarioRun
 from interlock.testing.simulated_cluster import ClientProcess
 
@@ -64,6 +66,31 @@ def notified_once(run: ScenarioRun) -> None:
         if record.call == "end" and record.kind == "info" and record.process in living:
             if record.attempt not in known:
                 run.broken(record.process, f"on_lost was not called for {record.attempt}")
+
+
+async def forgotten(run: ScenarioRun, process: ClientProcess) -> None:
+    """Some holders end without a release, or are never renewed: the others get on all the same."""
+    if run.chance(0.6):
+        await lock(run, process)
+        return
+    limit = run.patience()
+    options: dict[str, Any] = run.random.choice(({}, {"renew": False}, {"max_hold": 0.7 * run.cluster.ttl}))
+
+    async def take() -> None:
+        mutex = process.client.lock("r", **options)
+        try:
+            with process.calling("acquire", "r", limit) as outcome:
+                lease = await mutex.acquire(timeout=-1 if limit is None else limit)
+                outcome.ok = lease is not None
+            if lease is not None:
+                await run.work(process, lease)
+        except (InterlockError, Breakdown):
+            pass  # the fault that caused it is judged by what it did to others
+
+    job = process.runtime.spawn(
+        f"forgets {run.cluster.next_call()}", take()
+    )  # a name of its own: it owns its claim
+    await process.runtime.wait(job.ended, None)
 
 
 async def semaphore(run: ScenarioRun, process: ClientProcess) -> None:
