@@ -14,9 +14,9 @@ from interlock.backends.redlock.wire.requests import Release, Vote
 from interlock.errors import StoreUnavailable
 from interlock.testing.checkers import Terms, Violation, judge
 from interlock.testing.faults import Faults
-from interlock.testing.simulated_runtime import SimulatedRuntime
-from interlock.testing.simulated_quorum import BORN
 from interlock.testing.simulated_cluster import ClientProcess
+from interlock.testing.simulated_quorum import BORN
+from interlock.testing.simulated_runtime import SimulatedRuntime
 from tests.redlock.simulation.stage import NODE_TIMEOUT, SIZE, QuorumStage
 
 Schedule = Callable[[], list[Violation]]

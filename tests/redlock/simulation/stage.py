@@ -10,8 +10,8 @@ from interlock.backends.redlock.store import RedlockStore
 from interlock.backends.redlock.wire.requests import Admit, CheckIn
 from interlock.ports import Store
 from interlock.testing.faults import Link
-from interlock.testing.simulated_quorum import BORN, SimulatedNode, SimulatedQuorumTransport
 from interlock.testing.simulated_cluster import ClientProcess, SimulatedCluster
+from interlock.testing.simulated_quorum import BORN, SimulatedNode, SimulatedQuorumTransport
 
 SIZE = 5
 NODE_TIMEOUT = 0.05
