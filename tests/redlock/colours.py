@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
+from uuid import uuid4
 
 import pytest
 
@@ -15,9 +17,12 @@ from interlock._core.drive import drive
 from interlock._runtime.tasks import Tasks
 from interlock._runtime.threads import Threads
 from interlock.backends.redlock.store import RedlockStore
+from interlock.errors import StoreUnavailable
+from interlock.model import Claim, Granted
 from interlock.urls import open_store
 from tests.patience import PATIENCE
 
+T = TypeVar("T")
 Main = Callable[[RedlockStore], Coroutine[Any, Any, None]]
 
 COLOURS = pytest.mark.parametrize("colour", ["sync", "async"])
@@ -60,6 +65,30 @@ async def until(
         assert time.monotonic() < end, "it does not happen"
         await store._runtime.wait(store._runtime.signal(), 0.01)
     return found
+
+
+async def patiently(store: RedlockStore, call: Callable[[], Awaitable[T]], patience: float = PATIENCE) -> T:
+    """What the call returns once enough nodes answer in time: on a busy machine they may all be late for a while."""
+    end = time.monotonic() + patience
+    while True:
+        try:
+            return await call()
+        except StoreUnavailable:
+            if time.monotonic() >= end:
+                raise
+        await store._runtime.wait(store._runtime.signal(), 0.01)
+
+
+async def started(store: RedlockStore) -> None:
+    """Wait until new nodes have their votes. How soon they get them is another test's matter."""
+
+    async def claimed() -> bool:
+        claim = Claim("started", uuid4().hex, 30.0)
+        granted = isinstance(await store.claim(claim), Granted)
+        await store.release(claim.resource, claim.id)
+        return granted
+
+    await until(store, partial(patiently, store, claimed))
 
 
 def holders(client: interlock.Client, name: str, patience: float = PATIENCE) -> list[int]:

@@ -1,4 +1,4 @@
-"""What a node was not told: it is told when the node is back, and nobody else waits for that."""
+"""Releases that a node has not acknowledged: it gets them when it is back, and nobody else waits for that."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import signal
 import sys
 import threading
 from collections.abc import Collection
+from functools import partial
 from uuid import uuid4
 
 import pytest
@@ -19,9 +20,10 @@ from interlock.backends.redlock.store import RedlockStore
 from interlock.backends.redlock.transport.patience import Limits
 from interlock.backends.redlock.wire.requests import OnReply, Release, Request
 from interlock.model import Claim, Granted
+from interlock.ports import Job
 from interlock.urls import open_store
 from tests.patience import PATIENCE
-from tests.redlock.colours import COLOURS, run, until
+from tests.redlock.colours import COLOURS, patiently, run, started, until
 from tests.redlock.servers import DURABLE, Servers, quorum, say
 
 LONG = 300.0
@@ -29,10 +31,11 @@ NAMES = ("a", "b", "c", "d")
 
 
 async def owing(servers: Servers, store: RedlockStore) -> None:
-    """The first node is dead, and has not been told of some releases."""
+    """The first node is dead, and has not acknowledged some releases."""
+    await started(store)
     claims = [Claim(name, uuid4().hex, LONG) for name in NAMES]
     for claim in claims:
-        assert isinstance(await store.claim(claim), Granted)
+        assert isinstance(await patiently(store, partial(store.claim, claim)), Granted)
 
     async def there() -> bool:
         return bool(say(servers[0], "EXISTS", *NAMES) == len(NAMES))
@@ -40,11 +43,11 @@ async def owing(servers: Servers, store: RedlockStore) -> None:
     await until(store, there)
     servers[0].kill()
     for claim in claims:
-        assert await store.release(claim.resource, claim.id)
+        await patiently(store, partial(store.release, claim.resource, claim.id))
 
 
-class Acknowledgements:
-    """Counts the releases a node alone is told, and may do something before each."""
+class RetriedReleases:
+    """Counts the releases that only the first node is sent, and may do something before each."""
 
     def __init__(self, store: RedlockStore, also_quiet: int | None = None) -> None:
         self._transport = store._quorum.transport
@@ -73,7 +76,8 @@ class Acknowledgements:
 
 async def all_told(servers: Servers, store: RedlockStore) -> None:
     async def is_so() -> bool:
-        await store.inspect("x")  # a blocking client sees what is wrong when it is next used
+        # A blocking client sees what is wrong when it is next used.
+        await patiently(store, partial(store.inspect, "x"))
         return not say(servers[0], "EXISTS", *NAMES) and not store._quorum.members.pending_releases
 
     await until(store, is_so)
@@ -85,7 +89,7 @@ def test_a_node_that_hangs_while_it_is_told_is_not_waited_for_once_for_each_rele
 
         async def main(store: RedlockStore) -> None:
             await owing(servers, store)
-            members, told = store._quorum.members, Acknowledgements(store)
+            members, told = store._quorum.members, RetriedReleases(store)
 
             async def gone_again() -> bool:
                 return told.count > 0 and 0 in members.away
@@ -115,7 +119,7 @@ def test_a_node_is_told_once_though_another_keeps_silent(colour: str) -> None:
 
         async def main(store: RedlockStore) -> None:
             await owing(servers, store)
-            told = Acknowledgements(store, also_quiet=1)
+            told = RetriedReleases(store, also_quiet=1)
             servers[0].start()
             await all_told(servers, store)
             assert told.count == len(NAMES)
@@ -125,17 +129,20 @@ def test_a_node_is_told_once_though_another_keeps_silent(colour: str) -> None:
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 def test_recovery_goes_on_on_the_next_loop() -> None:
-    """A loop may be closed with tasks on it; whoever was to see that a node is back will not see it any more."""
+    """A loop may be closed with tasks on it; the task that polled the nodes is then gone."""
     with quorum(3, *DURABLE) as servers:
         store = open_store(servers.url(), Tasks(), asynchronous=True)
         assert isinstance(store, RedlockStore)
         first, second = asyncio.new_event_loop(), asyncio.new_event_loop()
+
+        async def under_way() -> Job | None:
+            job = store._recovery._job
+            return job if job is not None and job.alive() else None
+
         try:
             first.run_until_complete(owing(servers, store))
-            job = store._recovery._job
-            assert job is not None
-            assert job.alive()
-            job.task._log_destroy_pending = False  # type: ignore[attr-defined]
+            job = first.run_until_complete(until(store, under_way))
+            job.task._log_destroy_pending = False
             del job
             first.close()
             servers[0].start()

@@ -19,7 +19,7 @@ from interlock.model import Busy, Claim, Gone, Granted, NoAnswer, Renewal, Renew
 from interlock.testing.lag import Lag, at_most
 from tests.patience import PATIENCE
 from tests.redis.server import running
-from tests.redlock.colours import COLOURS, opened, run, until
+from tests.redlock.colours import COLOURS, opened, run, started, until
 from tests.redlock.servers import DURABLE, Servers, quorum, say, steady
 
 LONG = 30.0
@@ -311,17 +311,23 @@ def test_a_hung_node_without_a_connection_does_not_keep_the_others_from_being_he
 
 @COLOURS
 def test_a_node_that_hangs_for_long_is_waited_for_by_nobody(colour: str) -> None:
-    """Its connection is given up when it owes too much; the looks that follow must not slow down who takes locks."""
+    """Its connection is closed when too much is unanswered; the polls that follow must not slow down the callers."""
     with quorum(5) as servers:
 
+        async def pairs(store: RedlockStore, seconds: float) -> list[float]:
+            end, took = time.monotonic() + seconds, [0.0]
+            while time.monotonic() < end:
+                took += [(await pair(store))[0] for _ in range(20)]
+            return sorted(took)
+
         async def main(store: RedlockStore) -> None:
-            await pair(store)
+            await started(store)
+            before = await pairs(store, 1.0)
             with servers[2].frozen():
-                end = time.monotonic() + 5.0
-                took: list[float] = []
-                while time.monotonic() < end:
-                    took += [(await pair(store))[0] for _ in range(20)]
-                assert sorted(took)[-5] < 0.1
+                took = await pairs(store, 5.0)
+            after = await pairs(store, 1.0)
+            # A busy machine runs the other servers late as well: the slowest pair without the hang shows by how much.
+            assert took[-5] < 0.1 + max(before[-1], after[-1])
 
         run(colour, servers.url(), main)
 
@@ -560,7 +566,7 @@ def test_a_restart_that_may_have_lost_something_has_no_vote(colour: str) -> None
     with quorum(3, "--appendonly", "yes", "--appendfsync", "everysec") as servers:
 
         async def main(store: RedlockStore) -> None:
-            await pair(store)
+            await started(store)
 
             async def on_disk() -> bool:
                 return b"aof_pending_bio_fsync:0" in say(servers[0], "INFO", "persistence")
