@@ -122,7 +122,7 @@ def test_an_attempt_to_connect_goes_on_for_the_next_request(colour: str) -> None
 
             await until(store, back)
             made = say(servers[2], "INFO", "stats").partition(b"total_connections_received:")[2]
-            # A few for this test itself, and one for each lane: not one for each request.
+            # A few for this test itself, and one for each connection set: not one for each request.
             assert int(made.partition(b"\r")[0]) - known < 8
 
         assert acquired(colour, servers.url())

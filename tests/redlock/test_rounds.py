@@ -1,4 +1,4 @@
-"""How long the asyncio panel waits: as long as the blocking one."""
+"""How long the asyncio transport waits: as long as the blocking one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from interlock.errors import StoreUnavailable
 
 
 class Clock:
-    """All that a round asks of its panel."""
+    """All that a round asks of its transport."""
 
     def __init__(self) -> None:
         self.time = 100.0

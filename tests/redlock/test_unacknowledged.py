@@ -80,13 +80,13 @@ def test_a_release_goes_the_way_of_its_vote() -> None:
             await taken(store, "w")
             with servers[0].frozen():
                 held = await taken(store)  # the others grant it
-                lane = transport._idle.pop()
-                await store.release("v", uuid4().hex)  # another lane, beside it
-                transport._idle.insert(0, lane)
+                connections = transport._idle.pop()
+                await store.release("v", uuid4().hex)  # another set, beside it
+                transport._idle.insert(0, connections)
                 assert await store.release("x", held.id)
-                line = lane._connections[0]
-                assert line is not None
-                assert [type(packed.request) for packed in line.due][-2:] == [Vote, Release]
+                connection = connections._connections[0]
+                assert connection is not None
+                assert [type(packed.request) for packed in connection.due][-2:] == [Vote, Release]
             await stood(servers, store, 0, False)
 
         run("sync", servers.url(), main)
@@ -100,16 +100,16 @@ def test_a_connection_that_broke_has_the_others_checked() -> None:
             assert isinstance(transport, BlockingQuorumTransport)
             held = await taken(store)
             await stood(servers, store, 0, True)
-            lane = transport._idle.pop()
-            await store.inspect("x")  # another lane, beside it
-            transport._idle.append(lane)
+            connections = transport._idle.pop()
+            await store.inspect("x")  # another set, beside it
+            transport._idle.append(connections)
             servers[0].freeze()
             assert await store.release("x", held.id)
             servers[0].kill()
             servers[0].start()
             transport._idle.reverse()
-            assert transport._idle[-1] is not lane
-            store._recovery.close()  # it would use the lane by itself, sooner or later
+            assert transport._idle[-1] is not connections
+            store._recovery.close()  # it would use the set by itself, sooner or later
             await taken(store, "y")
             assert (0, held.id) in store._quorum.members.pending_releases
 
@@ -125,17 +125,17 @@ def test_a_connection_that_was_closed_behind_an_unread_reply_is_seen_to_be() -> 
             transport = store._quorum.transport
             assert isinstance(transport, BlockingQuorumTransport)
             await store._quorum.notify(Release("x", "nobody"), (0,))
-            lane = transport._idle[-1]
-            line = lane._connections[0]
-            assert line is not None
-            assert line.due
+            connections = transport._idle[-1]
+            connection = connections._connections[0]
+            assert connection is not None
+            assert connection.due
             say(servers[0], "CLIENT", "KILL", "TYPE", "normal")
             closed = select.poll()
-            closed.register(line.fd, select.POLLRDHUP)
+            closed.register(connection.fd, select.POLLRDHUP)
             assert closed.poll(5000)
-            lane.drop_closed()
-            assert lane._connections[0] is None
-            assert not line.due  # its reply was there: nobody need be told again
+            connections.drop_closed()
+            assert connections._connections[0] is None
+            assert not connection.due  # its reply was there: nobody need be told again
 
         run("sync", servers.url(), main)
 
@@ -149,11 +149,11 @@ def test_connections_whose_check_was_interrupted_are_not_used_again(monkeypatch:
             transport = store._quorum.transport
             assert isinstance(transport, BlockingQuorumTransport)
             other = transport._idle.pop()
-            await store.inspect("x")  # another lane, beside it
+            await store.inspect("x")  # another set, beside it
             transport._idle.insert(0, other)
             transport._idle[-1].broke = True
 
-            def interrupted(lane: ConnectionSet) -> None:
+            def interrupted(connections: ConnectionSet) -> None:
                 raise KeyboardInterrupt
 
             with monkeypatch.context() as patch:

@@ -1,8 +1,8 @@
-"""One node in plain Python: the executable specification of the scripts, for simulation and for comparison.
+"""One node of a quorum in plain Python: the executable specification of the Lua scripts, for simulation and comparison.
 
-A dict, a clock and `answer`. A node keeps its claims, and a small table of its own (the quorum hash): its run id,
-when its quarantine began, the highest number it accepted, the longest ttl it granted, and a number for each resource
-with the attempt that set it. `crash` and `flush` take from it what they take from a server.
+A node keeps its claims and a small table (the quorum hash on a server): its run id, when its quarantine began, the highest
+number it accepted, the longest ttl it granted, and for each resource a number with the attempt that set it. `restart` and
+`flush` take from it what they take from a server.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from interlock.backends.redlock.wire.requests import (
 )
 from interlock.model import Claim, Standing
 
-MANY = 512  # numbers that may stay for good
-OLD = 60_000_000  # us after which a number is forgotten into the floor
+MANY = 512  # numbers that are kept however old they are
+OLD = 60_000_000  # us after which a number may be merged into the floor
 REMEMBERED = 61.0  # seconds an eviction is remembered at least
-FOREIGN = 50  # ms after which to look again at a foreigner's lock
+FOREIGN = 50  # ms after which to claim again when another program holds the lock
 
 
 class StandingClaim:
-    """One live claim on one node; a foreigner's has no record of ours, and permits 1 of 1."""
+    """One live claim on one node. A lock of another program has no record of ours, and takes 1 permit of 1."""
 
     def __init__(self, claim: Claim, token: int, now: int, foreign: bool = False) -> None:
         self.claim = claim
@@ -52,7 +52,7 @@ class StandingClaim:
 
 
 class NodeMemory:
-    """A server's memory, as far as the quorum goes. `clock` answers in microseconds and may jump."""
+    """A server's memory, as far as a quorum needs it. `clock` answers in microseconds and may jump."""
 
     def __init__(self, clock: Callable[[], int], run: str = "run-1", durable: bool = False) -> None:
         self._clock = clock
@@ -63,20 +63,20 @@ class NodeMemory:
         self.quorum: dict[str, Any] = {}  # run, vote, since, top, longest, floor, durable
         self.numbers: dict[str, tuple[int, str]] = {}
 
-    # ---- what happens to servers ----------------------------------------------------
+    # ---- what can happen to a server ----------------------------------------------------
 
     def flush(self) -> None:
-        """FLUSHALL: everything is gone, the process stays."""
+        """FLUSHALL: everything is gone, and the process goes on."""
         self.claims, self.marks, self.quorum, self.numbers = {}, {}, {}, {}
 
     def restart(self, run: str) -> None:
-        """Another process: empty, unless every write was on disk."""
+        """Start another process, with an empty memory unless every write was on disk."""
         if not self.durable:
             self.flush()
         self.run = run
 
     def set_nx(self, resource: str, value: str, ttl: float) -> bool:
-        """A foreigner's SET NX PX."""
+        """SET NX PX by another program."""
         now = self._clock()
         if self._live(resource, now):
             return False
@@ -86,7 +86,7 @@ class NodeMemory:
     # ---- requests -------------------------------------------------------------------
 
     def answer(self, request: Request) -> int | list[Any]:
-        """What the script for this request answers, in the words of `requests`."""
+        """The reply of the script for this request, as `requests` describes it."""
         match request:
             case Vote():
                 return self.vote(request)
@@ -149,7 +149,7 @@ class NodeMemory:
             self.numbers[claim.resource] = (request.ballot, claim.id)
             self.quorum["top"] = max(self.quorum.get("top", 0), request.ballot)
         if accepted or request.fill:
-            stands.token = max(stands.token, request.ballot)  # a late fill does not take a later number away
+            stands.token = max(stands.token, request.ballot)  # a late fill does not replace a later number
             return now
         return [now, TOO_LOW, number]
 
@@ -192,7 +192,7 @@ class NodeMemory:
         if stands is None or stands.foreign or (request.upto and stands.token > request.upto):
             return [now, 0]
         del live[request.id]
-        if request.linger > 0 and stands.token:  # without a number of its own it leaves at once
+        if request.linger > 0 and stands.token:  # a claim without a number of its own is removed at once
             stands.lapses = now + round(request.linger * 1000) * 1000
             live[f"lingering-{stands.token}"] = stands
         if not live:
@@ -200,7 +200,7 @@ class NodeMemory:
         return now
 
     def _forget(self, now: int) -> None:
-        """Old numbers become one: the floor. A server does it step by step."""
+        """Merge old numbers into one, the floor. A server does it step by step."""
         if len(self.numbers) + len(self.quorum) <= MANY:
             return
         for resource, (number, _) in list(self.numbers.items()):

@@ -1,9 +1,9 @@
-"""A quorum's nodes in simulation: servers that crash, forget, hang and jump, and a client's panel to ask them.
+"""The nodes of a simulated quorum, which crash, forget, hang and jump, and a client's transport to them.
 
-A node's memory is `redlock_node`, the executable specification of the scripts. A request belongs to the
-process of the server it was sent to: no connection outlives that, so what is late for a server that has restarted never
-arrives. Requests of one client to one node arrive in order but for those a fault delays or repeats, which is as
-much as several connections do.
+A node's memory is `redlock_node`, the executable specification of the scripts. A request belongs to the server process it
+was sent to: no connection outlives that process, so a late request never arrives at a server that has restarted. The
+requests of one client to one node arrive in order, except for those that a fault delays or repeats; several real
+connections do no better.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from interlock.testing.redlock_node import NodeMemory
 from interlock.testing.simulated_runtime import SimulatedRuntime
 from interlock.testing.world import World
 
-BORN = 1_700_000_000.0  # what an honest wall clock shows when the world begins
+BORN = 1_700_000_000.0  # the time on a correct wall clock when the world begins
 
 
 class SimulatedNode:
-    """One server, with its own clock. `durable`: every write is on disk before it is answered."""
+    """One server with its own clock. If it is `durable`, every write is on disk before it is answered."""
 
     def __init__(self, world: World, place: str, *, drift: float = 0.0, durable: bool = False) -> None:
         self.world = world
@@ -41,7 +41,7 @@ class SimulatedNode:
         self._saved: Any = None
 
     def clock(self) -> int:
-        """Its wall clock in microseconds: claims lapse by it."""
+        """Its wall clock, in microseconds, by which claims lapse."""
         return int((BORN + self.world.time * self._rate + self._jumped) * 1e6)
 
     def jump(self, seconds: float) -> None:
@@ -49,25 +49,25 @@ class SimulatedNode:
         self._jumped += seconds
 
     def hang(self, seconds: float) -> None:
-        """As SIGSTOP: it answers nobody for a while, then everybody."""
+        """Like SIGSTOP: it answers nobody for a while, then everybody."""
         self.hung_until = max(self.hung_until, self.world.time + seconds)
 
     def flush(self) -> None:
-        """FLUSHALL: the process goes on, its memory is gone."""
+        """FLUSHALL: the process goes on, but its memory is gone."""
         self.memory.flush()
 
     def save(self) -> None:
-        """Write its memory to the disk, as of now."""
+        """Write its present memory to disk."""
         memory = self.memory
         self._saved = deepcopy((memory.claims, memory.marks, memory.quorum, memory.numbers))
 
     def crash(self) -> None:
-        """As kill -9: its connections break, and new ones are refused."""
+        """Like kill -9: its connections break, and new ones are refused."""
         self.up = False
         self.life += 1
 
     def start(self, *, saved: bool = False) -> None:
-        """Another process, with all of its memory if it is durable, otherwise with none, or with what was saved."""
+        """Start another process: with all memory if the node is durable, otherwise with none, or with what was saved."""
         self.memory.restart(f"{self.place}/{self.life}")
         if saved and self._saved is not None:
             memory = self.memory
@@ -77,7 +77,7 @@ class SimulatedNode:
 
 
 class Mailbox:
-    """The replies to one question."""
+    """The replies to one request."""
 
     def __init__(self, signal: Callable[[], Signal]) -> None:
         self._fresh = signal
@@ -95,7 +95,7 @@ class Mailbox:
 
 
 class SimulatedQuorumTransport:
-    """A `Panel` of simulated nodes for one client; `links` are its ways to them, `network` carries what is on them."""
+    """A `QuorumTransport` to simulated nodes for one client, over one link to each node; `network` carries the messages."""
 
     def __init__(
         self,
@@ -121,7 +121,7 @@ class SimulatedQuorumTransport:
         limits: Limits,
     ) -> list[int]:
         now = self._runtime.now
-        await self._runtime.sleep(0.0)  # who is cut off here sent nothing
+        await self._runtime.sleep(0.0)  # a task that is cancelled here has sent nothing
         box, sent = Mailbox(self._runtime.signal), now()
         waiting = {node for node in to if node in awaited}
         for node in to:
@@ -146,7 +146,7 @@ class SimulatedQuorumTransport:
         return [*lost, *sorted(waiting)]
 
     def _post(self, node: int, request: Request, box: Mailbox | None) -> None:
-        """Send one request; who is waited for is connected to first, if need be."""
+        """Send one request; a node that is awaited is connected to first, if need be."""
         if not self._lives[node] and box is None:
             self._not_read(node, request)
             return
@@ -160,7 +160,7 @@ class SimulatedQuorumTransport:
             self._network.spawn("request", self._carry(node, request, box, behind, arrived, delayed))
         else:
             arrived.set()
-            self._not_read(node, request)  # what is lost for good breaks its connection
+            self._not_read(node, request)  # a request that is lost for good breaks its connection
         if link.happens(link.faults.repeat):
             self._network.spawn("again", self._repeat(node, request))
 
@@ -173,7 +173,7 @@ class SimulatedQuorumTransport:
         arrived: Signal,
         delayed: bool,
     ) -> None:
-        """Bring a request to its node, and what the node says back."""
+        """Bring a request to its node, and the reply back."""
         link, server = self._links[node], self._nodes[node]
         life = self._lives[node]
         try:
@@ -183,7 +183,7 @@ class SimulatedQuorumTransport:
             if link.severed:
                 self._not_read(node, request)
                 return
-            if not life and server.up:  # introduced to the process that is there now
+            if not life and server.up:  # connected to the process that runs now
                 life = self._lives[node] = server.life
             await self._stand_still(server)
         finally:
@@ -206,7 +206,7 @@ class SimulatedQuorumTransport:
             self.on_unacknowledged(node, request)
 
     async def _repeat(self, node: int, request: Request) -> None:
-        """The same once more, much later, if the process is still the same."""
+        """Deliver the same request again, much later, if the server process is still the same."""
         link, server, life = self._links[node], self._nodes[node], self._lives[node]
         await self._network.sleep(link.random.random() * link.faults.long)
         await self._stand_still(server)

@@ -1,4 +1,4 @@
-"""A stage with five nodes: the shipped algorithm of the quorum over a simulated panel, for each process its own."""
+"""A stage with five nodes: the shipped algorithm of the quorum over a simulated transport, for each process its own."""
 
 from __future__ import annotations
 

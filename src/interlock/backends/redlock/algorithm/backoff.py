@@ -1,9 +1,9 @@
-"""When a waiter asks again. Nobody wakes it: on a quorum there is no queue, so waiters poll.
+"""When a waiter claims again: a quorum has no queue, so waiters poll. Pure: facts in, seconds out.
 
-The longer a lock has been held, the longer it will be, as a rule: so a waiter pauses for a part of its holder's age, and learns
-of the release late by no more than that part. Locks that change hands between two looks are wanted by others as well: whoever
-loses such races pauses for longer, because some other waiter takes the lock anyway. Pauses are random: two that ask at once
-split the votes, and must not meet again. Pure: facts in, seconds out.
+A lock that has been held for long will probably be held for longer. So a waiter pauses for a part of the time for which its
+holder has had the lock, and notices the release late by no more than that part. If a lock changes hands between two polls,
+others want it as well: a waiter that loses such races pauses for longer, because some other waiter takes the lock anyway.
+Pauses are random, as Sanfilippo's Redlock asks: two claims at the same time split the votes, and must not meet again.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from __future__ import annotations
 from interlock.model import Busy
 
 SHORTEST, FIRST = 0.002, 0.032  # seconds: a first pause is between these
-PART = 0.1  # of the time for which the holder has had it
+PART = 0.1  # of the time for which the holder has had the lock
 LONGEST = 0.5  # seconds
 LOST = 0.25  # how much longer a pause may be for each race that was lost
-RACES = 4  # of which so many count, at most: or newcomers would always overtake those who have waited
-REMEMBERED = 10_000  # waiters; those that left without a word are forgotten with the rest
+RACES = 4  # count at most: otherwise newcomers would always overtake those that have waited
+REMEMBERED = 10_000  # waiters; then all are forgotten, with those that left without a release
 
 
 class Backoff:
-    """The waiters of one store: whom each met when it last looked, and how many races it has lost."""
+    """The waiters of one store: which holder each saw last, and how many races it has lost."""
 
     def __init__(self) -> None:
         self.waiters: dict[str, tuple[int, int]] = {}  # by the claim's id: the holder's token, races lost
@@ -37,5 +37,5 @@ class Backoff:
         return SHORTEST + (longest - SHORTEST) * chance
 
     def over(self, id: str) -> None:
-        """This one waits no longer."""
+        """Forget a waiter that waits no longer."""
         self.waiters.pop(id, None)

@@ -1,17 +1,19 @@
-"""Does a node's clock run as ours does? Pure: instants in, a verdict out.
+"""Detects a node's clock that jumps. Pure: instants in, a verdict out.
 
-A reply carries the node's clock, read between sending and receiving; so the offset of the two clocks lies in an
-interval. Each reply narrows it, each second that passes widens it by what clocks may drift.
+A reply carries the node's clock, read between sending and receiving, so the offset between the two clocks lies in an
+interval (as in Cristian's "Probabilistic clock synchronization", 1989). Each reply narrows the interval, and each second
+that passes widens it by the drift that clocks may have. A reading outside of it is a jump. Kleppmann's "How to do
+distributed locking" (2016) shows how a jump makes Redlock grant one lock twice.
 """
 
 from __future__ import annotations
 
-DRIFT = 0.01  # how much faster or slower a clock may run than ours
+DRIFT = 0.01  # a node's clock may run faster or slower than ours by this part
 SLACK = 0.002  # seconds two honest readings may be apart
 
 
 class ClockWatch:
-    """What is known of one node's clock, by one client."""
+    """What one client knows of one node's clock."""
 
     __slots__ = ("_at", "_high", "_low", "distrusted_until")
 
@@ -34,18 +36,18 @@ class ClockWatch:
         between = received - self._at
         room = DRIFT * between if between > 0.0 else 0.0
         least, most = self._low - room, self._high + room
-        self._at = sent  # when it may have been read, at the earliest: a late reply tells of drift since then
+        self._at = sent  # the earliest instant at which it may have been read: drift counts from there
         if low > most + SLACK or high < least - SLACK:
             self._low, self._high = low, high
             return low - most if low > most else high - least
-        # What only the slack excuses moves nothing: many small steps must not add up to a jump unseen.
+        # A reading that only the slack excuses moves nothing: many small steps must not add up to an unseen jump.
         overlap = low <= most and high >= least
         self._low = low if overlap and low > least else least
         self._high = high if overlap and high < most else most
         return 0.0
 
     def distrust(self, until: float) -> None:
-        """Do not count this node before then: what it granted may have lapsed too early."""
+        """Do not count this node before `until`: what it granted may have lapsed too early."""
         if until > self.distrusted_until:
             self.distrusted_until = until
 

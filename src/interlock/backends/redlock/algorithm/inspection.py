@@ -1,7 +1,7 @@
-"""One view of what stands on many nodes: a claim that is seen on a majority is a holder, a leftover is not.
+"""Merges what the nodes show into one view: a claim on a majority is a holder, a leftover on fewer nodes is not.
 
-While nodes are away, a lock that is held may be seen on too few to tell it from a leftover, and is shown as free: what is
-shown as held, is. Nobody gets it for that: whoever asks for it asks for votes, not for this view.
+While nodes are away, a held lock may be seen on too few of them to tell it from a leftover, and is then shown as free. A
+lock that is shown as held is held. The view grants nothing: a claim asks for votes, not for this view.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from interlock.errors import ForeignKey, InterlockError
 from interlock.model import Queue, Standing
 from interlock.record import record, replaced
 
-FOREIGN = "another program"  # who holds a lock that interlock did not write
-LEFTOVERS = 4  # claims of failed attempts that may stand on a node, for a moment
-KEPT = 2.0  # seconds for which the next page of names comes from the same walk
+FOREIGN = "another program"  # the holder of a lock that interlock did not write
+LEFTOVERS = 4  # claims of failed attempts that may stand on a node for a moment
+KEPT = 2.0  # seconds for which further pages of names come from the same scan
 
 
 @record
@@ -31,10 +31,10 @@ class NodeView:
 
 
 async def inspect(quorum: Quorum, resource: str, timeout: float, limit: int | None = None) -> Queue:
-    # A few more than are wanted: on some nodes leftovers may stand before them.
+    # Ask for a few more than are wanted: on some nodes leftovers may stand in front.
     seen, said = await _seen(quorum, resource, timeout, None if limit is None else limit + LEFTOVERS)
     if len(seen) < quorum.members.majority:
-        raise quorum.too_few(f"{resource}: a look", said)
+        raise quorum.too_few(f"{resource}: an inspection", said)
     found = merged([standings for _, standings in seen.values()], quorum.members.majority)
     ids = {standing.id for standing in found}
     capacities = [
@@ -46,7 +46,7 @@ async def inspect(quorum: Quorum, resource: str, timeout: float, limit: int | No
 async def _seen(
     quorum: Quorum, resource: str, timeout: float, limit: int | None = None
 ) -> tuple[dict[int, tuple[int, tuple[Standing, ...]]], dict[int, str | InterlockError]]:
-    """By node: capacity and standings of those that have a vote; and what was said by those that answered."""
+    """Two dictionaries by node: capacity and standings from voting nodes, and what each node said."""
     seen: dict[int, tuple[int, tuple[Standing, ...]]] = {}
     said: dict[int, str | InterlockError] = {}
 
@@ -70,11 +70,11 @@ async def _seen(
 
 
 def merged(views: Sequence[Sequence[Standing]], majority: int) -> list[Standing]:
-    """Who stands on a majority under one token; it lapses when it no longer does."""
+    """The claims that stand on a majority under one token; each lapses when fewer than a majority hold it."""
     alike: dict[tuple[str, int], list[Standing]] = {}
     for standings in views:
         for standing in standings:
-            # Without a token of its own it is an attempt between two rounds; a foreigner has none, ever.
+            # A claim without a token is an attempt between two rounds; a lock of another program never has one.
             if standing.admitted and (standing.token or standing.who == FOREIGN):
                 alike.setdefault((standing.id, standing.token), []).append(standing)
     found: list[Standing] = []
@@ -87,7 +87,7 @@ def merged(views: Sequence[Sequence[Standing]], majority: int) -> list[Standing]
 
 
 async def view(quorum: Quorum, resource: str, timeout: float) -> list[NodeView]:
-    """One resource as each node has it. Changes nothing: whoever looks must not admit or quarantine a node by it."""
+    """One resource as each node sees it. Changes nothing: an inspection must not admit a node or begin its quarantine."""
     members = quorum.members
     found = [NodeView(place, "no answer", ()) for place in members.places]
 
@@ -107,10 +107,10 @@ async def view(quorum: Quorum, resource: str, timeout: float) -> list[NodeView]:
 
 
 async def evict(quorum: Quorum, request: Evict, timeout: float) -> list[Standing]:
-    """Whom it met on a majority; leftovers on fewer nodes go, too.
+    """Evict, and return the claims that stood on a majority; leftovers on fewer nodes are removed too.
 
-    Each node leaves another program's key alone that it may not remove. If so many have one that there is no majority to
-    evict from, `ForeignKey` is raised; they are looked at first, so that nothing is removed anywhere then.
+    A node does not touch another program's key unless the request allows it. If so many nodes have such a key that no
+    majority is left to evict from, `ForeignKey` is raised; the nodes are inspected first, so that nothing is removed then.
     """
     members, until = quorum.members, quorum.now() + timeout
     if request.id is None:
@@ -152,7 +152,7 @@ async def _spare_foreign(quorum: Quorum, request: Evict, timeout: float) -> None
 
 
 class ResourceListing:
-    """Lists resources: each node is walked step by step, and what stands on a majority is listed."""
+    """Lists the resources that stand on a majority: scans each node step by step."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now

@@ -1,4 +1,4 @@
-"""What one client knows of its nodes, and of what it holds there; shared by its blocking and its asyncio side."""
+"""What one client knows of its nodes, and what it holds there; its blocking and its asyncio store share one membership."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from interlock.backends.redlock.wire.requests import Release
 from interlock.model import Claim
 from interlock.record import record
 
-MAX_PENDING_RELEASES = 1000  # releases kept for a node that is away; the oldest lapse by themselves
-FARTHEST = 2**52  # us, in the year 2112: scripts tell numbers apart up to twice that, whatever a clock says
-SWEPT = 256  # claims remembered before the first look for those that have lapsed
+MAX_PENDING_RELEASES = 1000  # for each node that is away; of older ones, the claims lapse by themselves
+FARTHEST = 2**52  # us, in the year 2112: whatever a clock says, Lua tells numbers apart only up to twice that
+SWEPT = 256  # claims remembered before lapsed ones are first swept
 
 
 @record
 class Held:
-    """A claim that a majority granted: what it takes to enter it on a node that misses it."""
+    """A claim that a majority granted, with what is needed to enter it on a node that misses it."""
 
     claim: Claim
     token: int
@@ -24,21 +24,20 @@ class Held:
 
 
 class Membership:
-    """Which nodes are here, which have a vote, whose clock is steady."""
+    """Which nodes are present, which have a vote, and whose clocks are steady."""
 
     def __init__(self, places: list[str]) -> None:
         self.places = places
         self.size = len(places)
         self.majority = self.size // 2 + 1
         self.everyone = tuple(range(self.size))
-        self.present = self.everyone  # whose answers are waited for
+        self.present = self.everyone  # requests wait for these
         self.away: frozenset[int] = frozenset()
-        self.faults: dict[int, str] = {}  # what is wrong with those that are away
-        self.non_voting: frozenset[int] = frozenset()  # without a vote
+        self.faults: dict[int, str] = {}  # why a node is away
+        self.non_voting: frozenset[int] = frozenset()  # nodes without a vote
         self.clocks = [ClockWatch() for _ in places]
-        self.jumped: dict[
-            int, float
-        ] = {}  # whose clock jumped and when: how long it is distrusted is not known yet
+        # When a node's clock jumped. How long it is distrusted is not known until it tells its longest ttl.
+        self.jumped: dict[int, float] = {}
         self.longest = 0.0  # the longest ttl asked for
         self.highest = 0  # the highest number seen, or proposed
         self.granted = 0  # the highest that a majority gave us
@@ -46,21 +45,21 @@ class Membership:
         self.missed_votes: dict[int, bool] = {}  # nodes that may have missed a vote
         self.pending_releases: dict[
             tuple[int, str], tuple[Release, float]
-        ] = {}  # by node and id, until when it matters
+        ] = {}  # by node and id; with the instant when the claim has lapsed anyway
         self._sweep_at = SWEPT
 
     @property
     def unhealthy(self) -> bool:
-        """Whether somebody is away, has no vote, a clock that jumped, or missed something: somebody must look after them."""
+        """Whether recovery is needed: a node is away, has no vote, missed a request, or its clock jumped."""
         return bool(self.away or self.non_voting or self.jumped or self.pending_releases or self.missed_votes)
 
     @property
     def able(self) -> bool:
-        """Whether a majority is here and has its vote."""
+        """Whether a majority is present and has its vote."""
         return self.size - len(self.away | self.non_voting) >= self.majority
 
     def mark_away(self, nodes: Iterable[int]) -> None:
-        """These do not answer: nobody waits for them, unless too few are left."""
+        """These nodes do not answer: requests no longer wait for them, unless fewer than a majority would be left."""
         self._present(self.away.union(nodes))
 
     def mark_present(self, node: int) -> None:
@@ -70,7 +69,7 @@ class Membership:
     def _present(self, away: frozenset[int]) -> None:
         self.away = away
         here = tuple([node for node in self.everyone if node not in away])
-        # Fewer than a majority: without those that are away nothing can be decided, so all are waited for.
+        # With fewer than a majority nothing can be decided, so requests wait for all nodes.
         self.present = here if len(here) >= self.majority else self.everyone
 
     def mark_non_voting(self, node: int) -> None:
@@ -80,7 +79,7 @@ class Membership:
         self.non_voting = self.non_voting - {node}
 
     def counts(self, node: int, clock: int, sent: float, received: float) -> bool:
-        """Whether the node's answer counts: its clock has run as ours for as long as anything may be held."""
+        """Whether the node's reply counts: its clock has run like ours for as long as any lease may last."""
         watch = self.clocks[node]
         jumped = watch.observe(clock, sent, received)
         if jumped:
@@ -89,7 +88,7 @@ class Membership:
         return received >= watch.distrusted_until and not (self.jumped and node in self.jumped)
 
     def settle_jump(self, node: int, longest: float) -> None:
-        """The node has told its longest ttl: until that has passed, others may hold what lapsed there too early."""
+        """Distrust a node whose clock jumped for the longest ttl it has granted: until then others may hold what lapsed too early."""
         jumped = self.jumped.pop(node, None)
         if jumped is not None:
             self.clocks[node].distrust(jumped + max(longest, self.longest) * (1 + DRIFT))
@@ -98,20 +97,20 @@ class Membership:
         return node not in self.jumped and self.clocks[node].steady(now)
 
     def add_pending_release(self, node: int, release: Release, now: float) -> None:
-        """Remember what a node could not be told, or may not have read: a leftover there would cost others a node."""
+        """Remember a release that a node may not have read: a leftover there would cost other clients a node."""
         self.pending_releases[node, release.id] = (release, now + self.longest)
         while len(self.pending_releases) > MAX_PENDING_RELEASES * self.size:
             try:
                 self.pending_releases.pop(next(iter(self.pending_releases)), None)
             except RuntimeError:
-                continue  # another thread has changed it between the two steps
+                continue  # another thread changed it between the two steps
 
     def pending_releases_of(self, node: int) -> list[tuple[int, str]]:
-        """Under what the releases stand that a node has not been told."""
+        """The keys of the releases that a node has not acknowledged."""
         return [key for key in list(self.pending_releases) if key[0] == node]
 
     def take_missed_votes(self) -> set[int]:
-        """Those that may have missed a vote, since this was last asked."""
+        """The nodes that may have missed a vote since the last call."""
         return {node for node in self.everyone if self.missed_votes.pop(node, False)}
 
     def note_ttl(self, ttl: float) -> None:
@@ -119,7 +118,7 @@ class Membership:
             self.longest = ttl
 
     def ballot(self, wall: int) -> int:
-        """A number above every one seen, and not below the clock."""
+        """A number above every number seen, and not below the wall clock."""
         self.highest = number = max(self.highest + 1, min(wall, FARTHEST))
         return number
 
@@ -131,7 +130,7 @@ class Membership:
         self.held[claim.id] = Held(claim, token, now + claim.ttl)
         if token > self.granted:
             self.granted = token
-        if len(self.held) > self._sweep_at:  # what its holder lost and never released
+        if len(self.held) > self._sweep_at:  # forget claims that were lost and never released
             for id, held in list(self.held.items()):
                 if held.until < now:
                     self.held.pop(id, None)

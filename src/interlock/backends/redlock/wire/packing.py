@@ -1,6 +1,6 @@
-"""From requests to the bytes of script calls, and back from replies. See the heads of the scripts.
+"""Encodes requests as script calls, and decodes the replies. The header of each script says what it takes and returns.
 
-A request is packed once for all nodes; what differs are the words of their connections.
+A request is encoded once for all nodes; only the identity of the node differs between connections.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from interlock.backends.redlock.wire.requests import (
 from interlock.errors import ForeignKey, InterlockError, StoreUnfit
 from interlock.model import Standing
 
-REMEMBERED = 61.0  # seconds an eviction is remembered at least
+REMEMBERED = 61.0  # seconds for which an eviction is remembered, at least
 
-HERE = "../../redlock/wire/"  # from where `Script` looks for its files
+HERE = "../../redlock/wire/"  # this folder, as `Script` sees it from its own
 _VOTE, _RELEASE, RENEW = (Script(HERE + name) for name in ("vote", "release", "renew"))
 VOTE, VOTE_SHARED = _VOTE.call(3, 5), _VOTE.call(3, 8)
 RELEASE, RELEASE_SO = _RELEASE.call(2, 1), _RELEASE.call(2, 3)
@@ -40,9 +40,8 @@ INSPECT = Script(HERE + "inspect").call(5, 2)
 EVICT = Script(HERE + "evict").call(5, 6)
 CHECKIN = Script(HERE + "checkin").call(1, 3)
 _ADMIT = Script(HERE + "admit").call(1, 5)
-ADMIT = Call(
-    _ADMIT.whole, _ADMIT.whole
-)  # with the script itself: nobody waits to hear that it must be sent again
+# Always with the script itself: nobody waits for the reply that it must be sent again.
+ADMIT = Call(_ADMIT.whole, _ADMIT.whole)
 SCAN = Script(HERE + "scan").call(0, 3)
 
 NONE = bulk(b"")  # an argument that is not given
@@ -53,7 +52,7 @@ PLAIN_REPLIES = (Vote, Release, Renew)
 
 
 class Packed:
-    """One request, ready but for what its connection was told of the node: its run id, and whether it is durable."""
+    """One encoded request; only the node's identity, which its connection knows, is missing."""
 
     __slots__ = ("_call", "head", "identity_form", "lasting", "request", "tail")
 
@@ -67,25 +66,26 @@ class Packed:
     ) -> None:
         self._call = call
         self.head = call.quick + body
-        self.identity_form = identity_form  # which of a connection's words follow the head: see `introduced`
-        self.tail = tail  # what follows them
-        self.request = request  # what the sender must hear of if it was not read
-        self.lasting = request.__class__ is Release  # must be done also if nobody waits for it any more
+        self.identity_form = (
+            identity_form  # which form of the node's identity follows the head: see `node_identity`
+        )
+        self.tail = tail  # what follows the identity
+        self.request = request  # the vote or release that must be reported if no reply comes
+        self.lasting = (
+            request.__class__ is Release
+        )  # must be carried out even if nobody waits for it any more
 
     def quick(self, identity: tuple[bytes, bytes, bytes]) -> bytes:
         return self.head + identity[self.identity_form] + self.tail
 
     def whole(self, identity: tuple[bytes, bytes, bytes]) -> bytes:
-        """With the script itself, for a node that does not know it."""
+        """The request with the script itself, for a node that does not know it."""
         return self._call.whole + self.quick(identity)[len(self._call.quick) :]
 
 
 _SETTINGS = (b"appendonly", b"appendfsync", b"no-appendfsync-on-rewrite")
-_LOADED = (
-    _VOTE,
-    _RELEASE,
-    RENEW,
-)  # a release that must be sent twice may come too late for who waits for nobody
+# Loaded on connecting: a release that must be sent again, with its script, may be too late if nobody waits for its reply.
+_LOADED = (_VOTE, _RELEASE, RENEW)
 HANDSHAKE = b"".join(
     [
         command(b"INFO", b"server"),
@@ -94,18 +94,18 @@ HANDSHAKE = b"".join(
         *(command(b"SCRIPT", b"LOAD", script.source) for script in _LOADED),
     ]
 )
-"""What is said on every new connection: it never outlives its server's process, so once is enough."""
+"""The first requests on every connection. A connection never outlives its server's process, so once is enough."""
 HANDSHAKE_REPLIES = 2 + len(_SETTINGS) + len(_LOADED)
 
 
 def node_identity(place: str, replies: list[Any]) -> tuple[bytes, bytes, bytes]:
-    """The words a connection adds to its requests: none, the run id, the run id and whether the node is durable."""
+    """A node's identity in three forms: nothing; its run id; its run id, and whether it is durable."""
     info, past, settings = replies[0], replies[1], replies[2 : 2 + len(_SETTINGS)]
     if isinstance(info, Failure):
         error = refusal(place, info)
         raise type(error)(f"{error}; the nodes of a quorum need these, too: info hlen hscan script|load")
     run = info.partition(b"run_id:")[2].partition(b"\r")[0]
-    # A promoted replica may have missed what its master had on disk. CONFIG may be forbidden. Both count as forgetful.
+    # A promoted replica may have missed what its master had on disk, and CONFIG may be forbidden: neither counts as durable.
     original = not isinstance(past, Failure) and b"role:master" in past and b"second_repl_offset:-1\r" in past
     durable = original and [b"" if isinstance(reply, Failure) else reply[1] for reply in settings] == [
         b"yes",
@@ -116,15 +116,15 @@ def node_identity(place: str, replies: list[Any]) -> tuple[bytes, bytes, bytes]:
 
 
 class Packing:
-    """Requests under one prefix."""
+    """Encodes requests whose keys have one prefix."""
 
     def __init__(self, prefix: str) -> None:
         self.keys = Keys(prefix)
         self._quorum = bulk(self.keys.prefix + b"\x1fquorum")
-        self._places: dict[bytes, str] = {}  # by run id: where a server was met
+        self._places: dict[bytes, str] = {}  # by run id: the address under which a server was met
 
     def refuse_duplicate(self, place: str, identity: tuple[bytes, bytes, bytes]) -> None:
-        """Refuse a server that was met elsewhere: under two names it would vote twice, and one crash end both."""
+        """Refuse a server that was met under another address: it would vote twice, and one crash would end both votes."""
         run = identity[1]
         known = self._places.setdefault(run, place) if run != bulk(b"") else place
         if known != place:
@@ -203,11 +203,11 @@ class Packing:
 
     @staticmethod
     def standing(busy: list[Any]) -> Standing | None:
-        """The oldest holder, from a vote that was refused."""
+        """The oldest holder, from the reply to a refused vote."""
         return packing.holder(busy[4], busy[0])
 
     def decoding(self, request: Request, on_reply: OnReply) -> OnReply:
-        """A `hear` that takes what the scripts answer. Votes, releases and renewals need no translation: they must be quick."""
+        """An `on_reply` that takes the scripts' replies. Those to votes, releases and renewals, the hot path, are not decoded."""
         if type(request) in PLAIN_REPLIES:
             return on_reply
 
@@ -218,7 +218,7 @@ class Packing:
         return decoded_reply
 
     def _decoded(self, request: Request, reply: list[Any]) -> Reply:
-        """The reply in the words of `requests`."""
+        """The reply as `requests` describes it."""
         if isinstance(request, Inspect):
             now, capacity, _, *parts = reply[2]
             reply[2:] = [capacity, tuple(packing.standings(int(now), parts))]
@@ -242,7 +242,7 @@ class Packing:
 
 
 def _ttl(ttl: float) -> bytes:
-    """What most claims of a program share, encoded once."""
+    """The ttl, encoded; most claims of a program share a few, so these are kept."""
     found = _millis.get(ttl)
     if found is None:
         if len(_millis) > 1000:

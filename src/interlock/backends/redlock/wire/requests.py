@@ -1,8 +1,8 @@
-"""What is asked of the nodes, and the seam between the algorithm and the ways to ask them.
+"""The requests to a node, as records, and the replies.
 
-Requests are records; only the panels of real servers know bytes. A reply is a list that begins with the node's clock
-in microseconds; the heads of the scripts say what follows. The clock alone is a plain yes: a vote was accepted, a
-release met its claim. `testing.redlock_node` is the same in plain Python.
+Only the transports to real servers know bytes (`packing`). A reply is a list that begins with the node's clock in
+microseconds; the header of each script says what follows. The clock alone means yes: a vote was accepted, or a release
+found its claim. `testing.redlock_node` says in Python what the scripts do.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from interlock.model import Claim
 from interlock.record import record
 
 TOO_LOW, BUSY, EVICTED, MISMATCH, NO_VOTE = 2, 0, -1, -2, -9
-"""What a vote that was not accepted answers, after the clock. BUSY: how many are ahead, ms until what is in the way lapses, and
-the oldest holder, as `Panel.standing` reads it."""
+"""The second part of the reply to a vote that was not accepted. After BUSY follow the number of claims ahead, the ms until
+those in the way lapse, and the oldest holder, which `QuorumTransport.standing` reads."""
 
 RENEWED, GONE, STRAY = 1, 0, 2
-"""What a renewal answers for one claim; an operator's words mean that it was evicted."""
+"""The answer of a renewal for one claim; words instead of a number are the reason for which an operator evicted it."""
 
 
 @record
@@ -28,12 +28,12 @@ class Vote:
 
     claim: Claim
     ballot: int
-    fill: bool = False  # a majority holds it already under this number: only enter it here, too
+    fill: bool = False  # a majority already holds it under this number: enter it here too
 
 
 @record
 class RenewalItem:
-    """One claim to renew, with the token its holder has (0: whatever it stands with)."""
+    """One claim to renew, with its holder's token (0: any token)."""
 
     resource: str
     id: str
@@ -45,14 +45,14 @@ class RenewalItem:
 
 @record
 class Renew:
-    """Push the lapses of many claims away. -> [us, 1, answer, ...] or [us, NO_VOTE, whether it is certain]"""
+    """Extend many claims. -> [us, 1, answer, ...] or [us, NO_VOTE, whether it certainly lost its memory]"""
 
     items: tuple[RenewalItem, ...]
 
 
 @record
 class Release:
-    """Remove a claim. -> us, or [us, 0] if it did not stand; `upto`: not if a later ballot than this entered it (0: any)."""
+    """Remove a claim, unless a later ballot than `upto` entered it (0: in any case). -> us, or [us, 0] if it did not stand"""
 
     resource: str
     id: str
@@ -62,7 +62,7 @@ class Release:
 
 @record
 class Inspect:
-    """-> [us, 1 or NO_VOTE, capacity, (Standing, ...)]; with a limit only so many of them, those with the lowest tokens."""
+    """Show who stands. -> [us, 1 or NO_VOTE, capacity, (Standing, ...)]; a limit keeps those with the lowest tokens."""
 
     resource: str
     limit: int | None = None
@@ -70,21 +70,21 @@ class Inspect:
 
 @record
 class Evict:
-    """-> [us, 1 or NO_VOTE, (Standing, ...)]; an id of None means every holder.
+    """Remove one claim, or with an id of None every holder. -> [us, 1 or NO_VOTE, (Standing, ...)]
 
-    A node answers `ForeignKey` if another program's key stands there that it may not remove.
+    A node answers `ForeignKey` if the resource is another program's key that the request does not allow it to remove.
     """
 
     resource: str
     id: str | None
     reason: str
-    foreign: bool = False  # also a string that another program wrote
-    no_expiry: bool = False  # and also if it has no expiry
+    foreign: bool = False  # remove also a string that another program wrote
+    no_expiry: bool = False  # even if that has no expiry
 
 
 @record
 class Scan:
-    """One step over the names on a node, beginning with the cursor ''. -> [us, cursor, (name, ...)]; '' at the end."""
+    """One step over the names on a node. The cursor '' begins and ends. -> [us, cursor, (name, ...)]"""
 
     prefix: str
     cursor: str
@@ -92,7 +92,10 @@ class Scan:
 
 @record
 class CheckIn:
-    """-> [us, run, since ms, top, longest ms, floor, fields, run now, durable]; `look` changes nothing."""
+    """Ask a node for its state, and begin its quarantine if it lost its memory, unless `read_only`.
+
+    -> [us, run, since ms, top, longest ms, floor, fields, run now, durable]
+    """
 
     read_only: bool = False
 
@@ -101,10 +104,10 @@ class CheckIn:
 class Admit:
     """Give a node its vote. -> [us, 1 or 0]"""
 
-    since: int  # ms, as it was seen: a node that lost its memory again is not meant
+    since: int  # ms, as last seen: a node that lost its memory again meanwhile is not admitted
     quarantine: int  # ms that must have passed since then, by the node's clock
-    floor: int  # it accepts no number up to this
-    unused: bool = False  # only if it never accepted one
+    floor: int  # the node accepts no number up to this
+    unused: bool = False  # only if the node never accepted a number
 
 
 Request: TypeAlias = Vote | Renew | Release | Inspect | Evict | Scan | CheckIn | Admit
