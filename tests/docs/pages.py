@@ -11,6 +11,8 @@ from tests.house.source import ROOT
 
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]+\]\(([^)\s]+)\)")
+WALK = re.compile(r"^### Walk (\d): (.+)$", re.MULTILINE)
+STEP = re.compile(r"^\| `([\w/.]+)` \| (.+?) \|", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,7 @@ def pages() -> list[Path]:
     return [
         ROOT / "README.md",
         ROOT / "CONTRIBUTING.md",
+        ROOT / "docs" / "glossary.md",
         *sorted(page for folder in folders for page in folder.glob("*.md")),
     ]
 
@@ -59,3 +62,23 @@ def links(page: Path) -> list[str]:
 def prose(page: Path) -> str:
     """The page without its code."""
     return re.sub(r"`[^`\n]+`", "", FENCE.sub("", page.read_text(encoding="utf-8")))
+
+
+@dataclass(frozen=True)
+class Walk:
+    """One path through the files, as docs/ARCHITECTURE.md tells it: (file below the package, method), in order."""
+
+    title: str
+    steps: tuple[tuple[str, str], ...]
+
+
+def walks() -> list[Walk]:
+    text = (ROOT / "docs" / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    found: list[Walk] = []
+    for heading in WALK.finditer(text):
+        part = text[heading.end() : text.find("\n#", heading.end())]
+        steps = [
+            (row[1], method) for row in STEP.finditer(part) for method in re.findall(r"`([\w.]+)`", row[2])
+        ]
+        found.append(Walk(heading[1], tuple(steps)))
+    return found
