@@ -44,9 +44,9 @@ def _claim(name: str) -> Claim:
 
 def _requests(name: str) -> tuple[Words, Words]:
     keys = Keys("")
-    release = keys.four(name) + bulk(ID.encode()) + bulk(b"0") + bulk(CHANNEL)
+    release = keys.claim_keys(name) + bulk(ID.encode()) + bulk(b"0") + bulk(CHANNEL)
     claim = packing.claim_request(keys, _claim(name), CHANNEL)
-    return _words(CLAIM.quick + claim), _words(RELEASE.quick + release)
+    return _words(CLAIM.by_hash + claim), _words(RELEASE.by_hash + release)
 
 
 def on_one(port: int) -> tuple[Callable[[], None], Callable[[], None]]:
@@ -97,7 +97,7 @@ def _run_ids(infos: list[bytes]) -> list[bytes]:
 def _votes(name: str, runs: list[bytes]) -> tuple[list[Words], Words]:
     vote, release = _ballots(name)
     words = [(b"", run, b"") for run in runs]
-    return [_words(vote.quick(each)) for each in words], _words(release.quick(words[0]))
+    return [_words(vote.by_hash(each)) for each in words], _words(release.by_hash(words[0]))
 
 
 def on_five(ports: list[int], stack: ExitStack) -> Callable[[], object]:

@@ -89,7 +89,7 @@ class RedisCluster:
         for number, replica in enumerate(self.replicas):
             master = self.masters[number % SHARDS]
             until(partial(self.ask, replica, "CLUSTER", "REPLICATE", master.id))
-        until(self.whole)
+        until(self.with_source)
         self.await_followed()
         for node in self.nodes.values():
             self._failovers(node, True)
@@ -102,7 +102,7 @@ class RedisCluster:
         """They meet in no time; that they say so takes 2 s after a master's start, whatever is set."""
         return int(self.ask(node, "CLUSTER INFO")["cluster_known_nodes"]) == len(self.nodes)
 
-    def whole(self) -> bool:
+    def with_source(self) -> bool:
         """Whether every node agrees, and every replica is connected to its master."""
         for node in self.nodes.values():
             if self.ask(node, "CLUSTER INFO")["cluster_state"] != "ok":

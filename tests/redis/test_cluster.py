@@ -19,7 +19,7 @@ import redis.cluster
 import interlock
 from interlock import aio
 from interlock._core.drive import drive
-from interlock.backends.redis.cluster.router import Shards
+from interlock.backends.redis.cluster.router import ClusterRouter
 from interlock.backends.redis.errors import COMMANDS
 from interlock.backends.redis.wire.keys import slot
 from interlock.contrib.redis_py import AsyncLock, Lock
@@ -298,13 +298,13 @@ class TestManyNames:
         for claim in claims[::2]:
             assert isinstance(drive(store.claim(claim)), Granted)
         asked: list[Any] = []
-        send = Shards.ask_at
+        send = ClusterRouter.ask_at
 
-        def counted(shards: Shards, place: Any, *rest: Any, **options: Any) -> Any:
+        def counted(shards: ClusterRouter, place: Any, *rest: Any, **options: Any) -> Any:
             asked.append(place)
             return send(shards, place, *rest, **options)
 
-        monkeypatch.setattr(Shards, "ask_at", counted)
+        monkeypatch.setattr(ClusterRouter, "ask_at", counted)
         answers = drive(store.renew([Renewal(claim.resource, claim.id, 30.0) for claim in claims], 5.0))
         assert [isinstance(answer, Renewed) for answer in answers] == [True, False] * 125
         assert len(set(asked)) == SHARDS

@@ -256,7 +256,7 @@ class TestTheClusterIsDown:
             node.kill()
             shutil.rmtree(f"{node.folder}/appendonlydir")
             node.start()
-            until(cluster.whole)
+            until(cluster.with_source)
             other = interlock.connect(cluster.url())
             after = until(lambda: _acquired(other, name))
             assert after.token > lease.token > before.token

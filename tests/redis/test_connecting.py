@@ -20,7 +20,7 @@ import redis
 
 import interlock
 from interlock import aio
-from interlock.backends.redis.transport.keeper_connection import Reserve
+from interlock.backends.redis.transport.keeper_connection import KeeperConnection
 from interlock.errors import StoreUnavailable
 from tests.patience import PATIENCE
 from tests.redis import clusters, sentinels
@@ -353,9 +353,13 @@ def test_a_grant_waits_for_the_connection_of_the_keeper(
     url: str, monkeypatch: Any, keeper: Any, outcome: str
 ) -> None:
     beside = Beside(outcome)
-    monkeypatch.setattr(Reserve, "warm", lambda reserve, route, timeout: beside.warm(route, timeout))
+    monkeypatch.setattr(
+        KeeperConnection, "warm", lambda keeper_connection, route, timeout: beside.warm(route, timeout)
+    )
     if keeper == "task":
-        monkeypatch.setattr(Reserve, "warm_async", lambda reserve, *words: beside.warm_async(*words))
+        monkeypatch.setattr(
+            KeeperConnection, "warm_async", lambda keeper_connection, *words: beside.warm_async(*words)
+        )
 
     async def take() -> bool:
         async with aio.connect(url, keeper=keeper, connect_timeout=1) as client:
@@ -389,4 +393,4 @@ def test_a_lease_is_renewed_though_every_connection_of_its_client_is_busy(server
 
 def _ask_in_vain(store: Any) -> None:
     with pytest.raises(StopIteration):
-        store._leaf.ask(b"*3\r\n$5\r\nBLPOP\r\n$7\r\nnothing\r\n$1\r\n3\r\n", 5.0).send(None)
+        store._transport.ask(b"*3\r\n$5\r\nBLPOP\r\n$7\r\nnothing\r\n$1\r\n3\r\n", 5.0).send(None)

@@ -13,20 +13,20 @@ from tests.field.sentences import FIELD
 from tests.redis.server import steady
 
 
-def _names(place: str, client: redis.Redis) -> list[bytes]:
+def _scan(place: str, client: redis.Redis) -> list[bytes]:
     prefix = urlsplit(place).query.partition("=")[2].encode()
     return [name for name in client.scan_iter(count=1000) if prefix in name]
 
 
 def wipe(place: str) -> None:
     with redis.Redis(port=steady().port) as client:
-        if names := _names(place, client):
+        if names := _scan(place, client):
             client.delete(*names)
 
 
 def keys(place: str) -> int:
     with redis.Redis(port=steady().port) as client:
-        return len(_names(place, client))
+        return len(_scan(place, client))
 
 
 REDIS = Kind(lambda: steady().url(f"{uuid4().hex}:"), wipe=wipe, keys=keys)

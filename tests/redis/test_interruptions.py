@@ -70,12 +70,12 @@ def test_a_thread_struck_anywhere_in_the_pool_leaves_its_place_to_the_others(
     monkeypatch.setattr(pool, "MOST", 1)
     with interlock.connect(url) as client:
         client.inspect("x")
-        leaf: Any = client._core.store
+        store: Any = client._core.store
         where: list[str] = []
 
         def look() -> None:
             if cold:
-                leaf._leaf._drain()
+                store._transport._drain()
             client.inspect("x")
 
         for strike in strikes(look, pool.__file__):
@@ -94,7 +94,7 @@ def test_exceptions_thrown_into_threads_leave_the_connections_to_the_others(url:
     assert told["took"] < 8
 
 
-@pytest.mark.parametrize("part", ["_leaf", "_listener"])
+@pytest.mark.parametrize("part", ["_transport", "_listener"])
 def test_a_release_in_the_midst_of_a_change_is_left_to_the_keeper(url: str, part: str) -> None:
     """As a signal handler or a garbage collector would call it, there."""
     with interlock.connect(url) as client:
@@ -112,7 +112,7 @@ def test_threads_are_not_inside_what_another_thread_changes(url: str) -> None:
     with interlock.connect(url) as client:
         store: Any = client._core.store
         seen: list[bool] = []
-        with store._leaf._guard:
+        with store._transport._guard:
             thread = threading.Thread(target=lambda: seen.append(store.inside()))
             thread.start()
             thread.join(PATIENCE)

@@ -66,8 +66,8 @@ PREFIXES = st.sampled_from(["", "app:", "{app}:", "a{", "a}", "a{b", "{}"])
 @given(NAMES, PREFIXES)
 def test_on_a_cluster_the_counter_is_in_the_slot_of_what_it_counts(name: str, prefix: str) -> None:
     keys = ClusterKeys(prefix)
-    assert slot(_plain(keys.last(name))) == slot(keys.holder(name))
-    register, counter = keys.register(name), keys.written(name)[len(bulk(keys.register(name))) :]
+    assert slot(_plain(keys.token_counter(name))) == slot(keys.holder(name))
+    register, counter = keys.register(name), keys.register_keys(name)[len(bulk(keys.register(name))) :]
     assert slot(_plain(counter)) == slot(register)
     assert keys.resource(_plain(counter)) is None, "a counter is listed as a resource"
 
@@ -76,7 +76,7 @@ def test_on_a_cluster_the_counter_is_in_the_slot_of_what_it_counts(name: str, pr
 @given(NAMES, NAMES, PREFIXES)
 def test_programs_agree_on_the_counter_of_a_slot(one: str, other: str, prefix: str) -> None:
     same = slot(Keys(prefix).holder(one)) == slot(Keys(prefix).holder(other))
-    assert (ClusterKeys(prefix).last(one) == ClusterKeys(prefix).last(other)) is same
+    assert (ClusterKeys(prefix).token_counter(one) == ClusterKeys(prefix).token_counter(other)) is same
 
 
 def _plain(encoded: bytes) -> bytes:

@@ -21,7 +21,7 @@ from interlock._runtime.tasks import Tasks
 from interlock._runtime.threads import Threads
 from interlock.backends.redis.cluster.open import open_cluster_url
 from interlock.backends.redis.wire.keys import slot
-from interlock.backends.redis.wire.resp import Failure
+from interlock.backends.redis.wire.resp import ErrorReply
 from interlock.contrib.redis_py import Lock
 from interlock.errors import StoreUnavailable, StoreUnfit
 from interlock.model import Busy, Claim, Granted
@@ -31,7 +31,7 @@ from tests.redis import clusters
 from tests.redis.clusters import SHARDS, RedisCluster, fragile
 from tests.redis.sentinels import until
 from tests.redis.test_chaos import Waiter
-from tests.redis.test_sharded import TOLD, branches, calls, followed, listener, listening, told
+from tests.redis.test_sharded_pubsub import TOLD, branches, calls, followed, listener, listening, told
 
 Places = Callable[[RedisCluster], AbstractContextManager[Any]]
 
@@ -70,7 +70,7 @@ def names(cluster: RedisCluster) -> list[str]:
 
 
 def is_sharded(client: interlock.Client | aio.Client, name: str) -> bool:
-    return bool(listener(client).line(name)[0].startswith(b"S"))
+    return bool(listener(client).subscription_of(name)[0].startswith(b"S"))
 
 
 def handed_over(holder: interlock.Client, client: interlock.Client, name: str) -> None:
@@ -96,7 +96,7 @@ async def handed_over_async(holder: interlock.Client, client: aio.Client, name: 
     lease = await asyncio.to_thread(holder.lock(name).acquire)
     assert lease
     task = asyncio.create_task(client.lock(name, timeout=PATIENCE).acquire())
-    while not (await client.inspect(name)).waiters or not listener(client).line(name)[1]:
+    while not (await client.inspect(name)).waiters or not listener(client).subscription_of(name)[1]:
         await asyncio.sleep(0.01)
     with at_most(TOLD, "nobody told it: it looked for itself"):
         await asyncio.to_thread(lease.release)
@@ -175,17 +175,17 @@ class TestANodeIsAsked:
     )
     def test_again_if_it_had_something_else_to_say(self, steady: RedisCluster, says: str) -> None:
         store: Any = open_cluster_url(urlsplit(steady.url(f"{uuid4().hex}:")), Threads(), asynchronous=False)
-        ask, claim = store._leaf.ask, Claim("x", uuid4().hex, 5.0)
+        ask, claim = store._transport.ask, Claim("x", uuid4().hex, 5.0)
 
         async def refuse(*args: Any) -> Any:
-            return Failure(says)
+            return ErrorReply(says)
 
-        store._leaf.ask = refuse
+        store._transport.ask = refuse
         with pytest.raises(StoreUnavailable):
             drive(store.claim(claim))
-        store._leaf.ask = ask
+        store._transport.ask = ask
         assert isinstance(drive(store.claim(claim)), Granted)
-        assert store._listener.line("x")[0].startswith(b"S")
+        assert store._listener.subscription_of("x")[0].startswith(b"S")
         drive(store.release("x", claim.id))
         drive(store.close())
 
@@ -209,8 +209,8 @@ class TestANodeIsAsked:
             claim = Claim(one, uuid4().hex, 5.0)
             assert isinstance(await asyncio.to_thread(lambda: drive(twin.claim(claim))), Granted)
             for name in (one, *others):
-                assert store._listener.line(name) == twin._listener.line(name)
-                assert not store._listener.line(name)[0].startswith(b"S")
+                assert store._listener.subscription_of(name) == twin._listener.subscription_of(name)
+                assert not store._listener.subscription_of(name)[0].startswith(b"S")
             await store.release(one, claim.id)
             await store.close()
 
@@ -288,11 +288,11 @@ class TestNobodyIsLeftUntold:
         leases = [holder.lock(name).acquire() for name in two]
         waiters = [Waiter(client, name) for name in two]  # one alone would read it, and find out
         until(lambda: all(told(client, name) for name in two))
-        assert listener(client).reading is not None, "who waits may read it as any plain subscription"
-        was = listener(client).line(two[0])[1]
+        assert listener(client).reader is not None, "who waits may read it as any plain subscription"
+        was = listener(client).subscription_of(two[0])[1]
         for node in old.masters:
             old.ask(node, "CLIENT", "KILL", "TYPE", "pubsub")
-        followed(lambda: listener(client).line(two[0])[1] > was)
+        followed(lambda: listener(client).subscription_of(two[0])[1] > was)
         for lease, waiter in zip(leases, waiters, strict=True):
             _released(lease, waiter)
         holder.close()
@@ -325,7 +325,7 @@ class TestNobodyIsLeftUntold:
     def test_the_connection_for_plain_messages_ends_with_the_client(self, old: RedisCluster) -> None:
         holder, client = (interlock.connect(old.url()) for _ in range(2))
         handed_over(holder, client, names(old)[0])
-        assert not listener(client).registers._ears, "it goes on for nobody"
+        assert not listener(client).registers._waiters, "it goes on for nobody"
         thread = listener(client).registers._thread
         assert thread.is_alive()
         client.close()
@@ -335,10 +335,12 @@ class TestNobodyIsLeftUntold:
     def test_what_two_learn_of_a_node_at_once_is_plain_for_both(self, old: RedisCluster) -> None:
         name = names(old)[0]
         store: Any = open_cluster_url(urlsplit(old.url()), Threads(), asynchronous=False)
-        store._listener.judge(name, able=False)
-        store._listener.judge(name, able=True)  # asked before, and heard late
-        assert store._listener.decided(name)
-        assert not store._listener.line(name)[0].startswith(b"S"), "the first has made its claim by now"
+        store._listener.set_support(name, able=False)
+        store._listener.set_support(name, able=True)  # asked before, and heard late
+        assert store._listener.channel_known(name)
+        assert not store._listener.subscription_of(name)[0].startswith(b"S"), (
+            "the first has made its claim by now"
+        )
         drive(store.close())
 
     def test_who_began_to_listen_before_it_was_plain_gets_the_subscription(self, old: RedisCluster) -> None:
@@ -346,8 +348,8 @@ class TestNobodyIsLeftUntold:
         store: Any = open_cluster_url(urlsplit(old.url()), Threads(), asynchronous=False)
         heard, signal = store._listener, threading.Event()
         heard.listen(b"id", signal)
-        heard.judge(name, able=False)
-        assert not heard.subscribed(heard.line(name)[0], signal)
+        heard.set_support(name, able=False)
+        assert not heard.subscribed(heard.subscription_of(name)[0], signal)
         assert signal.wait(PATIENCE)
         heard.forget(b"id", signal)
         drive(store.close())
@@ -361,7 +363,7 @@ class TestAScriptThatCannotPublish:
         name = names(old)[0]
         store: Any = open_cluster_url(urlsplit(old.url()), Threads(), asynchronous=False)
         drive(store.inspect(name))  # which finds out where it is
-        store._listener.judge(name, able=True)
+        store._listener.set_support(name, able=True)
         yield name, store, Claim(name, uuid4().hex, 30.0)
         drive(store.close())
 

@@ -115,21 +115,21 @@ def test_a_release_of_a_claim_that_was_answered_leaves_nothing_behind(server: Se
 class Late:
     """A leaf whose releases arrive only when they are told to; their sender hears nothing."""
 
-    def __init__(self, leaf: Any) -> None:
-        self._leaf = leaf
+    def __init__(self, transport: Any) -> None:
+        self._transport = transport
         self.late: list[bytes] = []
 
     async def ask(self, request: bytes, timeout: float, replies: int = 1, again: bool = True) -> Any:
-        if request.startswith(RELEASE.quick[:60]):
+        if request.startswith(RELEASE.by_hash[:60]):
             self.late.append(request)
             raise StoreUnavailable("nobody answers")
-        return await self._leaf.ask(request, timeout, replies, again)
+        return await self._transport.ask(request, timeout, replies, again)
 
     def after_fork(self) -> None:
-        self._leaf.after_fork()
+        self._transport.after_fork()
 
     async def close(self) -> None:
-        await self._leaf.close()
+        await self._transport.close()
 
 
 def test_a_grant_that_replicas_confirm_late_is_not_ended_by_a_release_of_before() -> None:
@@ -143,7 +143,7 @@ def test_a_grant_that_replicas_confirm_late_is_not_ended_by_a_release_of_before(
         with ours.lock("warm-up"):
             pass
         store: Any = ours._core.store
-        store._leaf = late = Late(store._leaf)
+        store._transport = late = Late(store._transport)
         replica.freeze()
         got: list[Any] = []
         taker = threading.Thread(target=lambda: got.append(ours.lock("x").acquire(timeout=20)))
@@ -154,10 +154,10 @@ def test_a_grant_that_replicas_confirm_late_is_not_ended_by_a_release_of_before(
         taker.join(20)
         assert got[0]
         for request in late.late:  # what was sent before the grant arrives now
-            drive(_asked(late._leaf, request))
+            drive(_asked(late._transport, request))
         assert not theirs.lock("x").acquire(blocking=False), "two hold at once"
         got[0].check()
-        store._leaf = late._leaf
+        store._transport = late._transport
         got[0].release()
         ours.close()
         theirs.close()
@@ -184,5 +184,5 @@ def test_a_claim_that_is_repeated_is_written_again_for_the_replicas_to_confirm(
     drive(store.close())
 
 
-async def _asked(leaf: Any, request: bytes) -> Any:
-    return await leaf.ask(request, 5.0)
+async def _asked(transport: Any, request: bytes) -> Any:
+    return await transport.ask(request, 5.0)

@@ -42,7 +42,7 @@ class Users:
         self._stack = stack
         self.admin = stack.enter_context(redis.Redis(port=server.port))
         self._stores: dict[str, RedisStore] = {}
-        self.whole = self.store(opened(server.url()))
+        self.with_source = self.store(opened(server.url()))
 
     def store(self, store: RedisStore) -> RedisStore:
         self._stack.callback(lambda: drive(store.close()))
@@ -113,20 +113,20 @@ def prepared(users: Users, act: str) -> tuple[str, list[Claim]]:
     name = uuid4().hex[:8]
     standing = claims(name, *permits, capacity=capacity)
     for claim in standing:
-        drive(users.whole.claim(claim))
+        drive(users.with_source.claim(claim))
     return name, standing
 
 
 def state(users: Users, name: str) -> object:
     """What counts, without the names of this try."""
-    queue = drive(users.whole.inspect(name))
+    queue = drive(users.with_source.inspect(name))
     outline = [
         (s.id.removeprefix(name), s.permits, s.admitted, s.note)
         for s in queue.standings
         if not s.id.startswith("lingering")
     ]
     lingering = [s.permits for s in queue.standings if s.id.startswith("lingering")]
-    return queue.capacity, outline, lingering, drive(users.whole.read(name)).value
+    return queue.capacity, outline, lingering, drive(users.with_source.read(name)).value
 
 
 @pytest.fixture(scope="module")
@@ -135,7 +135,7 @@ def after(users: Users) -> dict[str, object]:
     found: dict[str, object] = {}
     for act in ACTS:
         name, _ = prepared(users, act)
-        drive(_done(ACTS[act][1](users.whole, name)))
+        drive(_done(ACTS[act][1](users.with_source, name)))
         found[act] = state(users, name)
     return found
 
@@ -165,34 +165,34 @@ def test_each_script_is_refused_whole_or_done_whole(users: Users, after: dict[st
 
 def nothing_is_left(users: Users, name: str, ids: list[str], capacity: int) -> None:
     """When all have left, the whole capacity can be had: no permit was counted twice, or lost."""
-    drive(users.whole.evict(name, None, "what lingers goes, too"))
+    drive(users.with_source.evict(name, None, "what lingers goes, too"))
     for id in ids:
-        drive(users.whole.release(name, id))
+        drive(users.with_source.release(name, id))
     for _ in range(2):
-        drive(users.whole.evict(name, None, "those who were let in"))
+        drive(users.with_source.evict(name, None, "those who were let in"))
     whole = Claim(name, uuid4().hex, 30.0, permits=capacity, capacity=capacity)
-    answer = drive(users.whole.claim(whole))
+    answer = drive(users.with_source.claim(whole))
     assert isinstance(answer, Granted), answer
-    assert [s.id for s in drive(users.whole.inspect(name)).standings] == [whole.id]
-    drive(users.whole.release(name, whole.id))
+    assert [s.id for s in drive(users.with_source.inspect(name)).standings] == [whole.id]
+    drive(users.with_source.release(name, whole.id))
 
 
 def test_a_renewal_that_is_refused_leaves_the_others_of_its_batch_alone(users: Users) -> None:
     """One name has become another program's list, and beside another stands something that is not ours."""
     names = [f"batch-{uuid4().hex[:8]}-{number}" for number in range(4)]
     for name in names:
-        drive(users.whole.claim(Claim(name, "id", 30.0)))
-    drive(users.whole.claim(Claim(names[1], "waiter", 30.0)))
+        drive(users.with_source.claim(Claim(name, "id", 30.0)))
+    drive(users.with_source.claim(Claim(names[1], "waiter", 30.0)))
     users.admin.delete(names[1], names[2])
     users.admin.rpush(names[1], "theirs")
     users.admin.set(f"{{{names[2]}}}\x1f\x1fw", "nobody's")
     asked = [Renewal(name, id, 60.0) for name, id in zip(names, ("id", "waiter", "id", "id"), strict=True)]
-    answers = drive(users.whole.renew(asked))
+    answers = drive(users.with_source.renew(asked))
     assert [answers[0], answers[1], answers[3]] == [Renewed(60.0)] * 3
     assert isinstance(answers[2], NoAnswer)
     assert "something that is no lock" in answers[2].why
     with pytest.raises(StoreUnfit, match="something that is no lock"):
-        drive(users.whole.renew(asked[2:3]))
+        drive(users.with_source.renew(asked[2:3]))
     users.admin.flushall()
 
 

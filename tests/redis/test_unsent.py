@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import interlock
-from interlock.backends.redis.sentinel.failover import Following
+from interlock.backends.redis.sentinel.failover import FailoverTransport
 from interlock.backends.redis.store import RedisStore
 from interlock.backends.redis.transport.handshake import stepped
 from interlock.errors import StoreUnavailable, Unreached
@@ -17,13 +17,13 @@ from interlock.model import Claim
 from tests.attacks.stage import eventually
 from tests.redis.proxy import Proxy
 from tests.redis.server import Server
-from tests.redis.test_shards import LOW, SILENT, A, Clock, Stage
-from tests.redis.test_slots import LAST
+from tests.redis.test_router import LOW, SILENT, A, Clock, Stage
+from tests.redis.test_topology import LAST
 
 AWAY = Unreached("nobody listens there")
 
 
-class Leaf:
+class Transport:
     """What a request meets, one attempt after the other; the last again and again."""
 
     def __init__(self, *met: StoreUnavailable) -> None:
@@ -66,9 +66,9 @@ def test_on_one_server(server: Server, url: str) -> None:
 )
 @pytest.mark.parametrize("several", [True, False], ids=["a pool", "a link"])
 def test_behind_sentinels(met: tuple[StoreUnavailable, ...], unsent: bool, several: bool) -> None:
-    leaf: Any = Leaf(*met)
+    transport: Any = Transport(*met)
     way: Any = Way()
-    following = Following(lambda: leaf, way, Clock(), several=several)
+    following = FailoverTransport(lambda: transport, way, Clock(), several=several)
     with pytest.raises(StoreUnavailable) as told:
         stepped(following.ask(b"", 1.0))
     assert isinstance(told.value, Unreached) is unsent

@@ -13,13 +13,19 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from interlock import native
 from interlock.backends.redis import resolver
-from interlock.backends.redis.errors import broken, garbled, refusal, silent, unreachable
-from interlock.backends.redis.wire.resp import Failure
+from interlock.backends.redis.errors import (
+    connect_error,
+    protocol_error,
+    reply_error,
+    timeout_error,
+    unreachable,
+)
+from interlock.backends.redis.wire.resp import ErrorReply
 from interlock.errors import InterlockError, InvalidURL, StoreUnavailable, StoreUnfit, Unsupported
 from interlock.ports import CONNECT_TIMEOUT
 
 if TYPE_CHECKING:
-    from interlock.backends.redis.tls import Trust
+    from interlock.backends.redis.tls import SharedContext
 
 # What a user's connection settings may tell ours. The rest is about commands, pools and retries.
 SETTINGS = {
@@ -117,26 +123,28 @@ class Address:
         try:
             return resolver.made(self.place, self._connected, timeout)
         except TimeoutError:
-            raise self.silent(timeout) from None
+            raise self.timeout_error(timeout) from None
 
     def _connected(self, timeout: float) -> Any:
-        enter = partial(_enter, trips=_Trips(), until=time.monotonic() + timeout)
+        enter = partial(_enter, trips=_RoundTrips(), until=time.monotonic() + timeout)
         # Each library calls this option by its own name.
-        connection, trust = self._make("connection", timeout, **{f"{self._package}_connect_func": enter})
+        connection, shared_context = self._make(
+            "connection", timeout, **{f"{self._package}_connect_func": enter}
+        )
         try:
             connection.connect()
         except Exception as error:
             connection.disconnect()
-            raise self._refused(error, timeout, trust) from None
+            raise self._error_for(error, timeout, shared_context) from None
         return connection
 
     async def connect_async(self, timeout: float) -> Any:
         import asyncio
 
         until = time.monotonic() + timeout
-        connection, trust = self._make("asyncio.connection", timeout)
+        connection, shared_context = self._make("asyncio.connection", timeout)
         connected = False
-        trips = _Trips()
+        trips = _RoundTrips()
         trips.watch_async(connection)
         try:
             if self._named:
@@ -144,9 +152,9 @@ class Address:
             await asyncio.wait_for(connection.connect(), max(0.001, until - time.monotonic()))
             connected = True
         except TimeoutError:
-            raise self.silent(timeout) from None
+            raise self.timeout_error(timeout) from None
         except Exception as error:
-            raise self._refused(error, timeout, trust) from None
+            raise self._error_for(error, timeout, shared_context) from None
         finally:
             trips.done(connection)
             if not connected and getattr(connection, "_writer", None) is not None:
@@ -154,7 +162,7 @@ class Address:
                 connection._writer = connection._reader = None
         return connection
 
-    def _make(self, module: str, timeout: float, **more: Any) -> tuple[Any, Trust | None]:
+    def _make(self, module: str, timeout: float, **more: Any) -> tuple[Any, SharedContext | None]:
         made = import_module(f"{self._package}.{module}")
         settings = dict(self._settings)
         wanted = settings.get("socket_connect_timeout")
@@ -166,23 +174,28 @@ class Address:
         kind = getattr(made, self._kind)
         if not self.tls:
             return kind(**settings, **more), None
-        from interlock.backends.redis.tls import Trust, taken  # here, not above: it loads `ssl`
+        from interlock.backends.redis.tls import (  # here, not above: it loads `ssl`
+            SharedContext,
+            accepted_options,
+        )
 
-        trust = Trust(self._package, settings)
-        connection = kind(**taken(self.place, kind, settings), **more)
-        trust.lend(self.place, connection, settings)
-        return connection, trust
+        shared_context = SharedContext(self._package, settings)
+        connection = kind(**accepted_options(self.place, kind, settings), **more)
+        shared_context.apply(self.place, connection, settings)
+        return connection, shared_context
 
-    def silent(self, timeout: float) -> StoreUnavailable:
+    def timeout_error(self, timeout: float) -> StoreUnavailable:
         """The error for who did not answer in time, with all that may be the reason here."""
         reasons = ["this port is not for TLS"] * self.tls + ["its name cannot be looked up"] * self._named
-        return silent(self.place, timeout, *reasons)
+        return timeout_error(self.place, timeout, *reasons)
 
-    def _refused(self, error: Exception, timeout: float, trust: Trust | None = None) -> InterlockError:
+    def _error_for(
+        self, error: Exception, timeout: float, shared_context: SharedContext | None = None
+    ) -> InterlockError:
         """A failed handshake in our words. The library drops the code of an error reply: its class tells it."""
         names = [parent.__name__ for parent in type(error).__mro__]
         if "TimeoutError" in names:
-            return self.silent(timeout)
+            return self.timeout_error(timeout)
         said = str(error)
         for name, code in (
             ("AuthenticationError", "NOAUTH" if "required" in said.lower() else "WRONGPASS"),
@@ -191,17 +204,17 @@ class Address:
             ("MaxClientsError", "max number of clients"),
         ):
             if name in names:
-                return refusal(self.place, Failure(f"{code} {said}"))
+                return reply_error(self.place, ErrorReply(f"{code} {said}"))
         if "InvalidResponse" in names or "Protocol error" in said:
-            return garbled(self.place, error)
+            return protocol_error(self.place, error)
         if "ResponseError" in names or any(word in said for word in ("DENIED", "max number of clients")):
-            return refusal(self.place, Failure(said))
+            return reply_error(self.place, ErrorReply(said))
         if isinstance(error, (TypeError, ValueError)):  # an option the library does not take
             return StoreUnfit(f"{self.place}: {said}")
         if (cause := _cause(error)) is not None:
-            if trust is not None:
-                trust.doubt(cause)
-            return broken(self.place, cause, tls=self.tls)
+            if shared_context is not None:
+                shared_context.invalidate(cause)
+            return connect_error(self.place, cause, tls=self.tls)
         return unreachable(self.place, said.rstrip("."))
 
 
@@ -214,7 +227,7 @@ def _cause(error: Exception) -> OSError | None:
     return None
 
 
-class _Trips:
+class _RoundTrips:
     """Measures, while a connection is made, how long the way to the server and back takes."""
 
     def __init__(self) -> None:
@@ -255,7 +268,7 @@ def round_trip(connection: Any) -> float:
     return trip
 
 
-def _enter(connection: Any, trips: _Trips, until: float) -> None:
+def _enter(connection: Any, trips: _RoundTrips, until: float) -> None:
     """The library's handshake, whose replies share one deadline.
 
     Each would have the whole time: a server that answers slowly would keep a renewal for several times as long as

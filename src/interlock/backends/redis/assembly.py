@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from interlock.backends.redis.address import Route
 from interlock.backends.redis.pubsub.listener import Listener
-from interlock.backends.redis.pubsub.reader import Attending
-from interlock.backends.redis.replicated import Lanes, ReplicatedStore, Wanted
+from interlock.backends.redis.pubsub.reader import ReadingRuntime
+from interlock.backends.redis.replicated import ReplicasWanted, ReplicatedStore, WaitTransport
 from interlock.backends.redis.store import RedisStore
-from interlock.backends.redis.transport.handshake import Dialling, OnLoop, OnThread
-from interlock.backends.redis.transport.interface import Leaf, Pausing, Plainly
-from interlock.backends.redis.transport.keeper_connection import Reserve
+from interlock.backends.redis.transport.handshake import AsyncHandshake, BlockingHandshake, Handshake
+from interlock.backends.redis.transport.interface import ThreadRuntime, Transport, WaitRuntime
+from interlock.backends.redis.transport.keeper_connection import KeeperConnection
 from interlock.backends.redis.transport.pool import Pool
 from interlock.backends.redis.wire.keys import Keys
 from interlock.ports import Runtime
@@ -20,7 +20,7 @@ from interlock.ports import Runtime
 if TYPE_CHECKING:
     from interlock.backends.redis.cluster.sharded_pubsub import ShardedListener
 
-MakeLeaf = Callable[[Callable[[Route], Leaf], Pausing, Dialling, bool], Leaf]
+MakeTransport = Callable[[Callable[[Route], Transport], WaitRuntime, Handshake, bool], Transport]
 """Makes the leaf of one kind of deployment out of leaves to single servers; the last says whether it is the keeper's."""
 
 
@@ -32,65 +32,86 @@ class Assembly:
         route: Route,
         keys: Keys,
         runtime: Runtime,
-        leaf: MakeLeaf,
-        wanted: Callable[[Leaf, Dialling], Wanted | None],
+        transport: MakeTransport,
+        wanted: Callable[[Transport, Handshake], ReplicasWanted | None],
         kinds: tuple[type[RedisStore], type[ReplicatedStore]] = (RedisStore, ReplicatedStore),
         sharded: ShardedListener | None = None,
     ) -> None:
         self._route, self._keys, self._runtime = route, keys, runtime
-        self._leaf, self._wanted, self._kinds = leaf, wanted, kinds
+        self._transport, self._wanted, self._kinds = transport, wanted, kinds
         self._listener = sharded or Listener(route)
-        self._reserve = Reserve()
+        self._keeper_connection = KeeperConnection()
 
     def store(self, *, asynchronous: bool) -> RedisStore:
         return self._on_loop() if asynchronous else self._on_threads(self._runtime)
 
-    def _on_threads(self, waiting: Pausing) -> RedisStore:
-        pool = self._leaf(lambda route: Pool(route, reserve=self._reserve), waiting, OnThread(), False)
-        store = self._over(pool, pool, self._attending(waiting, lambda: None), None, OnThread())
-        store._keeper = lambda: self._kept(self._hurried(waiting), blocks=True)
+    def _on_threads(self, waiting: WaitRuntime) -> RedisStore:
+        pool = self._transport(
+            lambda route: Pool(route, keeper_connection=self._keeper_connection),
+            waiting,
+            BlockingHandshake(),
+            False,
+        )
+        store = self._over(
+            pool, pool, self._reading_runtime(waiting, lambda: None), None, BlockingHandshake()
+        )
+        store._make_keeper_side = lambda: self._with_keeper(self._blocking_keeper(waiting), blocks=True)
         return store
 
-    def _hurried(self, waiting: Pausing) -> RedisStore:
+    def _blocking_keeper(self, waiting: WaitRuntime) -> RedisStore:
         """A store in which connecting is a part of every call's time."""
-        pool = self._leaf(lambda route: Pool(route, hurried=True), waiting, OnThread(), True)
-        return self._over(pool, pool, self._attending(waiting, lambda: None), None, OnThread())
+        pool = self._transport(lambda route: Pool(route, hurried=True), waiting, BlockingHandshake(), True)
+        return self._over(pool, pool, self._reading_runtime(waiting, lambda: None), None, BlockingHandshake())
 
     def _on_loop(self) -> RedisStore:
         """An asyncio store has a blocking twin, for the keeper's thread and for the end of the process."""
         from asyncio import get_running_loop  # here, not above: most programs do without
 
-        from interlock.backends.redis.transport.multiplexed import Links
+        from interlock.backends.redis.transport.multiplexed import MultiplexedTransport
 
-        def link() -> Leaf:
-            return self._leaf(lambda route: Links(route, reserve=self._reserve), runtime, OnLoop(), False)
+        def multiplexed() -> Transport:
+            return self._transport(
+                lambda route: MultiplexedTransport(route, keeper_connection=self._keeper_connection),
+                runtime,
+                AsyncHandshake(),
+                False,
+            )
 
         def task_keeper() -> RedisStore:
-            own = self._leaf(lambda route: Links(route, hurried=True), runtime, OnLoop(), True)
-            return self._kept(self._over(own, own, pausing, None, OnLoop()), blocks=False)
+            own = self._transport(
+                lambda route: MultiplexedTransport(route, hurried=True), runtime, AsyncHandshake(), True
+            )
+            return self._with_keeper(
+                self._over(own, own, reading_runtime, None, AsyncHandshake()), blocks=False
+            )
 
         runtime = self._runtime
-        pausing = self._attending(runtime, get_running_loop)
-        twin = self._hurried(Plainly(runtime))
-        twin._keeper = lambda: self._kept(twin, blocks=True)
-        store = self._over(link(), Lanes(link), pausing, twin, OnLoop())
-        store._keeper = task_keeper
+        reading_runtime = self._reading_runtime(runtime, get_running_loop)
+        twin = self._blocking_keeper(ThreadRuntime(runtime))
+        twin._make_keeper_side = lambda: self._with_keeper(twin, blocks=True)
+        store = self._over(multiplexed(), WaitTransport(multiplexed), reading_runtime, twin, AsyncHandshake())
+        store._make_keeper_side = task_keeper
         return store
 
     def _over(
-        self, leaf: Leaf, lane: Leaf, pausing: Pausing, twin: RedisStore | None, dial: Dialling
+        self,
+        transport: Transport,
+        wait_transport: Transport,
+        runtime: WaitRuntime,
+        twin: RedisStore | None,
+        handshake: Handshake,
     ) -> RedisStore:
         plain, replicated = self._kinds
-        if (count := self._wanted(leaf, dial)) is None:
-            return plain(self._route.place, self._keys, leaf, self._listener, pausing, twin)
-        store = replicated(self._route.place, self._keys, leaf, self._listener, pausing, twin)
-        store.replicate(count, lane)
+        if (count := self._wanted(transport, handshake)) is None:
+            return plain(self._route.place, self._keys, transport, self._listener, runtime, twin)
+        store = replicated(self._route.place, self._keys, transport, self._listener, runtime, twin)
+        store.replicate(count, wait_transport)
         return store
 
-    def _attending(self, pausing: Pausing, loop: Callable[[], Any]) -> Pausing:
-        return Attending(pausing, lambda: self._listener.reading, loop)
+    def _reading_runtime(self, runtime: WaitRuntime, loop: Callable[[], Any]) -> WaitRuntime:
+        return ReadingRuntime(runtime, lambda: self._listener.reader, loop)
 
-    def _kept(self, side: RedisStore, *, blocks: bool) -> RedisStore:
+    def _with_keeper(self, side: RedisStore, *, blocks: bool) -> RedisStore:
         """From now on the keeper's own connection is made before the first request of the others."""
-        self._reserve.keep(side._leaf, blocks=blocks)
+        self._keeper_connection.use(side._transport, blocks=blocks)
         return side

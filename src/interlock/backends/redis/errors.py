@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from interlock.backends.redis.wire.resp import Failure
+from interlock.backends.redis.wire.resp import ErrorReply
 from interlock.errors import InterlockError, StoreUnavailable, StoreUnfit, Unreached
 
 COMMANDS = (
@@ -95,7 +95,7 @@ NO_TLS = (
 )
 
 
-def refusal(place: str, failure: Failure) -> InterlockError:
+def reply_error(place: str, failure: ErrorReply) -> InterlockError:
     """The error of ours that stands for an error reply."""
     text = failure.text
     for word, passing, sentence in SENTENCES:
@@ -111,12 +111,12 @@ def unreachable(place: str, why: object) -> StoreUnavailable:
     )
 
 
-def unsent(error: InterlockError) -> InterlockError:
+def as_unreached(error: InterlockError) -> InterlockError:
     """The error of who could not connect: nothing was sent."""
     return Unreached(str(error)) if type(error) is StoreUnavailable else error
 
 
-def broken(place: str, error: OSError, *, tls: bool) -> InterlockError:
+def connect_error(place: str, error: OSError, *, tls: bool) -> InterlockError:
     """What the system said when a connection was made, and what to do about it."""
     kinds = [kind.__name__ for kind in type(error).__mro__]  # by name: `ssl` is not loaded for who needs none
     said = str(error.strerror or error)
@@ -143,12 +143,12 @@ def broken(place: str, error: OSError, *, tls: bool) -> InterlockError:
     return unreachable(place, why)
 
 
-def silent(place: str, timeout: float, *reasons: str) -> StoreUnavailable:
+def timeout_error(place: str, timeout: float, *reasons: str) -> StoreUnavailable:
     likely = ["it may be stopped", "busy with a slow command", *reasons]
     return StoreUnavailable(f"{place} did not answer within {timeout:.3g} s; {', '.join(likely)}, or cut off")
 
 
-def garbled(place: str, error: Exception) -> StoreUnfit:
+def protocol_error(place: str, error: Exception) -> StoreUnfit:
     return StoreUnfit(f"{place} does not speak the protocol of Redis ({error}); check host, port and TLS")
 
 
@@ -156,7 +156,7 @@ def _short(text: str) -> str:
     return text if len(text) <= 120 else text[:117] + "..."
 
 
-def since(before: StoreUnavailable | None, error: StoreUnavailable) -> StoreUnavailable:
+def merged_error(before: StoreUnavailable | None, error: StoreUnavailable) -> StoreUnavailable:
     """What a request has met by now. One that may have arrived once never counts as unsent again.
 
     Or nobody would take the claim back that it made, and all would wait out its ttl.

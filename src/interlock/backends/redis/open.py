@@ -9,8 +9,8 @@ from urllib.parse import SplitResult
 from interlock.backends.redis.address import Address, Route
 from interlock.backends.redis.assembly import Assembly
 from interlock.backends.redis.store import RedisStore
-from interlock.backends.redis.transport.handshake import Dialling
-from interlock.backends.redis.transport.interface import Leaf, Pausing
+from interlock.backends.redis.transport.handshake import Handshake
+from interlock.backends.redis.transport.interface import Transport, WaitRuntime
 from interlock.backends.redis.url_options import MISSPELT, check_database, options
 from interlock.backends.redis.wire.keys import Keys
 from interlock.errors import InvalidURL
@@ -70,8 +70,12 @@ def open_address(
     async def wanted(request: bytes, timeout: float) -> int:
         return replicas or 0
 
-    def leaf(make: Callable[[Route], Leaf], pausing: Pausing, dial: Dialling, hurried: bool) -> Leaf:
+    def transport(
+        make: Callable[[Route], Transport], runtime: WaitRuntime, handshake: Handshake, hurried: bool
+    ) -> Transport:
         return make(address)
 
-    parts = Assembly(address, Keys(prefix), runtime, leaf, lambda leaf, dial: wanted if replicas else None)
+    parts = Assembly(
+        address, Keys(prefix), runtime, transport, lambda transport, handshake: wanted if replicas else None
+    )
     return parts.store(asynchronous=asynchronous)

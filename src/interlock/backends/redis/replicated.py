@@ -11,11 +11,11 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Literal
 
 from interlock.backends.redis.address import Route
-from interlock.backends.redis.errors import refusal
+from interlock.backends.redis.errors import reply_error
 from interlock.backends.redis.store import RedisStore
-from interlock.backends.redis.transport.interface import Leaf
+from interlock.backends.redis.transport.interface import Transport
 from interlock.backends.redis.wire import packing
-from interlock.backends.redis.wire.resp import Failure, command
+from interlock.backends.redis.wire.resp import ErrorReply, command
 from interlock.backends.redis.wire.scripts import Call
 from interlock.errors import InvalidURL, StoreUnavailable
 from interlock.model import Busy, Claim, ClaimAnswer, Granted
@@ -26,11 +26,11 @@ TICK = 0.15  # seconds by which WAIT may be late
 LONGEST = 1.0  # seconds that replicas may take to confirm a grant
 
 Replicas = int | Literal["majority", "all"]
-Wanted = Callable[[bytes, float], Awaitable[int]]
+ReplicasWanted = Callable[[bytes, float], Awaitable[int]]
 """How many replicas must confirm the grant that a request asks for, found out within so many seconds."""
 
 
-class TooFew(Exception):
+class TooFewReplicas(Exception):
     """Fewer replicas than wanted have confirmed a claim that was granted."""
 
     def __init__(self, reply: Any, confirmed: int, wanted: int) -> None:
@@ -59,17 +59,17 @@ def enough(wanted: Replicas, replicas: int) -> int:
 class ReplicatedStore(RedisStore):
     """Claims that count once enough replicas have them."""
 
-    def replicate(self, wanted: Wanted, lane: Leaf) -> None:
+    def replicate(self, wanted: ReplicasWanted, wait_transport: Transport) -> None:
         """Set before first use: how many must confirm, and the leaf for requests that wait for them."""
         self._wanted = wanted
-        self._lane = lane
+        self._wait_transport = wait_transport
 
     async def claim(self, claim: Claim, timeout: float = IO_TIMEOUT) -> ClaimAnswer:
         try:
             return await super().claim(claim, timeout)
-        except TooFew as short:
+        except TooFewReplicas as short:
             if not isinstance(short.reply, int):
-                self._tell(packing.claim_answer(claim, short.reply)[-1])
+                self._notify(packing.claim_answer(claim, short.reply)[-1])
             # It stands, and is not released here: that could arrive after the caller has asked again, and end what
             # it was granted then. Whoever asks again waits for the replicas again; whoever gives up takes it back.
             raise StoreUnavailable(
@@ -83,27 +83,27 @@ class ReplicatedStore(RedisStore):
         return None
 
     async def _ask_claim(self, call: Call, body: bytes, timeout: float) -> Any:
-        began = self._pausing.now()
-        wanted = await self._wanted(call.quick + body, timeout)
-        timeout = max(0.001, timeout - (self._pausing.now() - began))
+        began = self._runtime.now()
+        wanted = await self._wanted(call.by_hash + body, timeout)
+        timeout = max(0.001, timeout - (self._runtime.now() - began))
         # Half of the time, so that it can be taken back; and Redis looks at the time ten times a second only.
         patience = min(LONGEST, max(0.01, (timeout - TICK) / 2))
         wait = command(b"WAIT", b"%d" % wanted, packing.millis(patience))
-        reply, confirmed = await self._lane.ask(call.quick + body + wait, timeout, 2)
-        if isinstance(reply, Failure) and reply.code == "NOSCRIPT":
-            reply, confirmed = await self._lane.ask(call.whole + body + wait, timeout, 2)
-        if failures := [answer for answer in (reply, confirmed) if isinstance(answer, Failure)]:
-            raise refusal(self._place, failures[0])
+        reply, confirmed = await self._wait_transport.ask(call.by_hash + body + wait, timeout, 2)
+        if isinstance(reply, ErrorReply) and reply.code == "NOSCRIPT":
+            reply, confirmed = await self._wait_transport.ask(call.with_source + body + wait, timeout, 2)
+        if failures := [answer for answer in (reply, confirmed) if isinstance(answer, ErrorReply)]:
+            raise reply_error(self._place, failures[0])
         if _granted(reply) and confirmed < wanted:
-            raise TooFew(reply, confirmed, wanted)
+            raise TooFewReplicas(reply, confirmed, wanted)
         return reply
 
     def after_fork(self) -> None:
         super().after_fork()
-        self._lane.after_fork()
+        self._wait_transport.after_fork()
 
     async def close(self) -> None:
-        await self._lane.close()
+        await self._wait_transport.close()
         await super().close()
 
 
@@ -111,23 +111,23 @@ def _granted(reply: Any) -> bool:
     return isinstance(reply, int) or bool(reply[0] == 1)
 
 
-class Lanes:
+class WaitTransport:
     """Several connections on one event loop, for requests during which a connection answers nobody else."""
 
-    def __init__(self, make: Callable[[], Leaf]) -> None:
+    def __init__(self, make: Callable[[], Transport]) -> None:
         self._make = make
-        self._load: dict[Leaf, int] = {}  # requests under way on each
+        self._load: dict[Transport, int] = {}  # requests under way on each
 
     async def ask(self, request: bytes, timeout: float, replies: int = 1, again: bool = True) -> Any:
-        lane = min(self._load, key=self._load.__getitem__, default=None)
-        if lane is None or (self._load[lane] and len(self._load) < MOST):
-            lane = self._make()
-            self._load[lane] = 0
-        self._load[lane] += 1
+        transport = min(self._load, key=self._load.__getitem__, default=None)
+        if transport is None or (self._load[transport] and len(self._load) < MOST):
+            transport = self._make()
+            self._load[transport] = 0
+        self._load[transport] += 1
         try:
-            return await lane.ask(request, timeout, replies, again)
+            return await transport.ask(request, timeout, replies, again)
         finally:
-            self._load[lane] -= 1
+            self._load[transport] -= 1
 
     async def warm(self, route: Route, timeout: float) -> None:
         """Nothing: no keeper uses them."""
@@ -136,10 +136,10 @@ class Lanes:
         return False
 
     def after_fork(self) -> None:
-        for lane in self._load:
-            lane.after_fork()
+        for transport in self._load:
+            transport.after_fork()
         self._load = dict.fromkeys(self._load, 0)  # who asked, asked in the parent
 
     async def close(self) -> None:
-        for lane in list(self._load):
-            await lane.close()
+        for transport in list(self._load):
+            await transport.close()

@@ -13,10 +13,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-_left: dict[str, Attempt] = {}  # by place: attempts that nobody waits for any more
+_left: dict[str, ConnectionAttempt] = {}  # by place: attempts that nobody waits for any more
 
 
-class Attempt:
+class ConnectionAttempt:
     """One connection being made; who waits for it may leave."""
 
     def __init__(self, make: Callable[[], Any]) -> None:
@@ -70,7 +70,7 @@ def made(place: str, make: Callable[[float], Any], timeout: float) -> Any:
     left = until - time.monotonic()
     if left <= 0:
         raise TimeoutError
-    attempt = Attempt(lambda: make(left))
+    attempt = ConnectionAttempt(lambda: make(left))
     try:
         connection = attempt.result(left)
     except TimeoutError:
@@ -81,7 +81,7 @@ def made(place: str, make: Callable[[float], Any], timeout: float) -> Any:
     return connection
 
 
-class Lookup:
+class HostLookup:
     """One name being looked up, for all tasks that need it. What comes of it the client library will say."""
 
     def __init__(self, host: str) -> None:
@@ -116,7 +116,7 @@ class Lookup:
         call()
 
 
-_lookups: dict[str, Lookup] = {}
+_lookups: dict[str, HostLookup] = {}
 
 
 async def looked_up(host: str, timeout: float) -> None:
@@ -125,7 +125,7 @@ async def looked_up(host: str, timeout: float) -> None:
 
     lookup = _lookups.get(host)
     if lookup is None or not lookup.alive():
-        lookup = _lookups[host] = Lookup(host)
+        lookup = _lookups[host] = HostLookup(host)
     loop = asyncio.get_running_loop()
     over = asyncio.Event()
     lookup.then(lambda: loop.call_soon_threadsafe(over.set))

@@ -14,7 +14,7 @@ from typing import Any
 
 from interlock.backends.redis.wire.keys import Keys
 from interlock.backends.redis.wire.packing import RECORD_START
-from interlock.backends.redis.wire.resp import Failure, command
+from interlock.backends.redis.wire.resp import ErrorReply, command
 
 STEP = b"500"  # keys the server looks at in one step
 PEEK = b"1023"  # bytes of a value that tell whether it is ours
@@ -25,14 +25,14 @@ Servers = Callable[[], Awaitable[list[Ask]]]
 Name = tuple[str, bool]  # and whether it is certain that somebody stands there
 
 
-class Names:
+class ResourceScan:
     """Walks over the keys of one server or several; remembers the last walk for the pages that follow."""
 
     def __init__(self, keys: Keys) -> None:
         self._keys = keys
         self._walk: tuple[str, float, list[Name]] = ("", 0.0, [])
 
-    async def beyond(self, servers: Servers, prefix: str, after: str) -> list[Name]:
+    async def names_after(self, servers: Servers, prefix: str, after: str) -> list[Name]:
         """Names with this prefix, in code point order, beyond `after`, from all servers."""
         walked, when, names = self._walk
         if not after or walked != prefix or time.monotonic() - when > KEPT:
@@ -46,7 +46,7 @@ class Names:
 
     async def _all(self, ask: Ask, prefix: str) -> dict[str, bool]:
         found: dict[str, bool] = {}
-        wanted = _literally(self._keys.holder(prefix))
+        wanted = literally(self._keys.holder(prefix))
         async for keys in _walk(ask, b"*" + wanted + b"*\x1f[hw]"):
             for key in keys:
                 name = self._keys.resource(key)
@@ -61,7 +61,7 @@ class Names:
             request = b"".join([command(b"GETRANGE", key, b"0", PEEK) for key, _ in named])
             _, *values = await ask(command(b"PING") + request, 1 + len(named))
             for (_, name), value in zip(named, values, strict=True):
-                if not isinstance(value, Failure) and RECORD_START.match(value):
+                if not isinstance(value, ErrorReply) and RECORD_START.match(value):
                     found[name] = True
         return found
 
@@ -77,6 +77,6 @@ async def _walk(ask: Ask, pattern: bytes, *only: bytes) -> AsyncIterator[list[by
             return
 
 
-def _literally(text: bytes) -> bytes:
+def literally(text: bytes) -> bytes:
     """A pattern that matches this text alone."""
     return re.sub(rb"([*?\[\]\\^-])", rb"\\\1", text)

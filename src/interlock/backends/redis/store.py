@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from interlock.backends.redis.errors import refusal
+from interlock.backends.redis.errors import reply_error
 from interlock.backends.redis.pubsub.listener import AGAIN, Listener
-from interlock.backends.redis.pubsub.publishing import Voice
-from interlock.backends.redis.pubsub.waiters import NobodyListens, queue
+from interlock.backends.redis.pubsub.publishing import PublishRight
+from interlock.backends.redis.pubsub.waiters import NoListenerThread, queue
 from interlock.backends.redis.pubsub.watching import until_changed
-from interlock.backends.redis.scan import Ask, Names
-from interlock.backends.redis.transport.interface import Leaf, Pausing
+from interlock.backends.redis.scan import Ask, ResourceScan
+from interlock.backends.redis.transport.interface import Transport, WaitRuntime
 from interlock.backends.redis.wire import packing
 from interlock.backends.redis.wire.keys import Keys
-from interlock.backends.redis.wire.resp import Failure, bulk, command
+from interlock.backends.redis.wire.resp import ErrorReply, bulk, command
 from interlock.backends.redis.wire.scripts import (
     CLAIM,
     CLAIM_PLACE,
@@ -79,65 +79,71 @@ class RedisStore:
         self,
         place: str,
         keys: Keys,
-        leaf: Leaf,
+        transport: Transport,
         listener: Listener | ShardedListener,
-        pausing: Pausing,
+        runtime: WaitRuntime,
         twin: RedisStore | None,
     ) -> None:
         self._place = place
         self._keys = keys
-        self._leaf = leaf
+        self._transport = transport
         self._listener = listener
-        self._pausing = pausing
+        self._runtime = runtime
         self._twin = twin  # the blocking side of an asyncio store; it shares our listener
-        self._keeper: Callable[[], RedisStore] | None = None  # makes the keeper's own side, once
-        self._kept: RedisStore | None = None  # that side; None if this is it
-        self._names = Names(keys)
-        self._doubters: list[Callable[[], None]] = []
+        self._make_keeper_side: Callable[[], RedisStore] | None = None  # makes the keeper's own side, once
+        self._keeper_side: RedisStore | None = None  # that side; None if this is it
+        self._scan = ResourceScan(keys)
+        self._doubt_callbacks: list[Callable[[], None]] = []
         self._places: dict[
             str, tuple[int, int]
         ] = {}  # waiters: under which subscription they asked, their token
         # Ids of claims that were asked for without an answer: the request may be under way for long.
         self._unanswered: dict[str, None] = {}
-        self._voice = Voice(place)
+        self._publish_right = PublishRight(place)
         if twin is not None:
-            twin._know_as(self)
+            twin._share_state_of(self)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._place}>"
 
-    async def _tell_all(self, resource: str, call: Call, body: bytes, timeout: float) -> Any:
+    async def _run_once(self, resource: str, call: Call, body: bytes, timeout: float) -> Any:
         """Run a script that may let somebody of ours in. If its reply is lost, they must look for themselves.
 
         It is never sent twice from here: a second reply could not tell who removed the claim.
         """
         try:
-            reply = await self._leaf.ask(call.quick + body, timeout, 1, False)
-            return await self._whole(call, body, timeout, reply, False) if type(reply) is Failure else reply
+            reply = await self._transport.ask(call.by_hash + body, timeout, 1, False)
+            return (
+                await self._run_with_source(call, body, timeout, reply, False)
+                if type(reply) is ErrorReply
+                else reply
+            )
         except StoreUnavailable:
-            self._listener.look(queue(resource))
+            self._listener.recheck(queue(resource))
             raise
 
     async def _run(self, call: Call, body: bytes, timeout: float) -> Any:
         """One script, one round trip; two when the server does not know it yet."""
-        reply = await self._leaf.ask(call.quick + body, timeout)
-        return await self._whole(call, body, timeout, reply) if type(reply) is Failure else reply
+        reply = await self._transport.ask(call.by_hash + body, timeout)
+        return await self._run_with_source(call, body, timeout, reply) if type(reply) is ErrorReply else reply
 
-    async def _whole(
-        self, call: Call, body: bytes, timeout: float, failure: Failure, again: bool = True
+    async def _run_with_source(
+        self, call: Call, body: bytes, timeout: float, failure: ErrorReply, again: bool = True
     ) -> Any:
         """The reply of a server that had forgotten the script; or the error for what else it refused."""
         if failure.code == "NOSCRIPT":
-            reply = await self._leaf.ask(call.whole + body, timeout, 1, again)
-            if type(reply) is not Failure:
+            reply = await self._transport.ask(call.with_source + body, timeout, 1, again)
+            if type(reply) is not ErrorReply:
                 return reply
             failure = reply
-        raise refusal(self._place, failure)
+        raise reply_error(self._place, failure)
 
     # ---- claims -------------------------------------------------------------------
 
     async def claim(self, claim: Claim, timeout: float = IO_TIMEOUT) -> ClaimAnswer:
-        channel, generation = self._listener.line(claim.resource)  # before the question: see `wait`
+        channel, generation = self._listener.subscription_of(
+            claim.resource
+        )  # before the question: see `wait`
         call, body = CLAIM, packing.claim_request(self._keys, claim, channel)
         if self._places and (known := self._places.get(claim.id)) is not None:
             call, body = CLAIM_PLACE, body + bulk(b"%d" % known[1])
@@ -146,19 +152,19 @@ class RedisStore:
         except BaseException as error:
             self._leave_unanswered(claim.id, error)
             raise
-        if type(reply) is Failure:
-            reply = await self._whole(call, body, timeout, reply)
+        if type(reply) is ErrorReply:
+            reply = await self._run_with_source(call, body, timeout, reply)
         if type(reply) is int:
             return Granted(reply, claim.ttl)
         answer, place, told = packing.claim_answer(claim, reply)
         if told:
-            self._tell(told)
+            self._notify(told)
         if place:
             self._places[claim.id] = (generation, place)
         return answer
 
     def _ask_claim(self, call: Call, body: bytes, timeout: float) -> Awaitable[Any]:
-        return self._leaf.ask(call.quick + body, timeout)
+        return self._transport.ask(call.by_hash + body, timeout)
 
     def _leave_unanswered(self, id: str, error: BaseException) -> None:
         """Nobody knows when this request for a claim arrives: once it is released, it must not enter any more."""
@@ -167,89 +173,95 @@ class RedisStore:
                 self._unanswered.clear()
             self._unanswered[id] = None
 
-    def _tell(self, told: Sequence[Any]) -> None:
+    def _notify(self, told: Sequence[Any]) -> None:
         """Pass on what a script told its caller; an empty id says that it could not tell others."""
         if b"" in told:
-            self._voice.lost()
+            self._publish_right.denied()
             pairs = zip(told[::2], told[1::2], strict=True)
             told = [part for pair in pairs if pair[0] for part in pair]
-        self._listener.tell(told)
+        self._listener.notify(told)
 
     async def wait(self, claim: Claim, busy: Busy | None, timeout: float) -> Granted | None:
-        id, signal, listener = claim.id.encode(), self._pausing.signal(), self._listener
-        until = self._pausing.now() + timeout
+        id, signal, listener = claim.id.encode(), self._runtime.signal(), self._listener
+        until = self._runtime.now() + timeout
         generation, place = self._places.get(claim.id, (0, 0))
         listener.listen(id, signal)
         listener.listen(queue(claim.resource), signal)
         try:
-            if not listener.subscribed(listener.line(claim.resource)[0], signal):
-                await self._pausing.wait(signal, timeout)
+            if not listener.subscribed(listener.subscription_of(claim.resource)[0], signal):
+                await self._runtime.wait(signal, timeout)
                 return None  # what was published before we listened, nobody heard: look again
             if busy is None:
                 if not await self._stands(claim, timeout):
                     return None
-            elif generation != listener.line(claim.resource)[1]:
+            elif generation != listener.subscription_of(claim.resource)[1]:
                 return None  # asked before this subscription: look again
-            if not listener.known(id):
-                await self._voice.test(self._leaf, listener.line(claim.resource)[0], timeout)
-                await self._pausing.wait(signal, self._voice.patience(until - self._pausing.now()))
+            if not listener.has_message(id):
+                await self._publish_right.check(
+                    self._transport, listener.subscription_of(claim.resource)[0], timeout
+                )
+                await self._runtime.wait(
+                    signal, self._publish_right.longest_wait(until - self._runtime.now())
+                )
         finally:
             listener.forget(id, signal)
             listener.forget(queue(claim.resource), signal)
-        token = listener.taken(id)
+        token = listener.take_token(id)
         # A grant of an earlier place, which lapsed while we were stopped, must not pass for one of this place.
         return Granted(token, claim.place_ttl) if token and token == place and busy is not None else None
 
     async def _stands(self, claim: Claim, timeout: float) -> bool:
-        body = self._keys.four(claim.resource) + bulk(claim.id.encode())
-        until = self._pausing.now() + timeout
+        body = self._keys.claim_keys(claim.resource) + bulk(claim.id.encode())
+        until = self._runtime.now() + timeout
         try:
             return bool(await self._run(STANDS, body, min(timeout, IO_TIMEOUT)))
         except StoreUnavailable:
-            if self._pausing.now() < until:
+            if self._runtime.now() < until:
                 raise
             return False  # the time is up, which is an answer too: the caller looks again
 
     async def renew(self, renewals: Sequence[Renewal], timeout: float = IO_TIMEOUT) -> list[RenewAnswer]:
-        until = self._pausing.now() + timeout
+        until = self._runtime.now() + timeout
         answers: list[RenewAnswer] = []
         for start in range(0, len(renewals), BATCH):
             batch = list(renewals[start : start + BATCH])
-            body = packing.renew_request(self._keys, batch, self._listener.line(batch[0].resource)[0])
+            body = packing.renew_request(
+                self._keys, batch, self._listener.subscription_of(batch[0].resource)[0]
+            )
             call = RENEW.call(4 * len(batch), 1 + 4 * len(batch))
             answers += self._renewed(
-                batch, await self._run(call, body, max(0.001, until - self._pausing.now()))
+                batch, await self._run(call, body, max(0.001, until - self._runtime.now()))
             )
         return answers
 
     def _renewed(self, batch: Sequence[Renewal], reply: Any) -> list[RenewAnswer]:
         """The answers to one script. A waiter that was let in, or is gone, and that nobody told, looks again."""
         *replies, told = reply
-        self._tell(told)
+        self._notify(told)
         if self._places:
             for renewal, said in zip(batch, replies, strict=True):
                 if said != packing.WAITS and renewal.id in self._places:
-                    self._listener.look(renewal.id.encode())
+                    self._listener.recheck(renewal.id.encode())
         return [packing.renew_answer(self._place, r, said) for r, said in zip(batch, replies, strict=True)]
 
     async def release(self, resource: str, id: str, linger: float = 0.0, timeout: float = IO_TIMEOUT) -> bool:
-        name, (channel, _) = id.encode(), self._listener.line(resource)
+        name, (channel, _) = id.encode(), self._listener.subscription_of(resource)
         stay = packing.millis(linger) if linger > 0 else b"0"
         body = b"%b$%d\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n" % (
-            *(self._keys.four(resource), len(name), name),
+            *(self._keys.claim_keys(resource), len(name), name),
             *(len(stay), stay, len(channel), channel),
         )
         call = RELEASE
         if self._places or self._unanswered:
             call, body = self._release_known(id, body)
-        reply = await self._tell_all(resource, call, body, timeout)
+        reply = await self._run_once(resource, call, body, timeout)
         if call is not RELEASE:
             self._places.pop(id, None)
             self._unanswered.pop(id, None)
-        self._listener.over(name)
+        self._listener.claim_removed(name)
         if type(reply) is int:
             return reply == 1
-        self._tell(reply[1:])
+        self._notify(reply[1:])
         return bool(reply[0] == 1)
 
     def _release_known(self, id: str, body: bytes) -> tuple[Call, bytes]:
@@ -261,14 +273,14 @@ class RedisStore:
         return (RELEASE_PLACE, body + place) if known else (RELEASE, body)
 
     async def inspect(self, resource: str, timeout: float = IO_TIMEOUT, *, limit: int | None = None) -> Queue:
-        body = self._keys.four(resource) + bulk(self._listener.line(resource)[0])
+        body = self._keys.claim_keys(resource) + bulk(self._listener.subscription_of(resource)[0])
         body += bulk(b"" if limit is None else b"%d" % limit)
         reply = await self._run(INSPECT, body, timeout)
-        self._tell(reply[2])
+        self._notify(reply[2])
         return packing.queue(resource, reply)
 
     async def scan(self, prefix: str, after: str, limit: int) -> list[str]:
-        names = await self._names.beyond(self._servers, prefix, after)
+        names = await self._scan.names_after(self._servers, prefix, after)
         found: list[str] = []
         for name, sure in names:
             if len(found) >= limit:
@@ -282,36 +294,36 @@ class RedisStore:
         return [self._ask]
 
     async def _ask(self, request: bytes, replies: int = 1) -> Any:
-        reply = await self._leaf.ask(request, IO_TIMEOUT, replies)
-        if isinstance(reply, Failure):
-            raise refusal(self._place, reply)
+        reply = await self._transport.ask(request, IO_TIMEOUT, replies)
+        if isinstance(reply, ErrorReply):
+            raise reply_error(self._place, reply)
         return reply
 
     async def evict(
         self, resource: str, id: str | None, reason: str, *, foreign: bool = False, no_expiry: bool = False
     ) -> list[Standing]:
-        body = self._keys.four(resource) + bulk((id or "").encode()) + bulk(reason.encode())
-        body += bulk(self._listener.line(resource)[0]) + bulk(packing.millis(REMEMBERED))
+        body = self._keys.claim_keys(resource) + bulk((id or "").encode()) + bulk(reason.encode())
+        body += bulk(self._listener.subscription_of(resource)[0]) + bulk(packing.millis(REMEMBERED))
         body += packing.foreign_flags(foreign, no_expiry) + bulk(EVICTED)
         met: list[Standing] = []
         upto = b""
         while True:
-            reply = await self._tell_all(resource, EVICT, body + bulk(upto), IO_TIMEOUT)
+            reply = await self._run_once(resource, EVICT, body + bulk(upto), IO_TIMEOUT)
             some, told, upto = packing.evicted(resource, reply)
-            self._tell(told)
+            self._notify(told)
             met += some
             if not upto:
                 return met
 
     async def watch(self, resource: str, seen: Queue, timeout: float) -> None:
-        await until_changed(self._pausing, self.inspect, seen, timeout)
+        await until_changed(self._runtime, self.inspect, seen, timeout)
 
     # ---- registers ----------------------------------------------------------------
 
     async def read(self, name: str, timeout: float = IO_TIMEOUT) -> Versioned:
-        reply = await self._leaf.ask(command(b"GET", self._keys.register(name)), timeout)
-        if isinstance(reply, Failure):
-            raise refusal(self._place, reply)
+        reply = await self._transport.ask(command(b"GET", self._keys.register(name)), timeout)
+        if isinstance(reply, ErrorReply):
+            raise reply_error(self._place, reply)
         return packing.versioned(reply)
 
     async def compare_and_set(
@@ -323,31 +335,31 @@ class RedisStore:
             b"" if value is None else b"=" + value.encode(),
             packing.millis(REMEMBERED),
         )
-        body = self._keys.written(name) + b"".join([bulk(part) for part in parts])
+        body = self._keys.register_keys(name) + b"".join([bulk(part) for part in parts])
         reply: Any = await self._run(WRITE, body, timeout)
         written: int = reply
         if isinstance(reply, list):
-            self._voice.lost()
+            self._publish_right.denied()
             written = cast(list[int], reply)[0]
         return Versioned(value, written) if written else None
 
     async def watch_register(self, name: str, version: int, timeout: float) -> None:
-        until, key, signal = self._pausing.now() + timeout, self._keys.register(name), self._pausing.signal()
+        until, key, signal = self._runtime.now() + timeout, self._keys.register(name), self._runtime.signal()
         listener = self._listener.registers
         listener.listen(key, signal)
         try:
             if not listener.subscribed(key, signal):
-                await self._pausing.wait(signal, timeout)
+                await self._runtime.wait(signal, timeout)
                 return  # what was written before we listened, nobody heard: look again
-            left = until - self._pausing.now()
+            left = until - self._runtime.now()
             if (await self.read(name, max(0.001, min(left, IO_TIMEOUT)))).version == version:
-                await self._voice.test(self._leaf, key, max(0.001, until - self._pausing.now()))
-                left = self._voice.patience(until - self._pausing.now())
-                await self._pausing.wait(signal, max(0.0, left))
-        except NobodyListens:
-            await self._pausing.wait(signal, max(0.0, min(AGAIN, timeout)))  # and look again
+                await self._publish_right.check(self._transport, key, max(0.001, until - self._runtime.now()))
+                left = self._publish_right.longest_wait(until - self._runtime.now())
+                await self._runtime.wait(signal, max(0.0, left))
+        except NoListenerThread:
+            await self._runtime.wait(signal, max(0.0, min(AGAIN, timeout)))  # and look again
         except StoreUnavailable:
-            if self._pausing.now() < until:
+            if self._runtime.now() < until:
                 raise  # otherwise the time is up, which is an answer too
         finally:
             listener.forget(key, signal)
@@ -355,12 +367,12 @@ class RedisStore:
     # ---- housekeeping -----------------------------------------------------------------
 
     def on_doubt(self, call: Callable[[], None]) -> None:
-        self._doubters.append(call)
+        self._doubt_callbacks.append(call)
 
-    def taken_over(self) -> None:
+    def master_changed(self) -> None:
         """Another server is master now: hear grants from there, and have what is held verified."""
         self._listener.resubscribe()
-        for call in self._doubters:
+        for call in self._doubt_callbacks:
             call()
 
     def on_session_lost(self, call: Callable[[Collection[str] | None], None]) -> None:
@@ -370,35 +382,39 @@ class RedisStore:
         return ""
 
     def inside(self) -> bool:
-        return self._leaf.inside() or self._listener.inside()
+        return self._transport.inside() or self._listener.inside()
 
     def blocking(self) -> Store:
         return self if self._twin is None else self._twin
 
     def for_keeper(self) -> Store:
-        if self._keeper is not None:
-            make, self._keeper = self._keeper, None
+        if self._make_keeper_side is not None:
+            make, self._make_keeper_side = self._make_keeper_side, None
             if (kept := make()) is not self:
-                kept._know_as(self)  # what the keeper takes back stands there no more
-                self._kept = kept
-        return self if self._kept is None else self._kept
+                kept._share_state_of(self)  # what the keeper takes back stands there no more
+                self._keeper_side = kept
+        return self if self._keeper_side is None else self._keeper_side
 
-    def _know_as(self, other: RedisStore) -> None:
+    def _share_state_of(self, other: RedisStore) -> None:
         """Share with another side of the same client what is known of its claims."""
-        self._places, self._unanswered, self._voice = other._places, other._unanswered, other._voice
+        self._places, self._unanswered, self._publish_right = (
+            other._places,
+            other._unanswered,
+            other._publish_right,
+        )
 
     def after_fork(self) -> None:
         self._places.clear()
         self._unanswered.clear()
-        self._leaf.after_fork()
+        self._transport.after_fork()
         self._listener.after_fork()  # also by the twin, twice: each time nobody of ours waits yet
-        if self._kept is not None:
-            self._kept._leaf.after_fork()
+        if self._keeper_side is not None:
+            self._keeper_side._transport.after_fork()
 
     async def close(self) -> None:
         self._listener.close()
-        await self._leaf.close()
-        if self._kept is not None:
-            await self._kept._leaf.close()
+        await self._transport.close()
+        if self._keeper_side is not None:
+            await self._keeper_side._transport.close()
         if self._twin is not None:
             await self._twin.close()

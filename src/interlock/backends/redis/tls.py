@@ -24,7 +24,7 @@ _read: dict[
 _reading = threading.Lock()
 
 
-class Trust:
+class SharedContext:
     """What connections of both colours share that have the same settings."""
 
     def __init__(self, package: str, settings: dict[str, Any]) -> None:
@@ -38,7 +38,7 @@ class Trust:
         if any("ocsp" in name and value for name, value in told.items()):
             self._key = None  # the library asks about each certificate, in its own way
 
-    def lend(self, place: str, connection: Any, settings: dict[str, Any]) -> None:
+    def apply(self, place: str, connection: Any, settings: dict[str, Any]) -> None:
         """Give a connection that is about to be made what an earlier one has read, or will."""
         if self._key is None:
             return
@@ -60,12 +60,12 @@ class Trust:
         """The library keeps what it read with connections of asyncio only; these may know fewer settings."""
         kind = import_module(f"{self._package}.asyncio.connection").SSLConnection
         try:
-            known = taken(place, kind, settings)
+            known = accepted_options(place, kind, settings)
         except StoreUnfit:
             return None
         return kind(**{name: value for name, value in known.items() if name.startswith("ssl")}).ssl_context
 
-    def doubt(self, error: OSError) -> None:
+    def invalidate(self, error: OSError) -> None:
         """TLS failed: files may have been replaced, so another connection reads them again."""
         kept = None if self._key is None else _read.get(self._key)
         if kept is not None and isinstance(error, ssl.SSLError) and time.monotonic() - kept[1] >= FRESH:
@@ -85,7 +85,7 @@ def _wrapped(maker: Any, host: str, sock: Any) -> ssl.SSLSocket:
     return made
 
 
-def taken(place: str, kind: type[Any], settings: dict[str, Any]) -> dict[str, Any]:
+def accepted_options(place: str, kind: type[Any], settings: dict[str, Any]) -> dict[str, Any]:
     """The settings that this class of connections takes: those of a client of the other colour may say more."""
     known = _known(kind)
     strange = [name for name in settings if name.startswith("ssl") and name not in known]

@@ -8,14 +8,14 @@ from urllib.parse import SplitResult, parse_qsl
 
 from interlock.backends.redis.address import Address, Route
 from interlock.backends.redis.assembly import Assembly
-from interlock.backends.redis.cluster.router import Shards
+from interlock.backends.redis.cluster.router import ClusterRouter
 from interlock.backends.redis.cluster.sharded_pubsub import ShardedListener
 from interlock.backends.redis.cluster.store import ClusterStore, ReplicatedClusterStore
-from interlock.backends.redis.cluster.topology import PORT, Cluster
-from interlock.backends.redis.replicated import Replicas, Wanted, enough
+from interlock.backends.redis.cluster.topology import PORT, Topology
+from interlock.backends.redis.replicated import Replicas, ReplicasWanted, enough
 from interlock.backends.redis.store import RedisStore
-from interlock.backends.redis.transport.handshake import Dialling
-from interlock.backends.redis.transport.interface import Leaf, Pausing
+from interlock.backends.redis.transport.handshake import Handshake
+from interlock.backends.redis.transport.interface import Transport, WaitRuntime
 from interlock.backends.redis.url_options import host_and_port, options
 from interlock.backends.redis.wire.keys import ClusterKeys
 from interlock.errors import InvalidURL
@@ -35,9 +35,9 @@ def open_cluster_url(
     bracketed = f"[{host}]" if ":" in host else host
     scheme = parts.scheme.partition("+")[0]
     server = Address.of_url(f"{scheme}://{credentials}{at}{bracketed}:{port}/0?{rest}", connect_timeout)
-    way = Cluster(server, places)
+    topology = Topology(server, places)
     return open_cluster(
-        way, prefix, runtime, asynchronous=asynchronous, replicas=replicas, notices=_notices(parts)
+        topology, prefix, runtime, asynchronous=asynchronous, replicas=replicas, notices=_notices(parts)
     )
 
 
@@ -50,7 +50,7 @@ def _notices(parts: SplitResult) -> str | None:
 
 
 def open_cluster(
-    way: Cluster,
+    topology: Topology,
     prefix: str,
     runtime: Runtime,
     *,
@@ -60,22 +60,24 @@ def open_cluster(
 ) -> RedisStore:
     """The store on all nodes of a Cluster; so many replicas of its shard must confirm each grant."""
 
-    def wanted(leaf: Leaf, dial: Dialling) -> Wanted | None:
+    def wanted(transport: Transport, handshake: Handshake) -> ReplicasWanted | None:
         async def count(request: bytes, timeout: float) -> int:
-            assert isinstance(leaf, Shards)
+            assert isinstance(transport, ClusterRouter)
             # One at least: a shard that has no replica known, dead or alive, has just lost its only one.
-            return max(1, enough(replicas or 0, await leaf.replicas(request, timeout)))
+            return max(1, enough(replicas or 0, await transport.replicas(request, timeout)))
 
         return count if replicas else None
 
-    def leaf(make: Callable[[Route], Leaf], pausing: Pausing, dial: Dialling, hurried: bool) -> Leaf:
-        return Shards(way, make, pausing, dial, hurried=hurried)
+    def transport(
+        make: Callable[[Route], Transport], runtime: WaitRuntime, handshake: Handshake, hurried: bool
+    ) -> Transport:
+        return ClusterRouter(topology, make, runtime, handshake, hurried=hurried)
 
     kinds, keys = (ClusterStore, ReplicatedClusterStore), ClusterKeys(prefix)
-    listener = None if notices == "plain" else ShardedListener(way, keys, must=notices == "sharded")
-    parts = Assembly(way, keys, runtime, leaf, wanted, kinds, listener)
+    listener = None if notices == "plain" else ShardedListener(topology, keys, must=notices == "sharded")
+    parts = Assembly(topology, keys, runtime, transport, wanted, kinds, listener)
     store = parts.store(asynchronous=asynchronous)
-    way.on_change = store.taken_over
+    topology.on_change = store.master_changed
     return store
 
 
@@ -83,5 +85,5 @@ def open_cluster_client(
     client: Any, runtime: Runtime, *, asynchronous: bool, connect_timeout: float
 ) -> RedisStore:
     """The store behind a `RedisCluster`."""
-    way = Cluster.of_client(client, connect_timeout)
-    return open_cluster(way, "", runtime, asynchronous=asynchronous)
+    topology = Topology.of_client(client, connect_timeout)
+    return open_cluster(topology, "", runtime, asynchronous=asynchronous)

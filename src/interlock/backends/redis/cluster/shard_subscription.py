@@ -7,65 +7,65 @@ import time
 from collections.abc import Collection
 from typing import Any, Protocol
 
-from interlock.backends.redis.cluster.slots import Place, place_in
-from interlock.backends.redis.cluster.topology import Cluster
-from interlock.backends.redis.pubsub.heartbeat import PING, Pulse
+from interlock.backends.redis.cluster.slots import HostPort, redirected_to
+from interlock.backends.redis.cluster.topology import Topology
+from interlock.backends.redis.pubsub.heartbeat import PING, Heartbeat
 from interlock.backends.redis.pubsub.listener import AGAIN
-from interlock.backends.redis.transport.pool import Wire, connected
+from interlock.backends.redis.transport.pool import BlockingConnection, connected
 from interlock.backends.redis.wire.keys import slot
-from interlock.backends.redis.wire.resp import Failure, Garbled, command
+from interlock.backends.redis.wire.resp import ErrorReply, ProtocolError, command
 from interlock.errors import InterlockError
 from interlock.ports import Guard, Signal
 
 
-class Trunk(Protocol):
+class SubscriptionOwner(Protocol):
     """What a branch tells; see `sharded`, where it is."""
 
     @property
     def guard(self) -> Guard: ...
     @property
     def closed(self) -> bool: ...
-    def heard(self, message: bytes) -> None: ...
-    def confirmed(self, branch: Branch, channel: bytes) -> None: ...
-    def dropped(self, branch: Branch, channels: Collection[bytes]) -> list[Signal]: ...
-    def unneeded(self, branch: Branch, now: float) -> list[bytes]: ...
-    def ended(self, branch: Branch) -> None: ...
+    def deliver(self, message: bytes) -> None: ...
+    def confirmed(self, subscription: ShardSubscription, channel: bytes) -> None: ...
+    def dropped(self, subscription: ShardSubscription, channels: Collection[bytes]) -> list[Signal]: ...
+    def unneeded(self, subscription: ShardSubscription, now: float) -> list[bytes]: ...
+    def ended(self, subscription: ShardSubscription) -> None: ...
 
 
-class Branch:
+class ShardSubscription:
     """The connection to one master, for as long as it lasts and somebody needs it.
 
     A thread each: one that connects to a dead node must not keep what others say from being heard.
     """
 
-    def __init__(self, trunk: Trunk, way: Cluster, place: Place) -> None:
-        self.place = place
+    def __init__(self, owner: SubscriptionOwner, topology: Topology, node: HostPort) -> None:
+        self.node = node
         self.channels: set[bytes] = set()  # asked for here, confirmed or not
         self._leaving: set[bytes] = set()  # given up; not yet confirmed
-        self._trunk = trunk
-        self._way = way
-        self._wire: Wire | None = None
+        self._owner = owner
+        self._topology = topology
+        self._connection: BlockingConnection | None = None
         self._thread = threading.Thread(target=self._run, name="interlock-redis", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
-    def want(self, channel: bytes) -> None:
+    def subscribe(self, channel: bytes) -> None:
         """Subscribe to it, now or once there is a connection; under the guard."""
         if channel not in self.channels:
             self.channels.add(channel)
-            if self._wire is not None and channel not in self._leaving:
+            if self._connection is not None and channel not in self._leaving:
                 self._send(command(b"SSUBSCRIBE", channel))
 
-    def leave(self) -> None:
+    def abandon(self) -> None:
         """Those who wait here belong elsewhere now; also while this is still connecting to a node that is dead."""
-        self._lose(self.channels)
+        self._drop(self.channels)
         self.hang_up()
 
     def hang_up(self) -> None:
-        wire = self._wire
-        if wire is not None:
-            wire.hang_up()
+        connection = self._connection
+        if connection is not None:
+            connection.hang_up()
 
     def join(self, timeout: float) -> None:
         if self._thread is not threading.current_thread():
@@ -74,70 +74,71 @@ class Branch:
     # ---- the thread -------------------------------------------------------------------
 
     def _run(self) -> None:
-        wire = None
+        connection = None
         try:
-            wire = connected(self._way.member(self.place), self._way.connect_timeout)
-            if self._begun(wire):
-                self._hear_all(wire)
-        except (OSError, EOFError, Garbled, ValueError):
+            connection = connected(self._topology.route_to(self.node), self._topology.connect_timeout)
+            if self._start(connection):
+                self._receive_all(connection)
+        except (OSError, EOFError, ProtocolError, ValueError):
             pass  # lost: whoever waits looks again
-        except (InterlockError, Failure):  # they look for themselves, and hear from the server what is wrong
-            self._lose(self.channels)
+        except (InterlockError, ErrorReply):
+            # The waiters ask the store themselves, and hear from the server what is wrong.
+            self._drop(self.channels)
             time.sleep(AGAIN)
         finally:
-            self._lose(self.channels, last=True)
-            if wire is not None:
-                wire.close()
+            self._drop(self.channels, last=True)
+            if connection is not None:
+                connection.close()
 
-    def _lose(self, channels: Collection[bytes], last: bool = False) -> None:
+    def _drop(self, channels: Collection[bytes], last: bool = False) -> None:
         """Have all who wait on these look again; with `last` nobody comes here any more."""
-        with self._trunk.guard:
-            signals = self._trunk.dropped(self, channels)
+        with self._owner.guard:
+            signals = self._owner.dropped(self, channels)
             if last:
-                self._wire = None
-                self._trunk.ended(self)
+                self._connection = None
+                self._owner.ended(self)
         for signal in signals:
             signal.set()
 
-    def _begun(self, wire: Wire) -> bool:
-        with self._trunk.guard:
-            if self._trunk.closed:
+    def _start(self, connection: BlockingConnection) -> bool:
+        with self._owner.guard:
+            if self._owner.closed:
                 return False
-            self._wire = wire
-            wire.share()
+            self._connection = connection
+            connection.share()
             for channel in self.channels:  # one by one: they are in different slots
                 self._send(command(b"SSUBSCRIBE", channel))
             return True
 
-    def _hear_all(self, wire: Wire) -> None:
-        pulse, sweeps_at = Pulse(PING), time.monotonic() + PING
-        while not self._trunk.closed:
-            replies = wire.receive(PING)
+    def _receive_all(self, connection: BlockingConnection) -> None:
+        heartbeat, sweeps_at = Heartbeat(PING), time.monotonic() + PING
+        while not self._owner.closed:
+            replies = connection.receive(PING)
             for reply in replies:
-                self._take(reply)
+                self._on_reply(reply)
             if (now := time.monotonic()) >= sweeps_at:
                 sweeps_at = now + PING
-                if not self._swept(now):
+                if not self._sweep(now):
                     return
-            if pulse.faint(bool(replies), now):
-                with self._trunk.guard:
+            if heartbeat.ping_due(bool(replies), now):
+                with self._owner.guard:
                     self._send(command(b"PING"))
 
-    def _take(self, reply: Any) -> None:
-        if isinstance(reply, Failure):
-            self._refused(reply)
+    def _on_reply(self, reply: Any) -> None:
+        if isinstance(reply, ErrorReply):
+            self._on_error(reply)
         elif reply != b"PONG":  # which is said so before anything is subscribed to
             kind, channel, *rest = reply
             if kind == b"smessage":
-                self._trunk.heard(rest[0])
+                self._owner.deliver(rest[0])
             elif kind == b"ssubscribe":
-                self._trunk.confirmed(self, channel)
+                self._owner.confirmed(self, channel)
             elif kind == b"sunsubscribe":
-                self._left(channel)
+                self._unsubscribed(channel)
 
-    def _left(self, channel: bytes) -> None:
+    def _unsubscribed(self, channel: bytes) -> None:
         """A channel is not subscribed to any more: as we wished, or because its slot has moved."""
-        with self._trunk.guard:
+        with self._owner.guard:
             ours = channel in self._leaving
             self._leaving.discard(channel)
             if ours and channel in self.channels:  # somebody came meanwhile
@@ -145,29 +146,29 @@ class Branch:
         if not ours:
             self._moved({channel})
 
-    def _refused(self, failure: Failure) -> None:
+    def _on_error(self, failure: ErrorReply) -> None:
         """A slot that is elsewhere is no other's trouble; all other refusals end the connection."""
         if failure.code != "MOVED":
             raise failure
         number = int(failure.text.split(" ")[1])
-        self._way.suspect(self.place, place_in(failure.text, self.place, self._way.remap))
+        self._topology.suspect(self.node, redirected_to(failure.text, self.node, self._topology.remap))
         self._moved({channel for channel in list(self.channels) if slot(channel) == number})
 
     def _moved(self, channels: set[bytes]) -> None:
-        with self._trunk.guard:
+        with self._owner.guard:
             self.channels -= channels
             self._leaving -= channels
-            signals = self._trunk.dropped(self, channels)
+            signals = self._owner.dropped(self, channels)
         for signal in signals:
             signal.set()
 
-    def _swept(self, now: float) -> bool:
+    def _sweep(self, now: float) -> bool:
         """Give up what nobody needs. False once that is everything."""
-        with self._trunk.guard:
-            idle = self._trunk.unneeded(self, now)
+        with self._owner.guard:
+            idle = self._owner.unneeded(self, now)
             self.channels.difference_update(idle)
             if not self.channels:
-                self._trunk.ended(self)
+                self._owner.ended(self)
                 return False
             self._leaving.update(idle)
             for channel in idle:
@@ -176,8 +177,8 @@ class Branch:
 
     def _send(self, request: bytes) -> None:
         """Under the guard."""
-        assert self._wire is not None
+        assert self._connection is not None
         try:
-            self._wire.send(request)
+            self._connection.send(request)
         except OSError:
-            self._wire.hang_up()  # its reader finds out
+            self._connection.hang_up()  # its reader finds out

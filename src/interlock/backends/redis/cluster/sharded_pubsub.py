@@ -16,38 +16,40 @@ import os
 import time
 from collections.abc import Collection
 
-from interlock.backends.redis.cluster.shard_subscription import Branch
-from interlock.backends.redis.cluster.slots import Place
-from interlock.backends.redis.cluster.topology import Cluster
+from interlock.backends.redis.cluster.shard_subscription import ShardSubscription
+from interlock.backends.redis.cluster.slots import HostPort
+from interlock.backends.redis.cluster.topology import Topology
 from interlock.backends.redis.pubsub.listener import IDLE, Listener
-from interlock.backends.redis.pubsub.reader import Reading
-from interlock.backends.redis.pubsub.waiters import Ears, NobodyListens, queue
+from interlock.backends.redis.pubsub.reader import SubscriptionReader
+from interlock.backends.redis.pubsub.waiters import NoListenerThread, Waiters, queue
 from interlock.backends.redis.wire.keys import REMEMBERED_NAMES, ClusterKeys, slot
 from interlock.backends.redis.wire.resp import command
 from interlock.ports import Guard, Signal
 
 
-class Plain(Listener):
+class PlainListener(Listener):
     """The subscription to plain messages: all of registers, and grants where there are no sharded channels."""
 
-    def __init__(self, way: Cluster, trunk: ShardedListener) -> None:
-        super().__init__(way)
-        self._trunk = trunk
+    def __init__(self, topology: Topology, owner: ShardedListener) -> None:
+        super().__init__(topology)
+        self._owner = owner
 
-    def _grant(self, message: bytes) -> None:
-        self._trunk.heard(message)
+    def _deliver_message(self, message: bytes) -> None:
+        self._owner.deliver(message)
 
 
-class ShardedListener(Ears):
+class ShardedListener(Waiters):
     """Passes on what is published, by one subscription for each slot that somebody waits for."""
 
-    def __init__(self, way: Cluster, keys: ClusterKeys, *, must: bool = False) -> None:
-        self._way = way
+    def __init__(self, topology: Topology, keys: ClusterKeys, *, must: bool = False) -> None:
+        self._topology = topology
         self._keys = keys
         self.must = must  # whether nodes that have no such channels are refused
         self.plain = False  # whether one was met that has none
-        self._able: set[Place] = set()  # those that were asked, and have them
-        self.registers = Plain(way, self)  # their writers do not know who listens, and publish to all nodes
+        self._able: set[HostPort] = set()  # those that were asked, and have them
+        self.registers = PlainListener(
+            topology, self
+        )  # their writers do not know who listens, and publish to all nodes
         self.after_fork()
 
     def after_fork(self) -> None:
@@ -57,24 +59,24 @@ class ShardedListener(Ears):
         self._own = os.urandom(8).hex().encode()
         self._channels: dict[str, bytes] = {}  # of names on nodes that have them
         self._generations: dict[bytes, int] = {}  # of the channels that are subscribed to
-        self._confirmed: dict[bytes, Branch] = {}  # where
+        self._confirmed: dict[bytes, ShardSubscription] = {}  # where
         self._count = 0
         self._used: dict[bytes, float] = {}  # when somebody last began to wait
-        self._branches: dict[Place, Branch] = {}
+        self._subscriptions: dict[HostPort, ShardSubscription] = {}
 
     # ---- what the nodes can -------------------------------------------------------
 
-    def decided(self, resource: str) -> bool:
+    def channel_known(self, resource: str) -> bool:
         """Whether it is known which channel claims on a resource have; from then on it is that."""
         if resource in self._channels or self.plain:
             return True
-        if self._home(resource) not in self._able:
+        if self._node_of(resource) not in self._able:
             return False
         self._keep(resource)
         return True
 
-    def _home(self, resource: str) -> Place:
-        return self._way.home(slot(self._keys.holder(resource)))
+    def _node_of(self, resource: str) -> HostPort:
+        return self._topology.node_of(slot(self._keys.holder(resource)))
 
     def _keep(self, resource: str) -> None:
         with self._guard:
@@ -84,14 +86,14 @@ class ShardedListener(Ears):
                 self._channels.clear()
             self._channels[resource] = self._channel(resource)
 
-    def question(self, resource: str) -> bytes:
+    def support_probe(self, resource: str) -> bytes:
         """What only a node of sharded channels answers, from a user who may use them; nobody hears it."""
         return command(b"SPUBLISH", b"Sinterlock:" + self._keys.tagged(resource), b"")
 
-    def judge(self, resource: str, able: bool) -> None:
+    def set_support(self, resource: str, able: bool) -> None:
         """The node of a resource was asked."""
         if able:
-            self._able.add(self._home(resource))
+            self._able.add(self._node_of(resource))
             self._keep(resource)
         else:
             with self._guard:
@@ -102,12 +104,12 @@ class ShardedListener(Ears):
 
     # ---- channels -----------------------------------------------------------------
 
-    def line(self, resource: str) -> tuple[bytes, int]:
+    def subscription_of(self, resource: str) -> tuple[bytes, int]:
         """The channel of our claims on a resource, and which subscription to it this is; 0 while there is none."""
         channel = self._channels.get(resource)
         if channel is None:
             if self.plain:
-                return self.registers.line(resource)
+                return self.registers.subscription_of(resource)
             channel = self._channel(resource)
         return channel, self._generations.get(channel, 0)
 
@@ -116,9 +118,9 @@ class ShardedListener(Ears):
         return b"Sinterlock:%b%b" % (self._keys.tagged(resource), self._own)
 
     @property
-    def reading(self) -> Reading | None:
+    def reader(self) -> SubscriptionReader | None:
         """The plain subscription, if grants come by it: those who wait may read it themselves."""
-        return self.registers.reading if self.plain else None
+        return self.registers.reader if self.plain else None
 
     def listen(self, topic: bytes, signal: Signal) -> None:
         super().listen(topic, signal)
@@ -138,20 +140,22 @@ class ShardedListener(Ears):
             self._used[channel] = time.monotonic()
             if channel in self._generations:
                 return True
-            self._arriving[signal] = channel
+            self._subscribing[signal] = channel
             if not self._closed:
-                self._branch(self._way.home(slot(channel))).want(channel)
+                self._subscription_at(self._topology.node_of(slot(channel))).subscribe(channel)
             return False
 
-    def _branch(self, place: Place) -> Branch:
-        found = self._branches.get(place)
+    def _subscription_at(self, node: HostPort) -> ShardSubscription:
+        found = self._subscriptions.get(node)
         if found is None:
-            found = Branch(self, self._way, place)
+            found = ShardSubscription(self, self._topology, node)
             try:
                 found.start()
             except RuntimeError as error:
-                raise NobodyListens(f"{self._way.place}: nobody listens for grants: {error}") from None
-            self._branches[place] = found
+                raise NoListenerThread(
+                    f"{self._topology.place}: nobody listens for grants: {error}"
+                ) from None
+            self._subscriptions[node] = found
         return found
 
     # ---- for branches ---------------------------------------------------------------
@@ -165,54 +169,54 @@ class ShardedListener(Ears):
     def closed(self) -> bool:
         return self._closed
 
-    def heard(self, message: bytes) -> None:
-        self._grant(message)
+    def deliver(self, message: bytes) -> None:
+        self._deliver_message(message)
 
-    def confirmed(self, branch: Branch, channel: bytes) -> None:
+    def confirmed(self, subscription: ShardSubscription, channel: bytes) -> None:
         """It is subscribed to from now on: whoever asked before must look again."""
         with self._guard:
-            if channel not in branch.channels:
+            if channel not in subscription.channels:
                 return
             self._count += 1
             self._generations[channel] = self._count
-            self._confirmed[channel] = branch
-            signals = self._arrived((channel,))
+            self._confirmed[channel] = subscription
+            signals = self._end_subscribing((channel,))
         for signal in signals:
             signal.set()
 
-    def dropped(self, branch: Branch, channels: Collection[bytes]) -> list[Signal]:
+    def dropped(self, subscription: ShardSubscription, channels: Collection[bytes]) -> list[Signal]:
         """They are not heard there any more, under the guard. Returns who must look again, for what was missed."""
-        self._forget(branch, channels)
-        signals = self._arrived(channels)
-        for resource, ears in self._waiting():
-            if self.line(resource)[0] in channels:
-                signals += ears
+        self._forget(subscription, channels)
+        signals = self._end_subscribing(channels)
+        for resource, waiters in self._waiting():
+            if self.subscription_of(resource)[0] in channels:
+                signals += waiters
         return signals
 
-    def _forget(self, branch: Branch, channels: Collection[bytes]) -> None:
+    def _forget(self, subscription: ShardSubscription, channels: Collection[bytes]) -> None:
         for channel in channels:
-            if self._confirmed.get(channel) is branch:  # and not the one at its new place
+            if self._confirmed.get(channel) is subscription:  # and not the one at its new place
                 del self._confirmed[channel], self._generations[channel]
 
     def _waiting(self) -> list[tuple[str, list[Signal]]]:
         mark = queue("")
-        found = [(topic, ears) for topic, ears in self._ears.items() if topic.startswith(mark)]
-        return [(topic[len(mark) :].decode(), list(ears)) for topic, ears in found]
+        found = [(topic, waiters) for topic, waiters in self._waiters.items() if topic.startswith(mark)]
+        return [(topic[len(mark) :].decode(), list(waiters)) for topic, waiters in found]
 
-    def unneeded(self, branch: Branch, now: float) -> list[bytes]:
+    def unneeded(self, subscription: ShardSubscription, now: float) -> list[bytes]:
         """Its channels that nobody has waited on for long, under the guard; they are not heard any more."""
-        self._leave_behind()
-        needed = {self.line(resource)[0] for resource, _ in self._waiting()}
-        idle = [c for c in branch.channels if c not in needed and now - self._used.get(c, 0.0) >= IDLE]
-        self._forget(branch, idle)
+        self._drop_abandoned()
+        needed = {self.subscription_of(resource)[0] for resource, _ in self._waiting()}
+        idle = [c for c in subscription.channels if c not in needed and now - self._used.get(c, 0.0) >= IDLE]
+        self._forget(subscription, idle)
         for channel in idle:
             self._used.pop(channel, None)
         return idle
 
-    def ended(self, branch: Branch) -> None:
+    def ended(self, subscription: ShardSubscription) -> None:
         """Under the guard: whoever comes next starts another."""
-        if self._branches.get(branch.place) is branch:
-            del self._branches[branch.place]
+        if self._subscriptions.get(subscription.node) is subscription:
+            del self._subscriptions[subscription.node]
 
     # ---- the end --------------------------------------------------------------------
 
@@ -221,20 +225,23 @@ class ShardedListener(Ears):
         self.registers.resubscribe()
         with self._guard:
             gone = [
-                branch
-                for branch in self._branches.values()
-                if any(self._way.home(slot(channel)) != branch.place for channel in branch.channels)
+                subscription
+                for subscription in self._subscriptions.values()
+                if any(
+                    self._topology.node_of(slot(channel)) != subscription.node
+                    for channel in subscription.channels
+                )
             ]
-        for branch in gone:
-            branch.leave()
+        for subscription in gone:
+            subscription.abandon()
 
     def close(self) -> None:
         with self._guard:
             self._closed = True
-            branches = list(self._branches.values())
-        for branch in branches:
-            branch.hang_up()
+            subscriptions = list(self._subscriptions.values())
+        for subscription in subscriptions:
+            subscription.hang_up()
         self.registers.close()
         until = time.monotonic() + 1.0
-        for branch in branches:
-            branch.join(max(0.0, until - time.monotonic()))
+        for subscription in subscriptions:
+            subscription.join(max(0.0, until - time.monotonic()))

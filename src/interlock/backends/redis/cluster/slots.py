@@ -9,8 +9,8 @@ from typing import Any
 from interlock.backends.redis.wire.keys import SLOTS, slot
 from interlock.record import record
 
-Place = tuple[str, int]
-Remap = Callable[[Place], Place]
+HostPort = tuple[str, int]
+Remap = Callable[[HostPort], HostPort]
 
 HEAD = re.compile(
     rb"\*\d+\r\n\$\d+\r\n(?:EVALSHA\r\n\$40\r\n.{40}\r\n\$\d+\r\n\d+\r\n|GET\r\n)\$(\d+)\r\n", re.DOTALL
@@ -19,11 +19,11 @@ HEAD = re.compile(
 
 
 @record
-class Master:
+class ShardMaster:
     """A node that has slots."""
 
     id: str
-    place: Place
+    node: HostPort
     replicas: int  # known ones, the dead included
 
 
@@ -31,46 +31,46 @@ class SlotMap:
     """The master of every slot, as one node knew them."""
 
     def __init__(
-        self, ranges: list[tuple[int, int, Master]], epoch: int, others: Iterable[Place] = ()
+        self, ranges: list[tuple[int, int, ShardMaster]], epoch: int, others: Iterable[HostPort] = ()
     ) -> None:
         self.epoch = epoch  # the latest of its nodes: it rises with every failover, and when slots move
-        self.owners: list[Master | None] = [None] * SLOTS
+        self.owners: list[ShardMaster | None] = [None] * SLOTS
         for first, last, master in ranges:  # not slot by slot: whoever waits for this has little time left
             self.owners[first : last + 1] = [master] * (last + 1 - first)
         found = {master.id: master for _, _, master in ranges}
         self.masters = list(found.values())
         self.ids = frozenset(found)
-        self.places = [master.place for master in self.masters]
-        self.places += [place for place in others if place not in self.places]  # replicas: they know, too
+        self.nodes = [master.node for master in self.masters]
+        self.nodes += [node for node in others if node not in self.nodes]  # replicas: they know, too
 
-    def place(self, number: int) -> Place | None:
+    def node(self, number: int) -> HostPort | None:
         owner = self.owners[number]
-        return None if owner is None else owner.place
+        return None if owner is None else owner.node
 
 
-def read_map(slots: Any, nodes: bytes, asked: Place, remap: Remap | None = None) -> SlotMap:
+def read_map(slots: Any, nodes: bytes, asked: HostPort, remap: Remap | None = None) -> SlotMap:
     """What `CLUSTER SLOTS` said, with the epochs and replicas of `CLUSTER NODES`.
 
     `asked` is who said it: a node may leave its own host out.
     """
-    epoch, replicas = _told(nodes)
-    ranges: list[tuple[int, int, Master]] = []
-    others: list[Place] = []
+    epoch, replicas = _read_nodes(nodes)
+    ranges: list[tuple[int, int, ShardMaster]] = []
+    others: list[HostPort] = []
     for first, last, main, *rest in slots:
-        near = [_place(node, asked, remap) for node in (main, *rest)]
+        near = [_node(entry, asked, remap) for entry in (main, *rest)]
         id = main[2].decode()
-        ranges.append((first, last, Master(id, near[0], max(len(rest), replicas.get(id, 0)))))
+        ranges.append((first, last, ShardMaster(id, near[0], max(len(rest), replicas.get(id, 0)))))
         others += near[1:]
     return SlotMap(ranges, epoch, others)
 
 
-def _place(node: list[Any], asked: Place, remap: Remap | None) -> Place:
-    host, port = (node[0] or b"").decode(), int(node[1])
-    place = (asked[0] if host in ("", "?") else host, port)
-    return place if remap is None else remap(place)
+def _node(entry: list[Any], asked: HostPort, remap: Remap | None) -> HostPort:
+    host, port = (entry[0] or b"").decode(), int(entry[1])
+    node = (asked[0] if host in ("", "?") else host, port)
+    return node if remap is None else remap(node)
 
 
-def _told(nodes: bytes) -> tuple[int, dict[str, int]]:
+def _read_nodes(nodes: bytes) -> tuple[int, dict[str, int]]:
     """The latest epoch, and how many replicas each master has."""
     epoch, replicas = 0, dict[str, int]()
     for line in nodes.decode(errors="replace").splitlines():
@@ -102,8 +102,8 @@ def _word(request: bytes, at: int) -> tuple[bytes, int]:
     return request[start:stop], stop + 2
 
 
-def place_in(words: str, asked: Place, remap: Remap | None = None) -> Place:
+def redirected_to(words: str, asked: HostPort, remap: Remap | None = None) -> HostPort:
     """Where a redirection leads: `MOVED 3999 host:port`. Without a host: where it came from."""
     host, _, port = words.split(" ")[2].rpartition(":")
-    place = (host or asked[0], int(port))
-    return place if remap is None else remap(place)
+    node = (host or asked[0], int(port))
+    return node if remap is None else remap(node)

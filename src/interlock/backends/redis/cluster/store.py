@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from interlock.backends.redis.cluster.router import Shards, refused
+from interlock.backends.redis.cluster.router import ClusterRouter, refused
 from interlock.backends.redis.cluster.sharded_pubsub import ShardedListener
-from interlock.backends.redis.cluster.slots import Place
-from interlock.backends.redis.errors import refusal
+from interlock.backends.redis.cluster.slots import HostPort
+from interlock.backends.redis.errors import reply_error
 from interlock.backends.redis.replicated import ReplicatedStore
 from interlock.backends.redis.scan import Ask
 from interlock.backends.redis.store import BATCH, RedisStore
 from interlock.backends.redis.wire import packing
 from interlock.backends.redis.wire.keys import slot
-from interlock.backends.redis.wire.resp import Failure, bulk
+from interlock.backends.redis.wire.resp import ErrorReply, bulk
 from interlock.backends.redis.wire.scripts import RENEW, STRETCH
 from interlock.errors import InterlockError, StoreUnavailable
 from interlock.model import Claim, ClaimAnswer, NoAnswer, Renewal, RenewAnswer, Renewed
@@ -28,42 +28,44 @@ PASSING = ("BUSY", "LOADING")  # refusals that say nothing of what a node can
 class ClusterStore(RedisStore):
     """Claims and registers on all shards of a Cluster. A shard that is away does not trouble the others."""
 
-    _leaf: Shards
+    _transport: ClusterRouter
 
     async def claim(self, claim: Claim, timeout: float = IO_TIMEOUT) -> ClaimAnswer:
-        if not self._listener.decided(claim.resource):
-            until = self._pausing.now() + timeout
-            await self._decide(claim.resource, timeout)
-            timeout = max(0.001, until - self._pausing.now())
+        if not self._listener.channel_known(claim.resource):
+            until = self._runtime.now() + timeout
+            await self._probe_support(claim.resource, timeout)
+            timeout = max(0.001, until - self._runtime.now())
         return await super().claim(claim, timeout)
 
-    async def _decide(self, resource: str, timeout: float) -> None:
+    async def _probe_support(self, resource: str, timeout: float) -> None:
         """Ask the node of a resource for sharded channels: a claim made without would stand there for good."""
         listener = self._listener
         assert isinstance(listener, ShardedListener)
-        reply = await self._leaf.ask(listener.question(resource), timeout)
-        able = not isinstance(reply, Failure)
+        reply = await self._transport.ask(listener.support_probe(resource), timeout)
+        able = not isinstance(reply, ErrorReply)
         if not able and (listener.must or refused(reply) or reply.code in PASSING):
-            raise refusal(self._place, reply)
-        listener.judge(resource, able)
+            raise reply_error(self._place, reply)
+        listener.set_support(resource, able)
 
     async def renew(self, renewals: Sequence[Renewal], timeout: float = IO_TIMEOUT) -> list[RenewAnswer]:
-        until = self._pausing.now() + timeout
+        until = self._runtime.now() + timeout
         groups = self._by_slot(renewals)
         requests: list[tuple[bytes, bytes]] = []
         for group in groups:
             batch = [renewals[number] for number in group]
-            body = packing.renew_request(self._keys, batch, self._listener.line(batch[0].resource)[0])
+            body = packing.renew_request(
+                self._keys, batch, self._listener.subscription_of(batch[0].resource)[0]
+            )
             call = RENEW.call(4 * len(batch), 1 + 4 * len(batch))
-            requests.append((call.quick + body, call.whole + body))
+            requests.append((call.by_hash + body, call.with_source + body))
         answers: dict[int, RenewAnswer] = {}
         errors: list[InterlockError] = []
-        for group, reply in zip(groups, await self._leaf.ask_all(requests, timeout), strict=True):
-            if isinstance(reply, Failure) and reply.code in MOVING:
+        for group, reply in zip(groups, await self._transport.ask_all(requests, timeout), strict=True):
+            if isinstance(reply, ErrorReply) and reply.code in MOVING:
                 for number in group:
                     answers[number] = await self._stretched(renewals[number], until)
-            elif isinstance(reply, (Failure, StoreUnavailable)):
-                error = refusal(self._place, reply) if isinstance(reply, Failure) else reply
+            elif isinstance(reply, (ErrorReply, StoreUnavailable)):
+                error = reply_error(self._place, reply) if isinstance(reply, ErrorReply) else reply
                 errors.append(error)
                 answers.update({number: NoAnswer(str(error)) for number in group})
             else:
@@ -74,8 +76,8 @@ class ClusterStore(RedisStore):
         return [answers[number] for number in range(len(renewals))]
 
     def part(self, resource: str) -> str:
-        known = self._leaf.way.map
-        return "" if known is None else str(known.place(slot(self._keys.holder(resource))))
+        known = self._transport.topology.map
+        return "" if known is None else str(known.node(slot(self._keys.holder(resource))))
 
     def _by_slot(self, renewals: Sequence[Renewal]) -> list[list[int]]:
         """The renewals by their numbers, in groups that one script can touch."""
@@ -91,20 +93,20 @@ class ClusterStore(RedisStore):
             body = bulk(self._keys.holder(renewal.resource)) + bulk(renewal.id.encode())
             body += bulk(packing.millis(renewal.ttl))
             try:
-                if await self._run(STRETCH, body, max(0.001, until - self._pausing.now())) == 1:
+                if await self._run(STRETCH, body, max(0.001, until - self._runtime.now())) == 1:
                     return Renewed(renewal.ttl)
             except InterlockError as error:
                 why = str(error)
         return NoAnswer(why)
 
     async def _servers(self) -> list[Ask]:
-        masters = await self._leaf.masters(IO_TIMEOUT)
-        return [partial(self._ask_at, place) for place in masters]
+        masters = await self._transport.masters(IO_TIMEOUT)
+        return [partial(self._ask_at, node) for node in masters]
 
-    async def _ask_at(self, place: Place, request: bytes, replies: int = 1) -> Any:
-        reply = await self._leaf.ask_at(place, request, IO_TIMEOUT, replies)
-        if isinstance(reply, Failure):
-            raise refusal(self._place, reply)
+    async def _ask_at(self, node: HostPort, request: bytes, replies: int = 1) -> Any:
+        reply = await self._transport.ask_at(node, request, IO_TIMEOUT, replies)
+        if isinstance(reply, ErrorReply):
+            raise reply_error(self._place, reply)
         return reply
 
 

@@ -14,16 +14,16 @@ from typing import Any
 
 from interlock import native
 from interlock.backends.redis.address import Address
-from interlock.backends.redis.cluster.slots import Place, Remap, SlotMap, read_map
+from interlock.backends.redis.cluster.slots import HostPort, Remap, SlotMap, read_map
 from interlock.backends.redis.transport.handshake import (
-    Dialling,
-    OnLoop,
-    OnThread,
-    Pace,
+    AsyncHandshake,
+    BlockingHandshake,
+    ConnectPace,
+    Handshake,
     one_then_all,
     stepped,
 )
-from interlock.backends.redis.transport.interface import Pausing
+from interlock.backends.redis.transport.interface import WaitRuntime
 from interlock.errors import InterlockError, StoreUnavailable, StoreUnfit, Unreached
 from interlock.ports import CONNECT_TIMEOUT, Signal
 
@@ -32,21 +32,22 @@ BEHIND = 30.0  # seconds for which an older epoch is taken for a straggler's, no
 PORT = 6379
 
 
-class Cluster:
+class Topology:
     """The nodes, by what they last told. As a route it leads to any of them: all hear what is published."""
 
-    def __init__(self, server: Address, seeds: Sequence[Place], remap: Remap | None = None) -> None:
+    def __init__(self, server: Address, seeds: Sequence[HostPort], remap: Remap | None = None) -> None:
         self._server = server  # how to enter any node: user, password, TLS
         self._seeds = list(seeds)
         self.remap = remap
-        self._pace = Pace(server.connect_timeout)
+        self._pace = ConnectPace(server.connect_timeout)
         self.place = f"Redis Cluster at {','.join(f'{host}:{port}' for host, port in self._seeds)}"
         self.map: SlotMap | None = None
         self.on_change: Callable[[], None] | None = None
         self._confirmed = 0.0  # when a node last told of the epoch of our map
         self._nodes = list(self._seeds)  # those in trouble last
-        self.suspects: dict[Place, Place | None] = {}  # not to be trusted as it stands, and who knows better
-        self._memories: dict[Place, bytes] = {}  # replication ids
+        # Nodes whose part of the map is in doubt, each with the node that knows better, if one was named.
+        self.suspects: dict[HostPort, HostPort | None] = {}
+        self._memories: dict[HostPort, bytes] = {}  # replication ids
         self.after_fork()
 
     def __repr__(self) -> str:
@@ -61,7 +62,7 @@ class Cluster:
         return self._guard._is_owned()
 
     @classmethod
-    def of_client(cls, client: Any, connect_timeout: float = CONNECT_TIMEOUT) -> Cluster:
+    def of_client(cls, client: Any, connect_timeout: float = CONNECT_TIMEOUT) -> Topology:
         """The Cluster behind a `RedisCluster` of redis-py or valkey-py, of either colour."""
         nodes = client.nodes_manager
         found = list(nodes.nodes_cache.values()) or list(nodes.startup_nodes.values())
@@ -71,27 +72,29 @@ class Cluster:
 
     # ---- who has which slot -------------------------------------------------------
 
-    def suspect(self, place: Place, hint: Place | None = None) -> None:
+    def suspect(self, node: HostPort, hint: HostPort | None = None) -> None:
         """This node did not answer, or says that another has the slot: ask around before it is asked again."""
         with self._guard:
-            self.suspects[place] = hint
-            if place in self._nodes and hint is None:
-                self._nodes.remove(place)
-                self._nodes.append(place)
+            self.suspects[node] = hint
+            if node in self._nodes and hint is None:
+                self._nodes.remove(node)
+                self._nodes.append(node)
 
-    async def look(self, dial: Dialling, pausing: Pausing, place: Place | None, timeout: float) -> None:
+    async def refresh(
+        self, handshake: Handshake, runtime: WaitRuntime, node: HostPort | None, timeout: float
+    ) -> None:
         """Ask around who has which slot; one asks for all who come meanwhile. `StoreUnavailable` if nobody tells."""
         with self._guard:
-            if self.map is not None and place is not None and place not in self.suspects:
+            if self.map is not None and node is not None and node not in self.suspects:
                 return  # somebody has asked by now
-            first, self._asking, signal = not self._asking, True, pausing.signal()
+            first, self._asking, signal = not self._asking, True, runtime.signal()
             if not first:
                 self._waiting.append(signal)
         if not first:
-            await pausing.wait(signal, timeout)
+            await runtime.wait(signal, timeout)
             return
         try:
-            await self._ask_around(dial, place, timeout)
+            await self._ask_around(handshake, node, timeout)
         finally:
             with self._guard:
                 self._asking = False
@@ -99,12 +102,12 @@ class Cluster:
             for signal in waiting:
                 signal.set()
 
-    async def _ask_around(self, dial: Dialling, place: Place | None, timeout: float) -> None:
-        hint = self.suspects.get(place) if place is not None else None
+    async def _ask_around(self, handshake: Handshake, node: HostPort | None, timeout: float) -> None:
+        hint = self.suspects.get(node) if node is not None else None
         nodes = ([hint] if hint else []) + [node for node in self._nodes if node != hint]
-        asks = [partial(self._learnt, dial, node) for node in nodes]
+        asks = [partial(self._ask_node, handshake, node) for node in nodes]
         until = time.monotonic() + timeout
-        found, failures = await one_then_all(dial, asks, 1, self._pace.share(SHARE), until)
+        found, failures = await one_then_all(handshake, asks, 1, self._pace.share(SHARE), until)
         if found:
             return
         errors = [error for _, error in failures if not isinstance(error, _Behind)]
@@ -115,30 +118,30 @@ class Cluster:
             f"{self.place}: no node tells who has which slot now ({said or 'those that answer are behind'})"
         )
 
-    async def _learnt(self, dial: Dialling, node: Place, timeout: float) -> bool:
+    async def _ask_node(self, handshake: Handshake, node: HostPort, timeout: float) -> bool:
         """Ask one node, and believe it; `_Behind` if a later map is known, or it knows of no others."""
         began = time.monotonic()
         try:
-            found = await self._told(dial, node, timeout)
+            found = await self._fetch_map(handshake, node, timeout)
         except InterlockError:
             self.suspect(node)
             raise
-        self._pace.met(began)
-        if not self._adopted(found):
+        self._pace.reached(began)
+        if not self._adopt(found):
             raise _Behind(f"{node[0]}:{node[1]} is behind")
         return True
 
-    async def _told(self, dial: Dialling, node: Place, timeout: float) -> SlotMap:
+    async def _fetch_map(self, handshake: Handshake, node: HostPort, timeout: float) -> SlotMap:
         address, until = self._server.at(*node), time.monotonic() + timeout
-        connection = await dial.connect(address, timeout)
+        connection = await handshake.connect(address, timeout)
         try:
-            slots = await dial.ask(address, connection, _left(until), b"CLUSTER", b"SLOTS")
-            nodes = await dial.ask(address, connection, _left(until), b"CLUSTER", b"NODES")
+            slots = await handshake.ask(address, connection, _left(until), b"CLUSTER", b"SLOTS")
+            nodes = await handshake.ask(address, connection, _left(until), b"CLUSTER", b"NODES")
         finally:
-            await dial.close(connection)
+            await handshake.close(connection)
         return read_map(slots, nodes, node, self.remap)
 
-    def _adopted(self, found: SlotMap) -> bool:
+    def _adopt(self, found: SlotMap) -> bool:
         """Believe a map, unless a later one is known."""
         now = time.monotonic()
         with self._guard:
@@ -148,9 +151,9 @@ class Cluster:
             if old is not None and found.epoch < old.epoch and now - self._confirmed < BEHIND:
                 return False
             self.map, self._confirmed = found, now
-            masters = [master.place for master in found.masters]
+            masters = [master.node for master in found.masters]
             random.shuffle(masters)  # not everybody to the same one
-            known = [*masters, *(place for place in found.places if place not in masters)]
+            known = [*masters, *(node for node in found.nodes if node not in masters)]
             self._nodes = known + [seed for seed in self._seeds if seed not in known]
             self._nodes.sort(key=self.suspects.__contains__)  # whoever is silent holds up all who come after
             self.suspects.clear()
@@ -163,10 +166,10 @@ class Cluster:
         if self.on_change is not None:
             self.on_change()
 
-    def home(self, slot: int) -> Place:
+    def node_of(self, slot: int) -> HostPort:
         """Where a slot is, as far as we know; any node, which will tell, where we do not."""
-        place = None if self.map is None else self.map.place(slot)
-        return self._nodes[0] if place is None else place
+        node = None if self.map is None else self.map.node(slot)
+        return self._nodes[0] if node is None else node
 
     # ---- connections ------------------------------------------------------------------
 
@@ -175,24 +178,24 @@ class Cluster:
         """Seconds that connecting may take; once a node was met no more than that should need: it may be gone."""
         return self._pace.limit
 
-    def member(self, place: Place) -> Member:
-        return Member(self, self._server.at(*place), place)
+    def route_to(self, node: HostPort) -> NodeRoute:
+        return NodeRoute(self, self._server.at(*node), node)
 
-    def met(self, place: Place, memory: bytes) -> None:
+    def connected_to(self, node: HostPort, memory: bytes) -> None:
         """A node was connected to: with another replication id it has another memory than before."""
         with self._guard:
-            changed = self._memories.get(place, memory) != memory
-            self._memories[place] = memory
+            changed = self._memories.get(node, memory) != memory
+            self._memories[node] = memory
         if changed:
             self._changed()
 
     def connect(self, timeout: float) -> Any:
-        return stepped(self._open(OnThread(), timeout))
+        return stepped(self._open(BlockingHandshake(), timeout))
 
     async def connect_async(self, timeout: float) -> Any:
-        return await self._open(OnLoop(), timeout)
+        return await self._open(AsyncHandshake(), timeout)
 
-    async def _open(self, dial: Dialling, timeout: float) -> Any:
+    async def _open(self, handshake: Handshake, timeout: float) -> Any:
         """A connection to any node that is part of a Cluster at work: one that was cut off hears nothing."""
         until = time.monotonic() + timeout
         for node in list(self._nodes):
@@ -202,26 +205,26 @@ class Cluster:
             address, share = self._server.at(*node), max(0.001, min(self._pace.share(SHARE), left / 2))
             told_until = time.monotonic() + share
             try:
-                connection = await dial.connect(address, share)
+                connection = await handshake.connect(address, share)
             except InterlockError:
                 continue
             try:
-                facts = await dial.ask(address, connection, _left(told_until), b"CLUSTER", b"INFO")
+                facts = await handshake.ask(address, connection, _left(told_until), b"CLUSTER", b"INFO")
                 if b"cluster_state:ok" in facts:
                     return connection
             except InterlockError:
                 pass
-            await dial.close(connection)
+            await handshake.close(connection)
         raise StoreUnavailable(f"{self.place}: no node can be reached that is part of a Cluster at work")
 
 
-class Member:
+class NodeRoute:
     """The way to one node. One that comes back without its memory is found out when it is connected to again."""
 
-    def __init__(self, cluster: Cluster, address: Address, at: Place) -> None:
+    def __init__(self, cluster: Topology, address: Address, node: HostPort) -> None:
         self._cluster = cluster
         self._address = address
-        self.at = at
+        self.node = node
         self.place = address.place
 
     @property
@@ -229,27 +232,27 @@ class Member:
         return self._cluster.connect_timeout
 
     def connect(self, timeout: float) -> Any:
-        return stepped(self._open(OnThread(), timeout))
+        return stepped(self._open(BlockingHandshake(), timeout))
 
     async def connect_async(self, timeout: float) -> Any:
-        return await self._open(OnLoop(), timeout)
+        return await self._open(AsyncHandshake(), timeout)
 
-    async def _open(self, dial: Dialling, timeout: float) -> Any:
+    async def _open(self, handshake: Handshake, timeout: float) -> Any:
         try:
-            words, connection = await self._entered(dial, timeout)
+            words, connection = await self._entered(handshake, timeout)
         except StoreUnavailable as error:
             raise Unreached(str(error)) from None
         facts = dict(line.partition(b":")[::2] for line in words.splitlines())
-        self._cluster.met(self.at, facts.get(b"master_replid", b""))
+        self._cluster.connected_to(self.node, facts.get(b"master_replid", b""))
         return connection
 
-    async def _entered(self, dial: Dialling, timeout: float) -> tuple[Any, Any]:
+    async def _entered(self, handshake: Handshake, timeout: float) -> tuple[Any, Any]:
         until = time.monotonic() + timeout
-        connection = await dial.connect(self._address, timeout)
+        connection = await handshake.connect(self._address, timeout)
         try:
-            words = await dial.ask(self._address, connection, _left(until), b"INFO", b"replication")
+            words = await handshake.ask(self._address, connection, _left(until), b"INFO", b"replication")
         except BaseException:
-            await dial.close(connection)
+            await handshake.close(connection)
             raise
         return words, connection
 

@@ -7,7 +7,7 @@ import time
 PING = 5.0  # seconds of silence after which the server is asked for a sign of life
 
 
-class Pulse:
+class Heartbeat:
     """Tells when to ask a silent server for a sign of life, and when to give it up."""
 
     def __init__(self, every: float) -> None:
@@ -15,7 +15,7 @@ class Pulse:
         self._since = time.monotonic()  # it said something, or was asked to
         self._asked = False
 
-    def faint(self, heard: bool, now: float) -> bool:
+    def ping_due(self, heard: bool, now: float) -> bool:
         """Whether it must be asked now; EOFError if it was asked, and said nothing in as long a time again."""
         if heard:
             self._since, self._asked = now, False

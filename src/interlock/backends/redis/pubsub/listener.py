@@ -14,11 +14,11 @@ import time
 from typing import Any
 
 from interlock.backends.redis.address import Route
-from interlock.backends.redis.pubsub.heartbeat import PING, Pulse
-from interlock.backends.redis.pubsub.reader import POLLS, Reading
-from interlock.backends.redis.pubsub.waiters import Ears, NobodyListens
-from interlock.backends.redis.transport.pool import Wire, connected
-from interlock.backends.redis.wire.resp import Failure, Garbled, command
+from interlock.backends.redis.pubsub.heartbeat import PING, Heartbeat
+from interlock.backends.redis.pubsub.reader import POLLS, SubscriptionReader
+from interlock.backends.redis.pubsub.waiters import NoListenerThread, Waiters
+from interlock.backends.redis.transport.pool import BlockingConnection, connected
+from interlock.backends.redis.wire.resp import ErrorReply, ProtocolError, command
 from interlock.errors import InterlockError
 from interlock.ports import Signal
 
@@ -26,7 +26,7 @@ IDLE = 10.0  # seconds the thread outlives the last who waited
 AGAIN = 0.2  # seconds between attempts to reconnect
 
 
-class Listener(Ears):
+class Listener(Waiters):
     """Passes on what is published, by one subscription for all who wait."""
 
     def __init__(self, address: Route) -> None:
@@ -41,20 +41,20 @@ class Listener(Ears):
         self._generations = 0
         self._subscribed: set[bytes] = set()  # confirmed by the server
         self._thread: threading.Thread | None = None
-        self._wire: Wire | None = None
-        self._current: Reading | None = None
-        self.reading: Reading | None = None  # those who wait may read it themselves
+        self._connection: BlockingConnection | None = None
+        self._reader: SubscriptionReader | None = None
+        self.reader: SubscriptionReader | None = None  # those who wait may read it themselves
 
     def inside(self) -> bool:
-        reading = self._current
-        return self._guard._is_owned() or (reading is not None and reading.inside())
+        reader = self._reader
+        return self._guard._is_owned() or (reader is not None and reader.inside())
 
     @property
     def registers(self) -> Listener:
         """Who hears of registers: the same, here."""
         return self
 
-    def line(self, resource: str) -> tuple[bytes, int]:
+    def subscription_of(self, resource: str) -> tuple[bytes, int]:
         """The channel of our claims on a resource, and which subscription to it this is; 0 while there is none."""
         return self.channel, self.generation
 
@@ -63,17 +63,19 @@ class Listener(Ears):
         with self._guard:
             if channel in self._subscribed:
                 return True
-            self._arriving[signal] = channel
-            wire = self._wire
-            if wire is not None:
-                self._send(wire, command(b"SUBSCRIBE", channel))
-            if not self._attend():
-                raise NobodyListens(f"{self._address.place}: no thread could be started to listen for grants")
+            self._subscribing[signal] = channel
+            connection = self._connection
+            if connection is not None:
+                self._send(connection, command(b"SUBSCRIBE", channel))
+            if not self._ensure_thread():
+                raise NoListenerThread(
+                    f"{self._address.place}: no thread could be started to listen for grants"
+                )
             return False
 
     # ---- the thread -------------------------------------------------------------------
 
-    def _attend(self) -> bool:
+    def _ensure_thread(self) -> bool:
         """Have a thread, which waits for the guard; False if the system has none to spare."""
         if self._thread is None and not self._closed:
             thread = threading.Thread(target=self._run, name="interlock-redis", daemon=True)
@@ -95,8 +97,8 @@ class Listener(Ears):
 
     def _wanted(self) -> bool:
         with self._guard:
-            self._leave_behind()
-            if self._closed or not (self._ears or self._arriving):
+            self._drop_abandoned()
+            if self._closed or not (self._waiters or self._subscribing):
                 self._thread = None  # under the guard: who comes next starts another
                 return False
             return True
@@ -104,73 +106,73 @@ class Listener(Ears):
     def _serve(self) -> None:
         """Connect, and pass messages on until the connection ends or nobody waits any more."""
         try:
-            wire = connected(self._address, self._address.connect_timeout)
+            connection = connected(self._address, self._address.connect_timeout)
         except InterlockError:
-            self._stop_arriving()  # they look for themselves, and hear from the server what is wrong
+            self._give_up_subscribing()  # they look for themselves, and hear from the server what is wrong
             time.sleep(AGAIN)
             return
         try:
             with self._guard:
                 if self._closed:
                     return
-                self._wire = wire
-                self._current = self._lendable(wire)
-                wire.share()  # whoever sends has the guard, and all who wait need it
-                self._send(wire, command(b"SUBSCRIBE", self.channel, *self._channels()))
-            self._hear_all(wire)
-        except (OSError, EOFError, Garbled, ValueError):
+                self._connection = connection
+                self._reader = self._lendable(connection)
+                connection.share()  # whoever sends has the guard, and all who wait need it
+                self._send(connection, command(b"SUBSCRIBE", self.channel, *self._channels()))
+            self._receive_all(connection)
+        except (OSError, EOFError, ProtocolError, ValueError):
             pass  # lost: whoever waits looks again
-        except Failure:  # this user may not subscribe: those who wait must look, now and then
-            self._stop_arriving()
+        except ErrorReply:  # this user may not subscribe: those who wait must look, now and then
+            self._give_up_subscribing()
             time.sleep(AGAIN)
         finally:
             with self._guard:
-                self._wire = self.reading = None
-                reading, self._current = self._current, None
+                self._connection = self.reader = None
+                reader, self._reader = self._reader, None
                 self.generation = 0
                 self._subscribed.clear()
-                signals = [signal for ears in self._ears.values() for signal in ears]
-            (wire if reading is None else reading).close()
+                signals = [signal for waiters in self._waiters.values() for signal in waiters]
+            (connection if reader is None else reader).close()
             for signal in signals:  # nobody knows what was missed: all look again
                 signal.set()
 
-    def _lendable(self, wire: Wire) -> Reading | None:
+    def _lendable(self, connection: BlockingConnection) -> SubscriptionReader | None:
         """How it is lent; None where only our thread can read it."""
         try:
-            return Reading(wire, self._take) if POLLS and wire.polls else None
+            return SubscriptionReader(connection, self._on_reply) if POLLS and connection.polls else None
         except OSError:  # no files are left for its bells: to connect anew would not help
             return None
 
-    def _hear_all(self, wire: Wire) -> None:
-        pulse, idle_at = Pulse(PING), time.monotonic() + IDLE
+    def _receive_all(self, connection: BlockingConnection) -> None:
+        heartbeat, idle_at = Heartbeat(PING), time.monotonic() + IDLE
         while True:
-            heard = self._read(wire)
+            heard = self._read(connection)
             now = time.monotonic()
-            if self._ears:
+            if self._waiters:
                 idle_at = now + IDLE
             if self._closed or now >= idle_at:
                 return
-            if pulse.faint(heard, now):
+            if heartbeat.ping_due(heard, now):
                 with self._guard:
-                    self._leave_behind()
-                    self._send(wire, command(b"PING") + self._unneeded())
+                    self._drop_abandoned()
+                    self._send(connection, command(b"PING") + self._unneeded())
 
-    def _read(self, wire: Wire) -> bool:
+    def _read(self, connection: BlockingConnection) -> bool:
         """Whether anything came, after waiting for it."""
-        if self._current is not None:
-            return self._current.attend(PING)
-        replies = wire.receive(PING)
+        if self._reader is not None:
+            return self._reader.wait_for_news(PING)
+        replies = connection.receive(PING)
         for reply in replies:
-            self._take(reply)
+            self._on_reply(reply)
         return bool(replies)
 
-    def _take(self, reply: Any) -> None:
-        if isinstance(reply, Failure):
+    def _on_reply(self, reply: Any) -> None:
+        if isinstance(reply, ErrorReply):
             raise reply
         kind, channel, *rest = reply
         if kind == b"message":
             if channel == self.channel:
-                self._grant(rest[0])
+                self._deliver_message(rest[0])
             else:
                 self._wake(channel)
         elif kind == b"subscribe":
@@ -179,52 +181,52 @@ class Listener(Ears):
                 if channel == self.channel:
                     self._generations += 1
                     self.generation = self._generations
-                    self.reading = self._current
-                arrived = self._arrived((channel,))
+                    self.reader = self._reader
+                arrived = self._end_subscribing((channel,))
             for signal in arrived:
                 signal.set()
         elif kind == b"unsubscribe":
             with self._guard:
                 self._subscribed.discard(channel)
 
-    def _stop_arriving(self) -> None:
+    def _give_up_subscribing(self) -> None:
         """There will be no subscription for now: whoever waits for one looks for itself."""
         with self._guard:
-            signals = list(self._arriving)
-            self._arriving.clear()
+            signals = list(self._subscribing)
+            self._subscribing.clear()
         for signal in signals:
             signal.set()
 
     def _channels(self) -> list[bytes]:
-        return list({channel for channel in self._arriving.values() if channel != self.channel})
+        return list({channel for channel in self._subscribing.values() if channel != self.channel})
 
     def _unneeded(self) -> bytes:
-        gone = [c for c in self._subscribed if c != self.channel and c not in self._ears]
+        gone = [c for c in self._subscribed if c != self.channel and c not in self._waiters]
         return command(b"UNSUBSCRIBE", *gone) if gone else b""
 
-    def _send(self, wire: Wire, request: bytes) -> None:
+    def _send(self, connection: BlockingConnection, request: bytes) -> None:
         try:
-            wire.send(request)
+            connection.send(request)
         except OSError:
-            self._hang_up(wire, self._current)
+            self._hang_up(connection, self._reader)
 
-    def _hang_up(self, wire: Wire | None, reading: Reading | None) -> None:
+    def _hang_up(self, connection: BlockingConnection | None, reader: SubscriptionReader | None) -> None:
         """Its reader finds out; our thread reads then, if it did not: it reconnects."""
-        if wire is not None:
-            wire.hang_up()
-        if reading is not None:
-            reading.recall()
+        if connection is not None:
+            connection.hang_up()
+        if reader is not None:
+            reader.recall()
 
     def resubscribe(self) -> None:
         """The server is another now: subscribe there, and let all who wait look again."""
         with self._guard:
-            wire, reading = self._wire, self._current
-        self._hang_up(wire, reading)
+            connection, reader = self._connection, self._reader
+        self._hang_up(connection, reader)
 
     def close(self) -> None:
         with self._guard:
             self._closed = True
-            thread, wire, reading = self._thread, self._wire, self._current
-        self._hang_up(wire, reading)
+            thread, connection, reader = self._thread, self._connection, self._reader
+        self._hang_up(connection, reader)
         if thread is not None and thread is not threading.current_thread():
             thread.join(1.0)

@@ -6,35 +6,35 @@ woken by nobody: then they look again, a few times a second.
 
 from __future__ import annotations
 
-from interlock.backends.redis.transport.interface import Leaf
-from interlock.backends.redis.wire.resp import Failure, command
+from interlock.backends.redis.transport.interface import Transport
+from interlock.backends.redis.wire.resp import ErrorReply, command
 from interlock.errors import StoreUnavailable
 
 LOOK = 0.2  # seconds between the looks of a waiter that nobody wakes
 TEST = command(b"PUBLISH", b"interlock:test", b"")  # nobody listens there
 
 
-class Voice:
+class PublishRight:
     """One client's, for both of its colours."""
 
     def __init__(self, place: str) -> None:
         self._place = place
         self._works: bool | None = None  # None: not known yet
 
-    async def test(self, leaf: Leaf, channel: bytes, timeout: float) -> None:
+    async def check(self, transport: Transport, channel: bytes, timeout: float) -> None:
         """Find out, once, before somebody waits for the first time on this channel."""
         if self._works is not None or channel.startswith(b"Sinterlock:"):
             return  # of channels within a shard the node was asked when the channel was chosen
         try:
-            reply = await leaf.ask(TEST, timeout)
+            reply = await transport.ask(TEST, timeout)
         except StoreUnavailable:
             return  # the next who waits asks again
-        if isinstance(reply, Failure) and ("NOPERM" in reply.text or "unknown command" in reply.text):
-            self.lost()
-        elif not isinstance(reply, Failure):
+        if isinstance(reply, ErrorReply) and ("NOPERM" in reply.text or "unknown command" in reply.text):
+            self.denied()
+        elif not isinstance(reply, ErrorReply):
             self._works = True
 
-    def lost(self) -> None:
+    def denied(self) -> None:
         """The server has refused to publish. Says so in the log, once."""
         if self._works is False:
             return
@@ -48,6 +48,6 @@ class Voice:
             1 / LOOK,
         )
 
-    def patience(self, seconds: float) -> float:
+    def longest_wait(self, seconds: float) -> float:
         """How long a waiter may sleep that wants to sleep for so long."""
         return min(seconds, LOOK) if self._works is False else seconds

@@ -16,16 +16,16 @@ from collections.abc import Callable
 from typing import Any
 
 from interlock import native
-from interlock.backends.redis.transport.interface import Pausing
-from interlock.backends.redis.transport.pool import Wire
-from interlock.backends.redis.wire.resp import Failure, Garbled
+from interlock.backends.redis.transport.interface import WaitRuntime
+from interlock.backends.redis.transport.pool import BlockingConnection
+from interlock.backends.redis.wire.resp import ErrorReply, ProtocolError
 from interlock.ports import Signal
 
 POLLS = True  # whether those who wait may read for themselves
-LOST = (OSError, EOFError, ValueError, Garbled, Failure)  # what ends a subscription
+LOST = (OSError, EOFError, ValueError, ProtocolError, ErrorReply)  # what ends a subscription
 
 
-class Bell:
+class WakePipe:
     """Wakes one thread that polls it; for any thread to ring."""
 
     def __init__(self) -> None:
@@ -36,13 +36,13 @@ class Bell:
     def fileno(self) -> int:
         return self._out.fileno()
 
-    def ring(self) -> None:
+    def wake(self) -> None:
         try:
             self._in.send(b"!")
         except OSError:
             pass  # it rings already, or nobody is there any more
 
-    def hush(self) -> None:
+    def clear(self) -> None:
         try:
             self._out.recv(64)
         except OSError:
@@ -53,16 +53,16 @@ class Bell:
         self._in.close()
 
 
-class Knock:
+class WaiterSignal:
     """The signal of a task; or of a thread, which may be reading for itself when it is set."""
 
     def __init__(self, signal: Signal, loop: Any = None) -> None:
         self.signal = signal
-        self.bell: Bell | None = None
+        self.pipe: WakePipe | None = None
         self._loop = loop  # None for a thread
 
     @property
-    def left(self) -> bool:
+    def abandoned(self) -> bool:
         """Whether its task was left behind on a loop that was closed, and hears nothing any more."""
         return self._loop is not None and bool(self._loop.is_closed())
 
@@ -71,23 +71,23 @@ class Knock:
 
     def set(self) -> None:
         self.signal.set()  # first: who is woken must see it
-        if (bell := self.bell) is not None:
-            bell.ring()
+        if (pipe := self.pipe) is not None:
+            pipe.wake()
 
 
-class Reading:
+class SubscriptionReader:
     """One subscribed connection, and who reads it now."""
 
-    def __init__(self, wire: Wire, take: Callable[[Any], None]) -> None:
-        self._wire = wire
+    def __init__(self, connection: BlockingConnection, take: Callable[[Any], None]) -> None:
+        self._connection = connection
         self._take = take
         self._lock = native.guard()  # whoever reads: messages are taken in the order they came
         self._guard = native.guard()
-        self._bell = Bell()  # of the listener's thread
+        self._listener_pipe = WakePipe()  # of the listener's thread
         try:
-            self._knocker = Bell()  # of one that reads for itself
+            self._borrower_pipe = WakePipe()  # of one that reads for itself
         except OSError:
-            self._bell.close()
+            self._listener_pipe.close()
             raise
         self._waiting: dict[Signal, object] = {}  # and where: their loop, or None for threads
         self._borrower: object = None  # a loop, or the signal of a thread
@@ -97,21 +97,21 @@ class Reading:
         self._news = False
         self._own, self._lent, self._borrowed = select.poll(), select.poll(), select.poll()
         for poll, of in (
-            (self._own, (wire, self._bell)),
-            (self._lent, (self._bell,)),
-            (self._borrowed, (wire, self._knocker)),
+            (self._own, (connection, self._listener_pipe)),
+            (self._lent, (self._listener_pipe,)),
+            (self._borrowed, (connection, self._borrower_pipe)),
         ):
             for one in of:
                 poll.register(one, select.POLLIN)
 
     # ---- the listener's thread -------------------------------------------------
 
-    def attend(self, timeout: float) -> bool:
+    def wait_for_news(self, timeout: float) -> bool:
         """Wait until something was heard, here or by a borrower, or until the time is up. Raises what ends it."""
         poll = self._own if self._borrower is None else self._lent
         for number, _ in poll.poll(timeout * 1000):
-            if number == self._bell.fileno():
-                self._bell.hush()
+            if number == self._listener_pipe.fileno():
+                self._listener_pipe.clear()
             else:
                 self.read()
         heard, self._news = self._news, False
@@ -124,9 +124,13 @@ class Reading:
         """
         with self._guard:
             self._ended = True
-            self._wire.hang_up()  # now: the server need not wait for a loop that is stuck
-            self._knocker.ring()
-            loop = self._recalled if isinstance(self._borrower, Knock) else self._borrower or self._recalled
+            self._connection.hang_up()  # now: the server need not wait for a loop that is stuck
+            self._borrower_pipe.wake()
+            loop = (
+                self._recalled
+                if isinstance(self._borrower, WaiterSignal)
+                else self._borrower or self._recalled
+            )
         if loop is None or not _on(loop, self._close, loop):
             self._close(None)
 
@@ -134,9 +138,9 @@ class Reading:
         if loop is not None:
             self._stop_on(loop)
         if self._polling.acquire(blocking=False):  # otherwise the thread that polls it sees to that
-            self._wire.close()
-            self._bell.close()
-            self._knocker.close()
+            self._connection.close()
+            self._listener_pipe.close()
+            self._borrower_pipe.close()
             self._polling.release()
 
     def inside(self) -> bool:
@@ -149,11 +153,11 @@ class Reading:
         """Take what has come, if anything has."""
         with self._lock:
             try:
-                for reply in self._wire.receive(0.0):
+                for reply in self._connection.receive(0.0):
                     self._news = True
                     self._take(reply)
             except BaseException:  # interrupted, too: part of a message may be lost
-                self._wire.hang_up()
+                self._connection.hang_up()
                 raise
 
     def _read_on(self, loop: Any) -> None:
@@ -163,19 +167,19 @@ class Reading:
             with self._guard:
                 self._borrower = None
                 self._stop_on(loop)
-            self._bell.ring()
+            self._listener_pipe.wake()
 
     def _stop_on(self, loop: Any) -> None:
-        if (number := self._wire.fileno()) >= 0:
+        if (number := self._connection.fileno()) >= 0:
             loop.remove_reader(number)
         self._recalled = None  # not before: another thread may close it then
 
-    def read_until(self, knock: Knock, timeout: float) -> None:
+    def read_until(self, signal: WaiterSignal, timeout: float) -> None:
         """On a thread that has borrowed it: until its signal is set, the time is up or the connection lost."""
         until = time.monotonic() + timeout
         left = timeout
         try:
-            while not knock.is_set() and left > 0 and self._read_once(left):
+            while not signal.is_set() and left > 0 and self._read_once(left):
                 left = until - time.monotonic()
         finally:
             if self._ended and self._recalled is None:  # otherwise the loop that was recalled closes it
@@ -186,8 +190,8 @@ class Reading:
             if self._ended:
                 return False
             for number, _ in self.wait(timeout):
-                if number == self._knocker.fileno():
-                    self._knocker.hush()
+                if number == self._borrower_pipe.fileno():
+                    self._borrower_pipe.clear()
                     continue
                 try:
                     self.read()
@@ -214,29 +218,29 @@ class Reading:
                 if self._recalled is None and all(where is loop for where in self._waiting.values()):
                     self._lend(loop)
             elif len(self._waiting) == 1:
-                assert isinstance(signal, Knock)
-                self._borrower, signal.bell = signal, self._knocker
+                assert isinstance(signal, WaiterSignal)
+                self._borrower, signal.pipe = signal, self._borrower_pipe
                 return True
             return False
 
     def recall(self) -> None:
         """Whatever happens next, the listener's thread sees it; a thread that reads for itself does, too."""
         with self._guard:
-            if self._borrower is not None and not isinstance(self._borrower, Knock):
+            if self._borrower is not None and not isinstance(self._borrower, WaiterSignal):
                 self._recall()
-        self._bell.ring()
+        self._listener_pipe.wake()
 
     def _recall(self) -> None:
         borrower, self._borrower = self._borrower, None
-        if not isinstance(borrower, Knock):  # which may go on reading: it does no harm
+        if not isinstance(borrower, WaiterSignal):  # which may go on reading: it does no harm
             self._recalled = borrower  # first: it may stop before we are back
             if not _on(borrower, self._stop_on, borrower):
                 self._recalled = None
-        self._bell.ring()
+        self._listener_pipe.wake()
 
     def _lend(self, loop: Any) -> None:
         try:
-            loop.add_reader(self._wire.fileno(), self._read_on, loop)
+            loop.add_reader(self._connection.fileno(), self._read_on, loop)
         except (NotImplementedError, OSError, RuntimeError):
             return  # not by this kind of loop, or not now
         self._borrower = loop
@@ -246,7 +250,7 @@ class Reading:
         with self._guard:
             if self._borrower is signal:
                 self._borrower = None
-                self._bell.ring()
+                self._listener_pipe.wake()
 
     def leave(self, signal: Signal) -> None:
         """This one waits no longer."""
@@ -255,7 +259,7 @@ class Reading:
             if self._borrower is signal:
                 self._borrower = None
                 if self._waiting:
-                    self._bell.ring()
+                    self._listener_pipe.wake()
 
 
 def _on(loop: Any, call: Callable[..., object], *args: object) -> bool:
@@ -267,31 +271,31 @@ def _on(loop: Any, call: Callable[..., object], *args: object) -> bool:
     return True
 
 
-class Attending:
+class ReadingRuntime:
     """Waits as a runtime does; who waits alone, or with others of its loop only, reads for itself meanwhile."""
 
     def __init__(
-        self, pausing: Pausing, reading: Callable[[], Reading | None], loop: Callable[[], Any]
+        self, runtime: WaitRuntime, reader: Callable[[], SubscriptionReader | None], loop: Callable[[], Any]
     ) -> None:
-        self._pausing = pausing
-        self._reading = reading
+        self._runtime = runtime
+        self._reader = reader
         self._loop = loop  # of who waits; None for a thread
-        self.now = pausing.now
+        self.now = runtime.now
 
     def signal(self) -> Signal:
-        return Knock(self._pausing.signal(), self._loop())
+        return WaiterSignal(self._runtime.signal(), self._loop())
 
-    async def wait(self, signal: Knock, timeout: float | None) -> bool:
-        reading = self._reading()
-        if reading is None or timeout is None:
-            return await self._pausing.wait(signal.signal, timeout)
+    async def wait(self, signal: WaiterSignal, timeout: float | None) -> bool:
+        reader = self._reader()
+        if reader is None or timeout is None:
+            return await self._runtime.wait(signal.signal, timeout)
         until = self.now() + timeout
         try:
-            if reading.borrow(signal, self._loop()):
-                reading.read_until(signal, timeout)
+            if reader.borrow(signal, self._loop()):
+                reader.read_until(signal, timeout)
                 if signal.is_set():
                     return True
-                reading.give_back(signal)
-            return await self._pausing.wait(signal.signal, max(0.0, until - self.now()))
+                reader.give_back(signal)
+            return await self._runtime.wait(signal.signal, max(0.0, until - self.now()))
         finally:
-            reading.leave(signal)
+            reader.leave(signal)

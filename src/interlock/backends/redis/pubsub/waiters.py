@@ -10,14 +10,14 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from interlock import native
-from interlock.backends.redis.pubsub.reader import Knock
+from interlock.backends.redis.pubsub.reader import WaiterSignal
 from interlock.errors import StoreUnavailable
 from interlock.ports import Signal
 
 KEPT = 4096  # messages kept for waiters that do not listen yet
 
 
-class NobodyListens(StoreUnavailable):
+class NoListenerThread(StoreUnavailable):
     """No thread could be started that hears what is published; the next who waits tries again."""
 
 
@@ -26,19 +26,19 @@ def queue(resource: str) -> bytes:
     return b"\x1e" + resource.encode()
 
 
-def _left(signal: Signal) -> bool:
-    return isinstance(signal, Knock) and signal.left
+def _abandoned_by_loop(signal: Signal) -> bool:
+    return isinstance(signal, WaiterSignal) and signal.abandoned
 
 
-class Ears:
+class Waiters:
     """Sets the signals of those who wait."""
 
     def after_fork(self) -> None:
         """In a forked child: nobody of ours waits yet."""
         self._guard = native.guard()
-        self._ears: dict[bytes, dict[Signal, None]] = {}
-        self._kept: dict[bytes, int] = {}
-        self._arriving: dict[Signal, bytes] = {}  # who waits for a subscription, and to which channel
+        self._waiters: dict[bytes, dict[Signal, None]] = {}
+        self._early: dict[bytes, int] = {}
+        self._subscribing: dict[Signal, bytes] = {}  # who waits for a subscription, and to which channel
         self._abandoned: list[Signal] = []
         self._closed = False
 
@@ -46,7 +46,7 @@ class Ears:
         """Whether the calling thread is in the middle of a change here."""
         return self._guard._is_owned()
 
-    def decided(self, resource: str) -> bool:
+    def channel_known(self, resource: str) -> bool:
         """Whether it is known which channel claims on a resource have; where there is one way, it is."""
         return True
 
@@ -54,85 +54,85 @@ class Ears:
 
     def listen(self, topic: bytes, signal: Signal) -> None:
         with self._guard:
-            self._ears.setdefault(topic, {})[signal] = None
-            self._attend()
+            self._waiters.setdefault(topic, {})[signal] = None
+            self._ensure_thread()
 
-    def _attend(self) -> bool:
+    def _ensure_thread(self) -> bool:
         """Somebody listens, under the guard: for those whose thread is started by that. False if it cannot be."""
         return True
 
     def forget(self, topic: bytes, signal: Signal) -> None:
         with self._guard:
-            ears = self._ears.get(topic)
-            if ears is not None:
-                ears.pop(signal, None)
-                if not ears:
-                    del self._ears[topic]
-            self._arriving.pop(signal, None)
+            waiters = self._waiters.get(topic)
+            if waiters is not None:
+                waiters.pop(signal, None)
+                if not waiters:
+                    del self._waiters[topic]
+            self._subscribing.pop(signal, None)
 
-    def _leave_behind(self) -> None:
+    def _drop_abandoned(self) -> None:
         """Count those no more, under the guard, whose loop was closed while they waited: for them nobody need listen.
 
         They are kept: to collect a task is to end it, on any thread and at any time, and where it ends it wants the guard,
         which that thread may have.
         """
-        for topic, ears in list(self._ears.items()):
-            for signal in [signal for signal in ears if _left(signal)]:
+        for topic, waiters in list(self._waiters.items()):
+            for signal in [signal for signal in waiters if _abandoned_by_loop(signal)]:
                 self._abandoned.append(signal)
-                del ears[signal]
-            if not ears:
-                del self._ears[topic]
-        for signal in [signal for signal in self._arriving if _left(signal)]:
-            del self._arriving[signal]  # it listens, too, and is kept for that
+                del waiters[signal]
+            if not waiters:
+                del self._waiters[topic]
+        for signal in [signal for signal in self._subscribing if _abandoned_by_loop(signal)]:
+            del self._subscribing[signal]  # it listens, too, and is kept for that
 
-    def taken(self, id: bytes) -> int | None:
+    def take_token(self, id: bytes) -> int | None:
         """The token this claim was told, 0 if it should look, None if it was told nothing."""
-        return self._kept.pop(id, None)
+        return self._early.pop(id, None)
 
-    def known(self, id: bytes) -> bool:
+    def has_message(self, id: bytes) -> bool:
         """Whether something came for this claim before it listened."""
-        return id in self._kept
+        return id in self._early
 
-    def over(self, id: bytes) -> None:
+    def claim_removed(self, id: bytes) -> None:
         """This claim was removed by us: forget what came for it, and wake whoever waits for its removal."""
-        if self._kept:
-            self._kept.pop(id, None)
-        if id in self._ears:
+        if self._early:
+            self._early.pop(id, None)
+        if id in self._waiters:
             self._wake(id)
 
     # ---- what is heard --------------------------------------------------------------
 
-    def tell(self, told: Sequence[Any]) -> None:
+    def notify(self, told: Sequence[Any]) -> None:
         """Pass on what a script told its caller: id, token, id, token, ..."""
         for i in range(0, len(told), 2):
-            self._hear(told[i], int(told[i + 1]))
+            self._deliver(told[i], int(told[i + 1]))
 
-    def look(self, topic: bytes) -> None:
+    def recheck(self, topic: bytes) -> None:
         """Have everybody who waits for a topic look again: what they were told may be lost."""
-        if topic in self._ears:
+        if topic in self._waiters:
             self._wake(topic)
 
-    def _grant(self, message: bytes) -> None:
+    def _deliver_message(self, message: bytes) -> None:
         """What a script published: id and token."""
         id, _, token = message.rpartition(b" ")
-        self._hear(id, int(token))
+        self._deliver(id, int(token))
 
-    def _hear(self, id: bytes, token: int) -> None:
-        if len(self._kept) >= KEPT:  # of waiters that gave up: the oldest have long been answered
-            for old in list(self._kept)[: KEPT // 2]:
-                self._kept.pop(old, None)
-        self._kept[id] = token  # before the signal: who wakes must find it
+    def _deliver(self, id: bytes, token: int) -> None:
+        if len(self._early) >= KEPT:  # of waiters that gave up: the oldest have long been answered
+            for old in list(self._early)[: KEPT // 2]:
+                self._early.pop(old, None)
+        self._early[id] = token  # before the signal: who wakes must find it
         self._wake(id)
 
     def _wake(self, topic: bytes) -> None:
         with self._guard:
-            signals = list(self._ears.get(topic, ()))
+            signals = list(self._waiters.get(topic, ()))
         for signal in signals:
             signal.set()
 
-    def _arrived(self, channels: Collection[bytes]) -> list[Signal]:
+    def _end_subscribing(self, channels: Collection[bytes]) -> list[Signal]:
         """Those who waited for a subscription to one of these, under the guard; they wait for none any more."""
-        found = [signal for signal, wanted in self._arriving.items() if wanted in channels]
+        found = [signal for signal, wanted in self._subscribing.items() if wanted in channels]
         for signal in found:
-            del self._arriving[signal]
+            del self._subscribing[signal]
         return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from interlock.backends.redis.transport.interface import Pausing
+from interlock.backends.redis.transport.interface import WaitRuntime
 from interlock.backends.redis.wire import packing
 from interlock.errors import StoreUnavailable
 from interlock.model import Queue
@@ -15,17 +15,17 @@ LOOK_AT_MOST = 0.25
 
 
 async def until_changed(
-    pausing: Pausing, inspect: Callable[[str, float], Awaitable[Queue]], seen: Queue, timeout: float
+    runtime: WaitRuntime, inspect: Callable[[str, float], Awaitable[Queue]], seen: Queue, timeout: float
 ) -> None:
     """Return when the queue differs from `seen`, or after `timeout` seconds."""
-    until, pause, outline = pausing.now() + timeout, LOOK, packing.outline(seen)
-    while (left := until - pausing.now()) > 0:
+    until, pause, outline = runtime.now() + timeout, LOOK, packing.outline(seen)
+    while (left := until - runtime.now()) > 0:
         try:
             if packing.outline(await inspect(seen.resource, min(left, IO_TIMEOUT))) != outline:
                 return
         except StoreUnavailable:
-            if pausing.now() < until:
+            if runtime.now() < until:
                 raise
             return  # our own time was up before the answer came
-        await pausing.wait(pausing.signal(), min(pause, left))
+        await runtime.wait(runtime.signal(), min(pause, left))
         pause = min(LOOK_AT_MOST, pause * 1.5)

@@ -14,10 +14,10 @@ from typing import Any
 from interlock import native
 from interlock.backends.redis.address import Address
 from interlock.backends.redis.transport.handshake import (
-    Dialling,
-    OnLoop,
-    OnThread,
-    Pace,
+    AsyncHandshake,
+    BlockingHandshake,
+    ConnectPace,
+    Handshake,
     one_then_all,
     stepped,
 )
@@ -32,7 +32,7 @@ PORT = 26379
 
 
 @record
-class Master:
+class ReportedMaster:
     """What a sentinel knows of the master of a service."""
 
     epoch: int  # of the failover that made it master
@@ -52,7 +52,7 @@ class Sentinels:
         self._server = server  # how to enter whoever is master: user, password, TLS, database
         self._host = host  # where every master is reached, if not where the sentinels say
         self.place = f"Redis master {service!r}"
-        self._pace = Pace(server.connect_timeout)
+        self._pace = ConnectPace(server.connect_timeout)
         self.changes = 0  # how often the master was found to be another, or to have lost its memory
         self.on_change: Callable[[], None] | None = None
         self.after_fork()
@@ -88,20 +88,20 @@ class Sentinels:
         return self._pace.limit
 
     def connect(self, timeout: float) -> Any:
-        return stepped(self._open(OnThread(), timeout))
+        return stepped(self._open(BlockingHandshake(), timeout))
 
     async def connect_async(self, timeout: float) -> Any:
-        return await self._open(OnLoop(), timeout)
+        return await self._open(AsyncHandshake(), timeout)
 
-    async def _open(self, dial: Dialling, timeout: float) -> Any:
+    async def _open(self, handshake: Handshake, timeout: float) -> Any:
         began = time.monotonic()
         until = began + timeout
-        master = await self._find(dial, until)
+        master = await self._find(handshake, until)
         server = self._server.at(self._host or master.host, master.port)
-        connection = await dial.connect(server, max(0.001, until - time.monotonic()))
+        connection = await handshake.connect(server, max(0.001, until - time.monotonic()))
         try:
             left = max(0.001, until - time.monotonic())
-            words = await dial.ask(server, connection, left, b"INFO", b"replication")
+            words = await handshake.ask(server, connection, left, b"INFO", b"replication")
             facts = dict(line.partition(b":")[::2] for line in words.splitlines())
             if facts.get(b"role") != b"master":
                 raise StoreUnavailable(
@@ -109,13 +109,13 @@ class Sentinels:
                     "a failover is under way, try again in a moment"
                 )
         except BaseException:
-            await dial.close(connection)
+            await handshake.close(connection)
             raise
         self._met(master, facts.get(b"master_replid", b"").decode())
-        self._pace.met(began)
+        self._pace.reached(began)
         return connection
 
-    def _met(self, master: Master, replication: str) -> None:
+    def _met(self, master: ReportedMaster, replication: str) -> None:
         """Remember whom we are connected to; another replication id means: another memory."""
         with self._guard:
             self._known, self._known_at = master.replicas, time.monotonic()
@@ -126,12 +126,12 @@ class Sentinels:
         if changed and self.on_change is not None:
             self.on_change()
 
-    async def known(self, dial: Dialling, timeout: float) -> int:
+    async def replica_count(self, handshake: Handshake, timeout: float) -> int:
         """How many replicas the master has, the dead included: a majority counts those as well."""
         now = time.monotonic()
         if self._known < 0 or now - self._known_at > COUNTED:
             try:
-                self._known = (await self._find(dial, now + timeout)).replicas
+                self._known = (await self._find(handshake, now + timeout)).replicas
             except StoreUnavailable:
                 if self._known < 0:
                     raise
@@ -140,13 +140,15 @@ class Sentinels:
 
     # ---- the sentinels ----------------------------------------------------------------
 
-    async def _find(self, dial: Dialling, until: float) -> Master:
+    async def _find(self, handshake: Handshake, until: float) -> ReportedMaster:
         """The latest that more than half of the sentinels know; or those that answer, if they are fewer."""
         sentinels = list(self._sentinels)
-        asks = [partial(self._ask, dial, sentinel) for sentinel in sentinels]
+        asks = [partial(self._ask, handshake, sentinel) for sentinel in sentinels]
         # Some of the time is for the master itself.
         half = time.monotonic() + 0.6 * (until - time.monotonic())
-        found, errors = await one_then_all(dial, asks, len(sentinels) // 2 + 1, self._pace.share(SHARE), half)
+        found, errors = await one_then_all(
+            handshake, asks, len(sentinels) // 2 + 1, self._pace.share(SHARE), half
+        )
         for number, _ in errors:
             self._last(sentinels[number])
         if not found:
@@ -158,7 +160,7 @@ class Sentinels:
         self._check_epoch(master)
         return master
 
-    def _check_epoch(self, master: Master) -> None:
+    def _check_epoch(self, master: ReportedMaster) -> None:
         now = time.monotonic()
         with self._guard:
             if master.epoch < self._epoch and now - self._epoch_seen < BEHIND:
@@ -172,16 +174,16 @@ class Sentinels:
             self._sentinels.remove(sentinel)
             self._sentinels.append(sentinel)
 
-    async def _ask(self, dial: Dialling, sentinel: Address, timeout: float) -> Master:
-        connection = await dial.connect(sentinel, timeout)
+    async def _ask(self, handshake: Handshake, sentinel: Address, timeout: float) -> ReportedMaster:
+        connection = await handshake.connect(sentinel, timeout)
         try:
-            words = await dial.ask(
+            words = await handshake.ask(
                 sentinel, connection, timeout, b"SENTINEL", b"MASTER", self._service.encode()
             )
         finally:
-            await dial.close(connection)
+            await handshake.close(connection)
         facts = dict(zip(words[::2], words[1::2], strict=True))
-        return Master(
+        return ReportedMaster(
             int(facts.get(b"config-epoch", 0)),
             facts[b"ip"].decode(),
             int(facts[b"port"]),

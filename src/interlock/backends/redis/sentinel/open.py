@@ -8,12 +8,12 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlencode
 
 from interlock.backends.redis.address import Address, Route
 from interlock.backends.redis.assembly import Assembly
-from interlock.backends.redis.replicated import Replicas, Wanted, enough
+from interlock.backends.redis.replicated import Replicas, ReplicasWanted, enough
 from interlock.backends.redis.sentinel.discovery import PORT, Sentinels
-from interlock.backends.redis.sentinel.failover import Following
+from interlock.backends.redis.sentinel.failover import FailoverTransport
 from interlock.backends.redis.store import RedisStore
-from interlock.backends.redis.transport.handshake import Dialling, OnThread
-from interlock.backends.redis.transport.interface import Leaf, Pausing
+from interlock.backends.redis.transport.handshake import BlockingHandshake, Handshake
+from interlock.backends.redis.transport.interface import Transport, WaitRuntime
 from interlock.backends.redis.url_options import check_database, host_and_port, options
 from interlock.backends.redis.wire.keys import Keys
 from interlock.errors import InvalidURL
@@ -48,17 +48,21 @@ def open_sentinels(
 ) -> RedisStore:
     """The store on whoever is master; so many replicas must confirm each grant."""
 
-    def wanted(leaf: Leaf, dial: Dialling) -> Wanted | None:
+    def wanted(transport: Transport, handshake: Handshake) -> ReplicasWanted | None:
         async def count(request: bytes, timeout: float) -> int:
-            return enough(replicas or 0, await route.known(dial, timeout))
+            return enough(replicas or 0, await route.replica_count(handshake, timeout))
 
         return count if replicas else None
 
-    def leaf(make: Callable[[Route], Leaf], pausing: Pausing, dial: Dialling, hurried: bool) -> Leaf:
-        return Following(lambda: make(route), route, pausing, several=isinstance(dial, OnThread))
+    def transport(
+        make: Callable[[Route], Transport], runtime: WaitRuntime, handshake: Handshake, hurried: bool
+    ) -> Transport:
+        return FailoverTransport(
+            lambda: make(route), route, runtime, several=isinstance(handshake, BlockingHandshake)
+        )
 
-    store = Assembly(route, Keys(prefix), runtime, leaf, wanted).store(asynchronous=asynchronous)
-    route.on_change = store.taken_over
+    store = Assembly(route, Keys(prefix), runtime, transport, wanted).store(asynchronous=asynchronous)
+    route.on_change = store.master_changed
     return store
 
 

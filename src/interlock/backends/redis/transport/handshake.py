@@ -22,7 +22,7 @@ LEAST = 1.5  # seconds that connecting may take, however quick it was before
 AGAIN = 3  # times what it took before is what it may take again
 
 
-class Dialling(Protocol):
+class Handshake(Protocol):
     """Opens a connection, asks on it, closes it; each answers or raises within its time."""
 
     async def connect(self, address: Address, timeout: float) -> Any: ...
@@ -30,7 +30,7 @@ class Dialling(Protocol):
     async def close(self, connection: Any) -> None: ...
 
 
-class OnThread:
+class BlockingHandshake:
     """Blocks: nothing here ever suspends, see `stepped`."""
 
     async def connect(self, address: Address, timeout: float) -> Any:
@@ -42,13 +42,13 @@ class OnThread:
             connection.send_command(*words)
             return connection.read_response()
         except Exception as error:
-            raise address._refused(error, timeout) from None
+            raise address._error_for(error, timeout) from None
 
     async def close(self, connection: Any) -> None:
         connection.disconnect()
 
 
-class OnLoop:
+class AsyncHandshake:
     """Awaits."""
 
     async def connect(self, address: Address, timeout: float) -> Any:
@@ -61,7 +61,7 @@ class OnLoop:
             await connection.send_command(*words)
             return await asyncio.wait_for(connection.read_response(), timeout)
         except Exception as error:
-            raise address._refused(error, timeout) from None
+            raise address._error_for(error, timeout) from None
 
     async def close(self, connection: Any) -> None:
         await connection.disconnect(nowait=True)
@@ -78,14 +78,14 @@ def stepped(coroutine: Coroutine[Any, Any, T]) -> T:
     raise RuntimeError("a blocking dialogue suspended")
 
 
-class Pace:
+class ConnectPace:
     """How long it takes to reach servers here, as far as is known: that tells the far from the dead."""
 
     def __init__(self, limit: float) -> None:
         self._limit = limit  # seconds that connecting may take
         self._took: float | None = None
 
-    def met(self, began: float) -> None:
+    def reached(self, began: float) -> None:
         """One was reached that was called at that time."""
         self._took = time.monotonic() - began
 
@@ -100,7 +100,7 @@ class Pace:
 
 
 async def one_then_all(
-    dial: Dialling, asks: Sequence[Ask[T]], enough: int, share: float, until: float
+    handshake: Handshake, asks: Sequence[Ask[T]], enough: int, share: float, until: float
 ) -> tuple[list[T], list[tuple[int, InterlockError]]]:
     """The answers, `enough` of them if that many come, and the errors by the numbers of those that were asked.
 
@@ -121,18 +121,18 @@ async def one_then_all(
             errors.append((number, error))
             if not found and time.monotonic() - began >= 0.9 * time_for_it:
                 numbers = [number, *range(number + 1, len(asks))]
-                more, failed = await _together(dial, [asks[n] for n in numbers], enough, until)
+                more, failed = await _together(handshake, [asks[n] for n in numbers], enough, until)
                 return more, [*errors, *((numbers[n], error) for n, error in failed)]
     return found, errors
 
 
 async def _together(
-    dial: Dialling, asks: Sequence[Ask[T]], enough: int, until: float
+    handshake: Handshake, asks: Sequence[Ask[T]], enough: int, until: float
 ) -> tuple[list[T], list[tuple[int, InterlockError]]]:
     """Ask all at once. Once one has answered, the others have as long again."""
     left = max(0.001, until - time.monotonic())
     began = time.monotonic()
-    asking = _OnTasks(asks, left) if isinstance(dial, OnLoop) else _OnThreads(asks, left)
+    asking = _OnTasks(asks, left) if isinstance(handshake, AsyncHandshake) else _OnThreads(asks, left)
     found: list[T] = []
     errors: list[tuple[int, InterlockError]] = []
     try:

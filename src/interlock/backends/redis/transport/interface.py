@@ -10,7 +10,7 @@ from interlock.backends.redis.address import Route
 from interlock.ports import Signal
 
 
-class Leaf(Protocol):
+class Transport(Protocol):
     """How requests reach a server: blocking (`pool`) or not (`link`)."""
 
     def ask(self, request: bytes, timeout: float, replies: int = 1, again: bool = True) -> Awaitable[Any]: ...
@@ -26,7 +26,7 @@ class Leaf(Protocol):
     async def close(self) -> None: ...
 
 
-class Pausing(Protocol):
+class WaitRuntime(Protocol):
     """The part of a runtime that waits."""
 
     def now(self) -> float: ...
@@ -34,11 +34,11 @@ class Pausing(Protocol):
     async def wait(self, signal: Any, timeout: float | None) -> bool: ...
 
 
-class Plainly:
+class ThreadRuntime:
     """Waits on the calling thread: for the blocking twin of an asyncio store."""
 
-    def __init__(self, pausing: Pausing) -> None:
-        self.now = pausing.now
+    def __init__(self, runtime: WaitRuntime) -> None:
+        self.now = runtime.now
 
     def signal(self) -> threading.Event:
         return threading.Event()

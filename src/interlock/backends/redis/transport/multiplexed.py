@@ -12,23 +12,23 @@ from collections.abc import Awaitable
 from typing import Any
 
 from interlock.backends.redis.address import Route, round_trip
-from interlock.backends.redis.errors import silent, unreachable
-from interlock.backends.redis.transport.keeper_connection import Reserve
-from interlock.backends.redis.transport.pipelined import Stream
+from interlock.backends.redis.errors import timeout_error, unreachable
+from interlock.backends.redis.transport.keeper_connection import KeeperConnection
+from interlock.backends.redis.transport.pipelined import PipelinedConnection
 from interlock.backends.redis.transport.pool import FARTHEST
 from interlock.errors import ClientClosed, InterlockError, StoreUnavailable, Unreached
 
-Waiting = tuple["asyncio.Future[Any]", float, float]  # the reply, until when, how long that is
+Pending = tuple["asyncio.Future[Any]", float, float]  # the reply, its deadline, and the timeout behind it
 
 
-class Link(Stream):
+class MultiplexedConnection(PipelinedConnection):
     """A stream of requests, each with a deadline of its own."""
 
     def __init__(self, place: str, loop: asyncio.AbstractEventLoop, connection: Any) -> None:
         super().__init__(place, loop, connection)
-        self._pending: deque[Waiting] = deque()
+        self._pending: deque[Pending] = deque()
         self._timer: asyncio.TimerHandle | None = None
-        self._looks_at = 0.0
+        self._sweeps_at = 0.0
         # Seconds that a request must be given: a server that is far away answers no sooner.
         self._least = min(FARTHEST, 2 * round_trip(connection))
 
@@ -40,8 +40,8 @@ class Link(Stream):
         reply: asyncio.Future[Any] = loop.create_future()
         until = loop.time() + timeout
         self._pending.append((reply, until, timeout))
-        if self._timer is None or until < self._looks_at:
-            self._look_at(until)
+        if self._timer is None or until < self._sweeps_at:
+            self._sweep_at(until)
         return reply
 
     async def ask_many(self, request: bytes, timeout: float, replies: int) -> list[Any]:
@@ -49,36 +49,36 @@ class Link(Stream):
         waiting = [self.ask(request if n == 0 else b"", timeout) for n in range(replies)]
         return list(await asyncio.gather(*waiting))
 
-    def _take(self, reply: Any) -> None:
+    def _on_reply(self, reply: Any) -> None:
         waiting = self._pending.popleft()[0]
         if not waiting.done():  # cancelled or late: its reply is nobody's
             waiting.set_result(reply)
 
     # ---- deadlines ------------------------------------------------------------
 
-    def _look_at(self, when: float) -> None:
+    def _sweep_at(self, when: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._looks_at = when
-        self._timer = self.loop.call_at(when, self._look)
+        self._sweeps_at = when
+        self._timer = self.loop.call_at(when, self._sweep)
 
-    def _look(self) -> None:
+    def _sweep(self) -> None:
         now, first = self.loop.time(), float("inf")
         for reply, until, timeout in self._pending:
             if reply.done():
                 continue
             if until <= now:
                 self.usable = False  # it answers in order: whoever comes now would wait behind this
-                reply.set_exception(silent(self.place, timeout))
+                reply.set_exception(timeout_error(self.place, timeout))
             else:
                 first = min(first, until)
         self._timer = None
         if first < float("inf"):
-            self._look_at(first)
+            self._sweep_at(first)
         elif not self.usable:
-            self.end(silent(self.place, 0.0))
+            self.end(timeout_error(self.place, 0.0))
 
-    def _tell_all(self, error: InterlockError) -> bool:
+    def _fail_all(self, error: InterlockError) -> bool:
         asked = bool(self._pending)
         if self._timer is not None:
             self._timer.cancel()
@@ -90,44 +90,52 @@ class Link(Stream):
         return asked
 
 
-class Links:
+class MultiplexedTransport:
     """The connection to one server; made when first needed, and again when it was lost.
 
     With a `reserve` the keeper's own connection is made beside the first one, and without it nothing is asked.
     `hurried` is for the keeper itself: there, connecting is a part of the time that a request has.
     """
 
-    def __init__(self, address: Route, *, reserve: Reserve | None = None, hurried: bool = False) -> None:
+    def __init__(
+        self, address: Route, *, keeper_connection: KeeperConnection | None = None, hurried: bool = False
+    ) -> None:
         self.address = address
-        self._reserve = reserve
+        self._keeper_connection = keeper_connection
         self._accompanied = False
         self._hurried = hurried
-        self._link: Link | None = None
-        self._former: list[Link] = []  # those that did not answer in time, and on which others may still wait
-        self._connecting: asyncio.Task[Link] | None = None
+        self._connection: MultiplexedConnection | None = None
+        # Connections that did not answer in time; some callers may still be waiting on them.
+        self._replaced: list[MultiplexedConnection] = []
+        self._connecting: asyncio.Task[MultiplexedConnection] | None = None
         self._closed = False
 
     def ask(self, request: bytes, timeout: float, replies: int = 1, again: bool = True) -> Awaitable[Any]:
         """The reply, to be awaited. No coroutine where the connection stands: at 64 tasks those are felt."""
-        link = self._link
-        if link is not None and link.usable and replies == 1 and link.loop is asyncio.get_running_loop():
-            return link.ask(request, timeout)
+        connection = self._connection
+        if (
+            connection is not None
+            and connection.usable
+            and replies == 1
+            and connection.loop is asyncio.get_running_loop()
+        ):
+            return connection.ask(request, timeout)
         return self._ask_slowly(request, timeout, replies, again and not self._hurried)
 
     async def _ask_slowly(self, request: bytes, timeout: float, replies: int, patient: bool) -> Any:
         """After connecting: if it is `patient`, in the time that has for itself."""
         loop = asyncio.get_running_loop()
-        link = self._link
-        if link is None or not link.usable or link.loop is not loop:
+        connection = self._connection
+        if connection is None or not connection.usable or connection.loop is not loop:
             began = loop.time()
-            link = await self._connected(loop, self.address.connect_timeout if patient else timeout)
+            connection = await self._connected(loop, self.address.connect_timeout if patient else timeout)
             if not patient:
                 timeout = max(0.001, timeout - (loop.time() - began))
         if replies == 1:
-            return await link.ask(request, timeout)
-        return await link.ask_many(request, timeout, replies)
+            return await connection.ask(request, timeout)
+        return await connection.ask_many(request, timeout, replies)
 
-    async def _connected(self, loop: asyncio.AbstractEventLoop, timeout: float) -> Link:
+    async def _connected(self, loop: asyncio.AbstractEventLoop, timeout: float) -> MultiplexedConnection:
         """One attempt at a time, for everybody; whoever stops waiting does not end it for the others."""
         if self._closed:
             raise ClientClosed("this client was closed")
@@ -137,7 +145,7 @@ class Links:
             task.add_done_callback(_seen)
         done, _ = await asyncio.wait([task], timeout=timeout)
         if not done:
-            raise Unreached(str(silent(self.address.place, timeout)))
+            raise Unreached(str(timeout_error(self.address.place, timeout)))
         if task.cancelled():  # by `close`: that is no cancellation of whoever waits here
             raise ClientClosed("this client was closed")
         try:
@@ -146,40 +154,42 @@ class Links:
             raise Unreached(str(error)) from None
 
     async def warm(self, route: Route, timeout: float) -> None:
-        link, loop = self._link, asyncio.get_running_loop()
-        if link is None or not link.usable or link.loop is not loop:
+        connection, loop = self._connection, asyncio.get_running_loop()
+        if connection is None or not connection.usable or connection.loop is not loop:
             await self._connected(loop, timeout)
 
-    async def _connect(self, loop: asyncio.AbstractEventLoop) -> Link:
+    async def _connect(self, loop: asyncio.AbstractEventLoop) -> MultiplexedConnection:
         timeout = self.address.connect_timeout
-        if self._reserve is None or self._accompanied or not self._reserve.wanted:
-            connection = await self.address.connect_async(timeout)
+        if self._keeper_connection is None or self._accompanied or not self._keeper_connection.wanted:
+            opened = await self.address.connect_async(timeout)
         else:
-            connection = await self._connect_both(self._reserve, timeout)
+            opened = await self._connect_both(self._keeper_connection, timeout)
             self._accompanied = True
-        link = Link(self.address.place, loop, connection)
+        connection = MultiplexedConnection(self.address.place, loop, opened)
         if self._closed:
-            link.end(unreachable(self.address.place, "this client was closed"))
-        if self._link is not None:
-            self._former = [former for former in (*self._former, self._link) if not former.ended]
-        self._link = link
-        return link
+            connection.end(unreachable(self.address.place, "this client was closed"))
+        if self._connection is not None:
+            self._replaced = [
+                replaced for replaced in (*self._replaced, self._connection) if not replaced.ended
+            ]
+        self._connection = connection
+        return connection
 
-    async def _connect_both(self, reserve: Reserve, timeout: float) -> Any:
+    async def _connect_both(self, keeper_connection: KeeperConnection, timeout: float) -> Any:
         """A connection, once the keeper has its own."""
-        companion = asyncio.ensure_future(reserve.warm_async(self.address, timeout))
+        companion = asyncio.ensure_future(keeper_connection.warm_async(self.address, timeout))
         companion.add_done_callback(_seen)
-        connection = None
+        opened = None
         try:
-            connection = await self.address.connect_async(timeout)
+            opened = await self.address.connect_async(timeout)
             await companion
         except BaseException:
             companion.cancel()
-            if connection is not None:
-                connection._writer.transport.abort()
-                connection._writer = connection._reader = None
+            if opened is not None:
+                opened._writer.transport.abort()
+                opened._writer = opened._reader = None
             raise
-        return connection
+        return opened
 
     def inside(self) -> bool:
         return False  # a loop does one thing at a time
@@ -187,19 +197,19 @@ class Links:
     def after_fork(self) -> None:
         """The parent's loop and sockets are not ours: kept, unused, so that nothing closes them politely."""
         self._accompanied = False
-        _parents.append((self._link, self._connecting))
-        self._link = self._connecting = None
-        _parents.extend(self._former)
-        self._former = []
+        _parents.append((self._connection, self._connecting))
+        self._connection = self._connecting = None
+        _parents.extend(self._replaced)
+        self._replaced = []
 
     async def close(self) -> None:
         self._closed = True
-        links, self._link, self._former = (*self._former, self._link), None, []
+        connections, self._connection, self._replaced = (*self._replaced, self._connection), None, []
         if self._connecting is not None and not self._connecting.done():
             self._connecting.cancel()
-        for link in links:
-            if link is not None and not link.ended and not link.loop.is_closed():
-                link.end(unreachable(self.address.place, "this client was closed"))
+        for connection in connections:
+            if connection is not None and not connection.ended and not connection.loop.is_closed():
+                connection.end(unreachable(self.address.place, "this client was closed"))
                 await asyncio.sleep(0)  # let the transport close its socket
 
 

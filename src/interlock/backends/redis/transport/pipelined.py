@@ -7,13 +7,13 @@ import socket
 from abc import ABC, abstractmethod
 from typing import Any
 
-from interlock.backends.redis.errors import garbled, unreachable
+from interlock.backends.redis.errors import protocol_error, unreachable
 from interlock.backends.redis.transport.pool import AT_ONCE
-from interlock.backends.redis.wire.resp import Garbled, reader
+from interlock.backends.redis.wire.resp import ProtocolError, reader
 from interlock.errors import InterlockError
 
 
-class Stream(asyncio.Protocol, ABC):
+class PipelinedConnection(asyncio.Protocol, ABC):
     """Sends and parses; who gets a reply, and who is told of the end, is for those made of it."""
 
     def __init__(self, place: str, loop: asyncio.AbstractEventLoop, connection: Any) -> None:
@@ -27,11 +27,11 @@ class Stream(asyncio.Protocol, ABC):
         self._out: list[bytes] = []
 
     @abstractmethod
-    def _take(self, reply: Any) -> None:
+    def _on_reply(self, reply: Any) -> None:
         """A reply, the next in order; IndexError if nobody asked for it."""
 
     @abstractmethod
-    def _tell_all(self, error: InterlockError) -> object:
+    def _fail_all(self, error: InterlockError) -> object:
         """Nobody will get an answer any more. Says whether anything was asked that is not answered."""
 
     @property
@@ -55,13 +55,13 @@ class Stream(asyncio.Protocol, ABC):
         out.clear()
 
     def data_received(self, data: bytes) -> None:
-        take, gets = self._take, self._reader.gets
+        take, gets = self._on_reply, self._reader.gets
         try:
             self._reader.feed(data)
             while (reply := gets()) is not False:
                 take(reply)
-        except (Garbled, IndexError) as error:
-            self.end(garbled(self.place, error))
+        except (ProtocolError, IndexError) as error:
+            self.end(protocol_error(self.place, error))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.end(unreachable(self.place, exc or "the server closed the connection"))
@@ -75,7 +75,7 @@ class Stream(asyncio.Protocol, ABC):
     def end(self, error: InterlockError) -> None:
         """Close, and tell everybody who waits. What was asked and not answered must not arrive later: it is reset."""
         self.usable = False
-        if self._tell_all(error):
+        if self._fail_all(error):
             self._reset()
         self._transport.abort()  # nothing is left to send, and TLS would take its time to say goodbye
         self._connection._writer = self._connection._reader = None

@@ -23,9 +23,9 @@ from weakref import WeakSet
 
 from interlock import native
 from interlock.backends.redis.address import Route, round_trip
-from interlock.backends.redis.errors import garbled, silent, since, unreachable
-from interlock.backends.redis.transport.keeper_connection import Reserve
-from interlock.backends.redis.wire.resp import Garbled, reader
+from interlock.backends.redis.errors import merged_error, protocol_error, timeout_error, unreachable
+from interlock.backends.redis.transport.keeper_connection import KeeperConnection
+from interlock.backends.redis.wire.resp import ProtocolError, reader
 from interlock.errors import ClientClosed, InterlockError, StoreUnavailable, Unreached
 
 MOST = 16  # connections at once: more threads than these take turns
@@ -42,7 +42,7 @@ class Broken(StoreUnavailable):
     """The connection ended before the reply: nobody knows whether the request was applied."""
 
 
-class Wire:
+class BlockingConnection:
     """One connection, once it is made. Used by one thread at a time."""
 
     __slots__ = (
@@ -96,11 +96,11 @@ class Wire:
                 return int(data[1:-2])
             return self._read(data, now + timeout, replies)
         except (BlockingIOError, TimeoutError):
-            raise silent(self._place, timeout) from None
+            raise timeout_error(self._place, timeout) from None
         except (OSError, EOFError) as error:
             raise Broken(str(unreachable(self._place, error))) from None
-        except (Garbled, ValueError) as error:
-            raise garbled(self._place, error) from None
+        except (ProtocolError, ValueError) as error:
+            raise protocol_error(self._place, error) from None
 
     def _read(self, data: bytes, until: float, replies: int) -> Any:
         got: list[Any] = []
@@ -230,11 +230,11 @@ def _readable(sock: Any, timeout: float) -> bool:
     return bool(poll.poll(timeout * 1000))
 
 
-def connected(address: Route, timeout: float) -> Wire:
+def connected(address: Route, timeout: float) -> BlockingConnection:
     """A new connection, for whoever keeps it to itself."""
-    wire = Wire(address.place)
-    wire.connect(address, timeout)
-    return wire
+    connection = BlockingConnection(address.place)
+    connection.connect(address, timeout)
+    return connection
 
 
 class Pool:
@@ -244,9 +244,11 @@ class Pool:
     `hurried` is for the keeper itself: there, connecting is a part of the time that a request has.
     """
 
-    def __init__(self, address: Route, *, reserve: Reserve | None = None, hurried: bool = False) -> None:
+    def __init__(
+        self, address: Route, *, keeper_connection: KeeperConnection | None = None, hurried: bool = False
+    ) -> None:
         self.address = address
-        self._reserve = reserve
+        self._keeper_connection = keeper_connection
         self._hurried = hurried
         self._closed = False
         self.after_fork()
@@ -254,7 +256,7 @@ class Pool:
     def after_fork(self) -> None:
         """Forget the parent's sockets: they are closed here without a word to the server."""
         self._idle: _Idle = _ByThread() if native.green("socket") else []
-        self._wires: WeakSet[Wire] = WeakSet()  # those in use, too
+        self._connections: WeakSet[BlockingConnection] = WeakSet()  # those in use, too
         self._waiting: deque[_Waiter] = deque()
         self._companion: _Companion | None = None
         self._guard = native.guard()
@@ -269,17 +271,17 @@ class Pool:
         Where asking again is harmless connecting has its own time, too: the route's `connect_timeout`.
         """
         try:
-            wire = self._idle.pop()
+            connection = self._idle.pop()
         except IndexError:
             return self._ask_slowly(request, timeout, replies, again)
         now = time.monotonic()
-        if now - wire.used > FRESH and not wire.alive():
-            self._drop(wire)
+        if now - connection.used > FRESH and not connection.alive():
+            self._drop(connection)
             return await self.ask(request, timeout, replies, again)
         try:
-            reply = wire.ask(request, timeout, replies, now)
+            reply = connection.ask(request, timeout, replies, now)
         except Broken as lost:
-            self._drop(wire)
+            self._drop(connection)
             self._drain()  # the others are as old
             if not again:
                 raise
@@ -287,42 +289,42 @@ class Pool:
                 left = max(0.001, now + timeout - time.monotonic())
                 return self._ask_slowly(request, left, replies, again)
             except Unreached as error:
-                raise since(lost, error) from None
+                raise merged_error(lost, error) from None
         except BaseException:  # interrupted, too: what comes late must not answer another
-            self._drop(wire, reset=True)
+            self._drop(connection, reset=True)
             raise
         idle = self._idle
-        idle.append(wire)
+        idle.append(connection)
         if self._waiting or len(idle) > 1 or self._closed:
-            self._tidy(wire)
+            self._tidy(connection)
         return reply
 
     def _ask_slowly(self, request: bytes, timeout: float, replies: int, again: bool) -> Any:
         """On a new connection, or on one that another thread gives back."""
         began = time.monotonic()
         patient = again and not self._hurried
-        wire, new = self._next(began + timeout, patient)
+        connection, new = self._next(began + timeout, patient)
         try:
             now = time.monotonic()
             left = timeout if new and patient else began + timeout - now
-            reply = wire.ask(request, max(0.001, left), replies, now)
+            reply = connection.ask(request, max(0.001, left), replies, now)
         except BaseException:
-            self._drop(wire, reset=True)
+            self._drop(connection, reset=True)
             raise
-        self._idle.append(wire)
-        self._tidy(wire)
+        self._idle.append(connection)
+        self._tidy(connection)
         return reply
 
     async def warm(self, route: Route, timeout: float) -> None:
-        if self._idle or self._wires:
+        if self._idle or self._connections:
             return
-        wire, _ = self._next(time.monotonic() + timeout, False)
-        self._idle.append(wire)
-        self._tidy(wire)
+        connection, _ = self._next(time.monotonic() + timeout, False)
+        self._idle.append(connection)
+        self._tidy(connection)
 
     # ---- places --------------------------------------------------------------------
 
-    def _next(self, until: float, patient: bool) -> tuple[Wire, bool]:
+    def _next(self, until: float, patient: bool) -> tuple[BlockingConnection, bool]:
         """A connection, and whether it is new; a request that is `patient` has more time for one that must be made."""
         while True:
             with self._guard:
@@ -330,9 +332,11 @@ class Pool:
                     raise ClientClosed("this client was closed")
                 if self._idle:
                     return self._idle.pop(), False
-                if len(self._wires) < MOST:
-                    wire = Wire(self.address.place)
-                    self._wires.add(wire)  # from here on its place is taken, for as long as it exists
+                if len(self._connections) < MOST:
+                    connection = BlockingConnection(self.address.place)
+                    self._connections.add(
+                        connection
+                    )  # from here on its place is taken, for as long as it exists
                     break
                 waiter = _Waiter()
                 self._waiting.append(waiter)
@@ -341,22 +345,22 @@ class Pool:
         connect_timeout = self.address.connect_timeout
         left = until - time.monotonic()
         try:
-            self._connect(wire, connect_timeout if patient else max(0.001, min(connect_timeout, left)))
+            self._connect(connection, connect_timeout if patient else max(0.001, min(connect_timeout, left)))
         except StoreUnavailable as error:
-            self._drop(wire)
+            self._drop(connection)
             raise Unreached(str(error)) from None
         except BaseException:
-            self._drop(wire)
+            self._drop(connection)
             raise
-        return wire, True
+        return connection, True
 
-    def _stand(self, waiter: _Waiter, until: float, patient: bool) -> Wire | None:
+    def _stand(self, waiter: _Waiter, until: float, patient: bool) -> BlockingConnection | None:
         """Wait until a connection is handed over, or a place may be free.
 
         Not for long at a time: some places are left without a word. While others connect, a patient request waits
         as long as they may take.
         """
-        if patient and any(not wire.made for wire in self._wires):
+        if patient and any(not connection.made for connection in self._connections):
             until += self.address.connect_timeout
         try:
             left = until - time.monotonic()
@@ -366,30 +370,34 @@ class Pool:
                 self._waiting.remove(waiter)
             except ValueError:
                 pass  # it was called
-        if waiter.wire is None and left <= 0:
+        if waiter.connection is None and left <= 0:
             raise StoreUnavailable(f"{self.address.place}: all {MOST} connections are waiting for it")
-        return waiter.wire
+        return waiter.connection
 
-    def _connect(self, wire: Wire, timeout: float) -> None:
+    def _connect(self, connection: BlockingConnection, timeout: float) -> None:
         companion = self._accompanied(timeout)
         until = time.monotonic() + timeout
-        wire.connect(self.address, timeout)
+        connection.connect(self.address, timeout)
         if self._hurried:  # the keeper's: its thread is no greenlet, and another may have connected for it
-            wire.unbind()
+            connection.unbind()
         if companion is not None:
             companion.result(max(0.001, until - time.monotonic()), self.address.place)
 
     def _accompanied(self, timeout: float) -> _Companion | None:
         """The keeper's connection, which is being made; None once it was."""
         with self._guard:
-            companion, reserve = self._companion, self._reserve
-            if reserve is None or not reserve.wanted or (companion is not None and companion.made):
+            companion, keeper_connection = self._companion, self._keeper_connection
+            if (
+                keeper_connection is None
+                or not keeper_connection.wanted
+                or (companion is not None and companion.made)
+            ):
                 return None
             if companion is None or companion.failed:
-                companion = self._companion = _Companion(reserve, self.address, timeout)
+                companion = self._companion = _Companion(keeper_connection, self.address, timeout)
             return companion
 
-    def _tidy(self, wire: Wire) -> None:
+    def _tidy(self, connection: BlockingConnection) -> None:
         """This one was given back: hand it over to whoever waits for one, or close what nobody needs."""
         idle = self._idle
         if self._closed:
@@ -398,7 +406,7 @@ class Pool:
             self._hand_over()
         elif len(idle) > 1:
             try:
-                if wire.used - idle[0].used > IDLE:
+                if connection.used - idle[0].used > IDLE:
                     self._drop(idle.pop(0))
             except IndexError:
                 pass  # other threads have taken all: nothing is idle
@@ -410,17 +418,17 @@ class Pool:
         except IndexError:
             return  # nobody waits any more
         try:
-            waiter.wire = self._idle.pop()
+            waiter.connection = self._idle.pop()
         except IndexError:
             pass  # another thread has taken it; whoever waits looks for itself
         waiter.gate.release()
 
-    def _drop(self, wire: Wire, *, reset: bool = False) -> None:
+    def _drop(self, connection: BlockingConnection, *, reset: bool = False) -> None:
         if reset:
-            wire.reset()
+            connection.reset()
         else:
-            wire.close()
-        self._wires.discard(wire)
+            connection.close()
+        self._connections.discard(connection)
         self._hand_over()
 
     def _drain(self) -> None:
@@ -440,9 +448,9 @@ class Pool:
 class _Idle(Protocol):
     """What a pool asks of the list of its idle connections."""
 
-    def append(self, wire: Wire, /) -> None: ...
-    def pop(self, at: SupportsIndex = -1, /) -> Wire: ...
-    def __getitem__(self, at: SupportsIndex, /) -> Wire: ...
+    def append(self, connection: BlockingConnection, /) -> None: ...
+    def pop(self, at: SupportsIndex = -1, /) -> BlockingConnection: ...
+    def __getitem__(self, at: SupportsIndex, /) -> BlockingConnection: ...
     def __len__(self) -> int: ...
 
 
@@ -450,32 +458,32 @@ class _ByThread:
     """Idle connections whose sockets are gevent's or eventlet's: most can only be used by the thread that has made them."""
 
     def __init__(self) -> None:
-        self._lists: dict[int, list[Wire]] = {}
-        self._unbound: list[Wire] = []
+        self._lists: dict[int, list[BlockingConnection]] = {}
+        self._unbound: list[BlockingConnection] = []
         self._ident: Callable[[], int] = native.original("get_ident")
 
     @property
-    def _mine(self) -> list[Wire]:
+    def _mine(self) -> list[BlockingConnection]:
         return self._lists.get(self._ident()) or self._unbound
 
-    def append(self, wire: Wire, /) -> None:
-        if not wire.bound:
-            self._unbound.append(wire)
+    def append(self, connection: BlockingConnection, /) -> None:
+        if not connection.bound:
+            self._unbound.append(connection)
             return
         ident = self._ident()
         if ident not in self._lists:
             self._lists[ident] = []
             native.at_thread_end(lambda: self._close(ident))
-        self._lists[ident].append(wire)
+        self._lists[ident].append(connection)
 
     def _close(self, ident: int) -> None:
-        for wire in self._lists.pop(ident, ()):
-            wire.close()
+        for connection in self._lists.pop(ident, ()):
+            connection.close()
 
-    def pop(self, at: SupportsIndex = -1, /) -> Wire:
+    def pop(self, at: SupportsIndex = -1, /) -> BlockingConnection:
         return self._mine.pop(at)
 
-    def __getitem__(self, at: SupportsIndex, /) -> Wire:
+    def __getitem__(self, at: SupportsIndex, /) -> BlockingConnection:
         return self._mine[at]
 
     def __len__(self) -> int:
@@ -485,10 +493,10 @@ class _ByThread:
 class _Waiter:
     """A thread that waits for a connection."""
 
-    __slots__ = ("gate", "wire")
+    __slots__ = ("connection", "gate")
 
     def __init__(self) -> None:
-        self.wire: Wire | None = None
+        self.connection: BlockingConnection | None = None
         self.gate = threading.Lock()
         self.gate.acquire()  # until it is called
 
@@ -496,8 +504,8 @@ class _Waiter:
 class _Companion:
     """The keeper's connection, which is made beside ours, on a thread of its own."""
 
-    def __init__(self, reserve: Reserve, route: Route, timeout: float) -> None:
-        self._reserve, self._route, self._timeout = reserve, route, timeout
+    def __init__(self, keeper_connection: KeeperConnection, route: Route, timeout: float) -> None:
+        self._keeper_connection, self._route, self._timeout = keeper_connection, route, timeout
         self._error: BaseException | None = None
         self.made = False
         self._thread = threading.Thread(target=self._run, name="interlock-connect", daemon=True)
@@ -512,7 +520,7 @@ class _Companion:
 
     def _run(self) -> None:
         try:
-            self._reserve.warm(self._route, self._timeout)
+            self._keeper_connection.warm(self._route, self._timeout)
             self.made = True
         except BaseException as error:
             self._error = error
@@ -526,4 +534,4 @@ class _Companion:
         if self._error is not None:
             raise self._error
         if not self.made:
-            raise silent(place, timeout)
+            raise timeout_error(place, timeout)

@@ -21,38 +21,42 @@ class Keys:
 
     def __init__(self, prefix: str) -> None:
         self.prefix = prefix.encode()
-        self._two: dict[str, bytes] = {}
-        self._four: dict[str, bytes] = {}
-        self._five: dict[str, bytes] = {}
-        self._last = bulk(self.prefix + b"\x1ftoken")
+        self._holder_keys: dict[str, bytes] = {}
+        self._claim_keys: dict[str, bytes] = {}
+        self._claim_keys_and_counter: dict[str, bytes] = {}
+        self._token_counter = bulk(self.prefix + b"\x1ftoken")
 
-    def four(self, resource: str) -> bytes:
+    def claim_keys(self, resource: str) -> bytes:
         """Holder, records, waiters and lapses, encoded one after the other."""
-        found = self._four.get(resource)
+        found = self._claim_keys.get(resource)
         if found is None:
             holder = self.holder(resource)
             others = b"".join([bulk(companion(holder, letter)) for letter in (b"w", b"e")])
-            found = _kept(self._four, resource, self.two(resource) + others)
+            found = _remember(self._claim_keys, resource, self.holder_keys(resource) + others)
         return found
 
-    def two(self, resource: str) -> bytes:
+    def holder_keys(self, resource: str) -> bytes:
         """Holder and records, encoded one after the other."""
-        found = self._two.get(resource)
+        found = self._holder_keys.get(resource)
         if found is None:
             holder = self.holder(resource)
-            found = _kept(self._two, resource, bulk(holder) + bulk(companion(holder, b"h")))
+            found = _remember(self._holder_keys, resource, bulk(holder) + bulk(companion(holder, b"h")))
         return found
 
-    def five(self, resource: str) -> bytes:
+    def claim_keys_and_counter(self, resource: str) -> bytes:
         """The four, and the counter of tokens."""
-        found = self._five.get(resource)
+        found = self._claim_keys_and_counter.get(resource)
         if found is None:
-            found = _kept(self._five, resource, self.four(resource) + self.last(resource))
+            found = _remember(
+                self._claim_keys_and_counter,
+                resource,
+                self.claim_keys(resource) + self.token_counter(resource),
+            )
         return found
 
-    def last(self, resource: str) -> bytes:
+    def token_counter(self, resource: str) -> bytes:
         """The counter of tokens, encoded: one for the whole server."""
-        return self._last
+        return self._token_counter
 
     def holder(self, resource: str) -> bytes:
         return self.prefix + resource.encode()
@@ -60,9 +64,9 @@ class Keys:
     def register(self, name: str) -> bytes:
         return self.prefix + b"\x1fregister\x1f" + name.encode()
 
-    def written(self, name: str) -> bytes:
+    def register_keys(self, name: str) -> bytes:
         """A register and the counter that its versions come from, encoded one after the other."""
-        return bulk(self.register(name)) + self._last
+        return bulk(self.register(name)) + self._token_counter
 
     def resource(self, key: bytes) -> str | None:
         """The name whose holder's key, records or waiters this is; None for anybody else's key."""
@@ -85,12 +89,12 @@ class ClusterKeys(Keys):
 
     def __init__(self, prefix: str) -> None:
         super().__init__(prefix)
-        self._lasts: dict[int, bytes] = {}  # 16384 at most
+        self._counters: dict[int, bytes] = {}  # 16384 at most
 
-    def last(self, resource: str) -> bytes:
+    def token_counter(self, resource: str) -> bytes:
         return self._counter(slot(self.holder(resource)))
 
-    def written(self, name: str) -> bytes:
+    def register_keys(self, name: str) -> bytes:
         key = self.register(name)
         return bulk(key) + self._counter(slot(key))
 
@@ -99,17 +103,17 @@ class ClusterKeys(Keys):
         return b"{" + _tag_of(slot(self.holder(resource))) + b"}"
 
     def _counter(self, number: int) -> bytes:
-        found = self._lasts.get(number)
+        found = self._counters.get(number)
         if found is None:
             tagged = b"{" + _tag_of(number) + b"}"
             key = self.prefix + b"\x1ftoken" + tagged
             if slot(key) != number:  # a { of the prefix is in the way
                 key = tagged + b"\x1f=" + self.prefix + b"\x1ftoken"
-            found = self._lasts[number] = bulk(key)
+            found = self._counters[number] = bulk(key)
         return found
 
 
-def _kept(kept: dict[str, bytes], resource: str, encoded: bytes) -> bytes:
+def _remember(kept: dict[str, bytes], resource: str, encoded: bytes) -> bytes:
     """What was encoded, kept for the next time; names that come and go do not fill the memory."""
     if len(kept) >= REMEMBERED_NAMES:
         kept.clear()

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from interlock.backends.redis.errors import refusal
+from interlock.backends.redis.errors import reply_error
 from interlock.backends.redis.wire.keys import Keys
-from interlock.backends.redis.wire.resp import Failure, bulk
+from interlock.backends.redis.wire.resp import ErrorReply, bulk
 from interlock.errors import ForeignKey, SettingsMismatch
 from interlock.model import (
     Busy,
@@ -55,7 +55,7 @@ def claim_request(keys: Keys, claim: Claim, channel: bytes) -> bytes:
             _tails.clear()
         _tails[shared] = tail
     id = claim.id.encode()
-    return b"%b$%d\r\n%b\r\n%b" % (keys.five(claim.resource), len(id), id, tail)
+    return b"%b$%d\r\n%b\r\n%b" % (keys.claim_keys_and_counter(claim.resource), len(id), id, tail)
 
 
 def _claim_tail(claim: Claim, channel: bytes) -> bytes:
@@ -96,7 +96,7 @@ def holder(value: bytes, now: int) -> Standing | None:
 
 
 def renew_request(keys: Keys, renewals: list[Renewal], channel: bytes) -> bytes:
-    parts = [keys.four(renewal.resource) for renewal in renewals]
+    parts = [keys.claim_keys(renewal.resource) for renewal in renewals]
     parts.append(bulk(channel))
     for renewal in renewals:
         permits = b"" if renewal.permits is None else b"%d" % renewal.permits
@@ -108,8 +108,8 @@ def renew_request(keys: Keys, renewals: list[Renewal], channel: bytes) -> bytes:
 def renew_answer(place: str, renewal: Renewal, reply: Any) -> RenewAnswer:
     if isinstance(reply, bytes):
         return Gone(True, reply.decode())
-    if isinstance(reply, Failure):
-        return NoAnswer(str(refusal(place, reply)))
+    if isinstance(reply, ErrorReply):
+        return NoAnswer(str(reply_error(place, reply)))
     return Gone() if reply == 0 else Renewed(renewal.ttl)
 
 

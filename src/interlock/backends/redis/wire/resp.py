@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import Any, Protocol
 
 
-class Failure(Exception):
+class ErrorReply(Exception):
     """An error reply: `code` is its first word, such as NOSCRIPT."""
 
     @property
@@ -18,7 +18,7 @@ class Failure(Exception):
         return self.text.partition(" ")[0]
 
 
-class Garbled(Exception):
+class ProtocolError(Exception):
     """What came is not RESP: the connection cannot be trusted any more."""
 
 
@@ -63,7 +63,7 @@ class PlainReader:
         if kind == b"+":
             return line, after
         if kind == b"-":
-            return Failure(line.decode(errors="replace")), after
+            return ErrorReply(line.decode(errors="replace")), after
         try:
             number = int(line)
         except ValueError:
@@ -71,7 +71,7 @@ class PlainReader:
         if kind == b":" and line:
             return number, after
         if kind not in (b"$", b"*") or number < -1:
-            raise Garbled(f"not a reply of Redis: {data[start : start + 40]!r}")
+            raise ProtocolError(f"not a reply of Redis: {data[start : start + 40]!r}")
         if number == -1:
             return None, after
         if kind == b"$":
@@ -94,7 +94,7 @@ def _find_reader() -> Any:
         hiredis = import_module("hiredis")
     except ImportError:
         return PlainReader
-    return lambda: hiredis.Reader(protocolError=Garbled, replyError=Failure)
+    return lambda: hiredis.Reader(protocolError=ProtocolError, replyError=ErrorReply)
 
 
 _make: Any = None

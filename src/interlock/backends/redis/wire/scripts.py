@@ -14,8 +14,8 @@ from interlock.record import record
 class Call:
     """How a request for one script begins, for a number of keys and arguments that follow."""
 
-    quick: bytes  # EVALSHA, for a server that has seen the script
-    whole: bytes  # EVAL with the source, for one that has not, or has forgotten it
+    by_hash: bytes  # EVALSHA, for a server that has seen the script
+    with_source: bytes  # EVAL with the source, for one that has not, or has forgotten it
 
 
 class Script:

@@ -12,9 +12,9 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any, Protocol
 
 from interlock.backends.redis.address import Address
-from interlock.backends.redis.errors import refusal, silent, unreachable, unsent
-from interlock.backends.redis.transport.pipelined import Stream
-from interlock.backends.redis.wire.resp import Failure
+from interlock.backends.redis.errors import as_unreached, reply_error, timeout_error, unreachable
+from interlock.backends.redis.transport.pipelined import PipelinedConnection
+from interlock.backends.redis.wire.resp import ErrorReply
 from interlock.backends.redlock.transport.interface import ignore_unacknowledged
 from interlock.backends.redlock.transport.patience import ConnectPatience, ConnectTimes, Limits
 from interlock.backends.redlock.wire.packing import (
@@ -34,7 +34,7 @@ class ReplyReceiver(Protocol):
     def on_reply(self, connection: AsyncNodeConnection, reply: Any) -> None: ...
 
 
-class AsyncNodeConnection(Stream):
+class AsyncNodeConnection(PipelinedConnection):
     """One connection to one node, on one event loop."""
 
     def __init__(self, node: int, address: Address, transport: AsyncQuorumTransport, raw: Any) -> None:
@@ -51,16 +51,16 @@ class AsyncNodeConnection(Stream):
         self._send(request, not pending)
         pending.append(asking)
         if len(pending) > MAX_UNANSWERED:
-            self.end(silent(self.place, 0.0))
+            self.end(timeout_error(self.place, 0.0))
 
     def handshake(self, handshake: Handshake) -> None:
         self._send(HANDSHAKE, True)
         self._pending.extend([handshake] * HANDSHAKE_REPLIES)
 
-    def _take(self, reply: Any) -> None:
+    def _on_reply(self, reply: Any) -> None:
         self._pending.popleft().on_reply(self, reply)
 
-    def _tell_all(self, error: InterlockError) -> None:
+    def _fail_all(self, error: InterlockError) -> None:
         if self._connections[self.node] is self:
             self._connections[self.node] = None
         while self._pending:
@@ -136,11 +136,11 @@ class Round:
         """The error; None if the request was sent again, with the script that the node did not know."""
         wanted = connection.node in self.waiting and not self.over
         packed = self._packed
-        if isinstance(reply, Failure):
+        if isinstance(reply, ErrorReply):
             if reply.code == "NOSCRIPT" and (wanted or packed.lasting):
-                connection.ask(self, packed.whole(connection.identity))
+                connection.ask(self, packed.with_source(connection.identity))
                 return None
-            return refusal(connection.place, reply)
+            return reply_error(connection.place, reply)
         if wanted:
             self.broken.append(connection.node)
         if packed.request is not None:
@@ -292,7 +292,7 @@ class AsyncQuorumTransport:
             error = self._fault(node, task, self.now() - began)
             if error is not None:
                 lost.append(node)
-                on_reply(node, unsent(error), began, self.now())
+                on_reply(node, as_unreached(error), began, self.now())
         return lost
 
     def _attempt(self, loop: asyncio.AbstractEventLoop, node: int) -> asyncio.Task[AsyncNodeConnection]:
@@ -308,7 +308,7 @@ class AsyncQuorumTransport:
     ) -> InterlockError | None:
         """Why there is no connection; None if there is one."""
         if not task.done():
-            return self._addresses[node].silent(waited)
+            return self._addresses[node].timeout_error(waited)
         if task.cancelled():
             raise ClientClosed("this client was closed")
         error = task.exception()
@@ -332,7 +332,7 @@ class AsyncQuorumTransport:
         except BaseException as error:
             connection.end(unreachable(address.place, "the handshake was not answered"))
             if isinstance(error, TimeoutError):
-                raise silent(address.place, timeout) from None
+                raise timeout_error(address.place, timeout) from None
             raise
         self._speed.connected(node, self.now() - began, self.now() - shook_hands_at)
         self._connections[node] = connection

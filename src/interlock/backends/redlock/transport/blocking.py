@@ -71,8 +71,8 @@ class BlockingQuorumTransport:
     def inside(self) -> bool:
         return self._guard._is_owned()
 
-    def silent(self, node: int, timeout: float) -> InterlockError:
-        return self._addresses[node].silent(timeout)
+    def timeout_error(self, node: int, timeout: float) -> InterlockError:
+        return self._addresses[node].timeout_error(timeout)
 
     async def ask(
         self,

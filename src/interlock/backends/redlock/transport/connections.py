@@ -15,8 +15,14 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from interlock.backends.redis.address import Address
-from interlock.backends.redis.errors import garbled, refusal, silent, unreachable, unsent
-from interlock.backends.redis.wire.resp import Failure, Garbled, reader
+from interlock.backends.redis.errors import (
+    as_unreached,
+    protocol_error,
+    reply_error,
+    timeout_error,
+    unreachable,
+)
+from interlock.backends.redis.wire.resp import ErrorReply, ProtocolError, reader
 from interlock.backends.redlock.transport.patience import ConnectPatience, Limits
 from interlock.backends.redlock.wire.packing import HANDSHAKE, HANDSHAKE_REPLIES, Packed, node_identity
 from interlock.backends.redlock.wire.requests import OnReply, Release, Vote
@@ -70,7 +76,7 @@ class NodeConnection:
                 while (reply := self._reader.gets()) is not False:
                     replies.append(reply)
         except TimeoutError:
-            raise silent(self.place, timeout) from None
+            raise timeout_error(self.place, timeout) from None
         except OSError as error:
             raise unreachable(self.place, error) from None
         return node_identity(self.place, replies)
@@ -80,8 +86,8 @@ class NodeConnection:
             raise unreachable(self.place, "the server closed the connection")
         try:
             self._reader.feed(data)
-        except Garbled as error:
-            raise garbled(self.place, error) from None
+        except ProtocolError as error:
+            raise protocol_error(self.place, error) from None
 
     def send(self, packed: Packed, request: bytes) -> int:
         """Hand the request to the kernel; return how many replies are due now.
@@ -94,10 +100,10 @@ class NodeConnection:
             gone = self.sock.send(request)
             while gone < len(request):
                 if not select.select([], [self.sock], [], 0.05)[1]:
-                    raise silent(self.place, 0.05)
+                    raise timeout_error(self.place, 0.05)
                 gone += self.sock.send(request[gone:])
         except EMPTY:
-            raise silent(self.place, 0.0) from None
+            raise timeout_error(self.place, 0.0) from None
         except OSError as error:
             raise unreachable(self.place, error) from None
         return len(self.due)
@@ -121,13 +127,13 @@ class NodeConnection:
                 self._reader.feed(data)
                 while (reply := gets()) is not False:
                     packed = popleft()
-                    if reply.__class__ is Failure and reply.code == "NOSCRIPT":
+                    if reply.__class__ is ErrorReply and reply.code == "NOSCRIPT":
                         if packed is asked or packed.lasting:
-                            self.send(packed, packed.whole(self.identity))
+                            self.send(packed, packed.with_source(self.identity))
                     elif packed is asked:
                         return reply
-            except (Garbled, IndexError) as error:  # IndexError: a reply to no request
-                raise garbled(self.place, error) from None
+            except (ProtocolError, IndexError) as error:  # IndexError: a reply to no request
+                raise protocol_error(self.place, error) from None
             if asked is not None and type(self.sock) is not ssl.SSLSocket and len(data) < CHUNK:
                 return False
 
@@ -231,8 +237,8 @@ class ConnectionSet:
                 if reply is False or node not in waiting:
                     continue
                 waiting.discard(node)
-                if reply.__class__ is Failure:
-                    reply = refusal(connection.place, reply)
+                if reply.__class__ is ErrorReply:
+                    reply = reply_error(connection.place, reply)
                 received, answers = now(), not isinstance(reply, InterlockError)
                 replied += answers
                 if on_reply(node, reply, sent, received):
@@ -282,12 +288,12 @@ class ConnectionSet:
                     self._add(attempt.take())
                 except InterlockError as error:
                     lost.append(attempt.node)
-                    on_reply(attempt.node, unsent(error), began, now())
+                    on_reply(attempt.node, as_unreached(error), began, now())
         finally:  # also when the caller is interrupted
             for attempt in trying.values():
                 attempts.leave(attempt)
         for node in trying:
-            on_reply(node, unsent(self._transport.silent(node, now() - began)), began, now())
+            on_reply(node, as_unreached(self._transport.timeout_error(node, now() - began)), began, now())
         return [*lost, *trying]
 
     def _add(self, connection: NodeConnection) -> None:

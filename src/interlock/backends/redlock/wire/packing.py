@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from interlock.backends.redis.errors import refusal
-from interlock.backends.redis.scan import _literally as literally
+from interlock.backends.redis.errors import reply_error
+from interlock.backends.redis.scan import literally
 from interlock.backends.redis.wire import packing
 from interlock.backends.redis.wire.keys import Keys
 from interlock.backends.redis.wire.packing import millis
-from interlock.backends.redis.wire.resp import Failure, bulk, command
+from interlock.backends.redis.wire.resp import ErrorReply, bulk, command
 from interlock.backends.redis.wire.scripts import Call, Script
 from interlock.backends.redlock.wire.requests import (
     Admit,
@@ -41,7 +41,7 @@ EVICT = Script(HERE + "evict").call(5, 6)
 CHECKIN = Script(HERE + "checkin").call(1, 3)
 _ADMIT = Script(HERE + "admit").call(1, 5)
 # Always with the script itself: nobody waits for the reply that it must be sent again.
-ADMIT = Call(_ADMIT.whole, _ADMIT.whole)
+ADMIT = Call(_ADMIT.with_source, _ADMIT.with_source)
 SCAN = Script(HERE + "scan").call(0, 3)
 
 NONE = bulk(b"")  # an argument that is not given
@@ -65,7 +65,7 @@ class Packed:
         request: Vote | Release | None = None,
     ) -> None:
         self._call = call
-        self.head = call.quick + body
+        self.head = call.by_hash + body
         self.identity_form = (
             identity_form  # which form of the node's identity follows the head: see `node_identity`
         )
@@ -75,12 +75,12 @@ class Packed:
             request.__class__ is Release
         )  # must be carried out even if nobody waits for it any more
 
-    def quick(self, identity: tuple[bytes, bytes, bytes]) -> bytes:
+    def by_hash(self, identity: tuple[bytes, bytes, bytes]) -> bytes:
         return self.head + identity[self.identity_form] + self.tail
 
-    def whole(self, identity: tuple[bytes, bytes, bytes]) -> bytes:
+    def with_source(self, identity: tuple[bytes, bytes, bytes]) -> bytes:
         """The request with the script itself, for a node that does not know it."""
-        return self._call.whole + self.quick(identity)[len(self._call.quick) :]
+        return self._call.with_source + self.by_hash(identity)[len(self._call.by_hash) :]
 
 
 _SETTINGS = (b"appendonly", b"appendfsync", b"no-appendfsync-on-rewrite")
@@ -101,13 +101,15 @@ HANDSHAKE_REPLIES = 2 + len(_SETTINGS) + len(_LOADED)
 def node_identity(place: str, replies: list[Any]) -> tuple[bytes, bytes, bytes]:
     """A node's identity in three forms: nothing; its run id; its run id, and whether it is durable."""
     info, past, settings = replies[0], replies[1], replies[2 : 2 + len(_SETTINGS)]
-    if isinstance(info, Failure):
-        error = refusal(place, info)
+    if isinstance(info, ErrorReply):
+        error = reply_error(place, info)
         raise type(error)(f"{error}; the nodes of a quorum need these, too: info hlen hscan script|load")
     run = info.partition(b"run_id:")[2].partition(b"\r")[0]
     # A promoted replica may have missed what its master had on disk, and CONFIG may be forbidden: neither counts as durable.
-    original = not isinstance(past, Failure) and b"role:master" in past and b"second_repl_offset:-1\r" in past
-    durable = original and [b"" if isinstance(reply, Failure) else reply[1] for reply in settings] == [
+    original = (
+        not isinstance(past, ErrorReply) and b"role:master" in past and b"second_repl_offset:-1\r" in past
+    )
+    durable = original and [b"" if isinstance(reply, ErrorReply) else reply[1] for reply in settings] == [
         b"yes",
         b"always",
         b"no",
@@ -142,10 +144,14 @@ class Packing:
             return self._renew(request)
         if isinstance(request, Inspect):
             limit = b"" if request.limit is None else b"%d" % request.limit
-            return Packed(INSPECT, self.keys.four(request.resource) + self._quorum, 1, bulk(limit))
+            return Packed(INSPECT, self.keys.claim_keys(request.resource) + self._quorum, 1, bulk(limit))
         if isinstance(request, Evict):
             parts = ((request.id or "").encode(), request.reason.encode(), millis(REMEMBERED))
-            body = self.keys.four(request.resource) + self._quorum + b"".join([bulk(part) for part in parts])
+            body = (
+                self.keys.claim_keys(request.resource)
+                + self._quorum
+                + b"".join([bulk(part) for part in parts])
+            )
             return Packed(EVICT, body, 1, packing.foreign_flags(request.foreign, request.no_expiry))
         if isinstance(request, CheckIn):
             return Packed(CHECKIN, self._quorum, 2, bulk(b"0" if request.read_only else b"1"))
@@ -166,7 +172,7 @@ class Packing:
         )
         end = b"\n%d\n%b%b" % (len(note), note, who)
         body = b"%b%b$%d\r\n%b\r\n%b$%d\r\n%b\r\n$%d\r\n%b\r\n" % (
-            *(self.keys.two(claim.resource), self._quorum, len(id), id, _ttl(claim.ttl)),
+            *(self.keys.holder_keys(claim.resource), self._quorum, len(id), id, _ttl(claim.ttl)),
             *(len(ballot), ballot, len(end), end),
         )
         if claim.capacity == 1 and not request.fill:
@@ -176,7 +182,7 @@ class Packing:
 
     def _release(self, request: Release) -> Packed:
         id = request.id.encode()
-        body = b"%b$%d\r\n%b\r\n" % (self.keys.two(request.resource), len(id), id)
+        body = b"%b$%d\r\n%b\r\n" % (self.keys.holder_keys(request.resource), len(id), id)
         if request.linger <= 0 and not request.upto:
             return Packed(RELEASE, body, 0, b"", request)
         linger = bulk(millis(request.linger)) if request.linger > 0 else b"$1\r\n0\r\n"
@@ -185,7 +191,7 @@ class Packing:
 
     def _renew(self, request: Renew) -> Packed:
         items = request.items
-        keys = [self._quorum, *(self.keys.four(item.resource) for item in items)]
+        keys = [self._quorum, *(self.keys.claim_keys(item.resource) for item in items)]
         args: list[bytes] = []
         for item in items:
             permits = NONE if item.permits is None else bulk(b"%d" % item.permits)

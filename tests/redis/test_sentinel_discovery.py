@@ -43,12 +43,12 @@ class World:
         self.open -= 1
 
 
-def route(*ports: int) -> Sentinels:
+def watching(*ports: int) -> Sentinels:
     return Sentinels([SERVER.at("h", port) for port in ports], "main", SERVER)
 
 
-def connected(way: Sentinels, world: World) -> int:
-    port: int = stepped(way._open(world, 1.0))
+def connected(sentinels: Sentinels, world: World) -> int:
+    port: int = stepped(sentinels._open(world, 1.0))
     assert world.open == 1, "a connection was left open"
     world.open = 0
     return port
@@ -57,56 +57,56 @@ def connected(way: Sentinels, world: World) -> int:
 def test_more_than_half_are_asked_and_the_latest_epoch_counts() -> None:
     world = World({1: (3, 100), 2: (4, 200), 3: (4, 200)})
     world.servers = {100: (b"master", b"old"), 200: (b"master", b"new")}
-    assert connected(route(1, 2, 3), world) == 200
+    assert connected(watching(1, 2, 3), world) == 200
     assert world.asked == [1, 2]
 
 
 def test_the_dead_are_asked_last_the_next_time() -> None:
     world = World({3: (1, 100), 4: (1, 100), 5: (1, 100)})
     world.servers = {100: (b"master", b"a")}
-    way = route(1, 2, 3, 4, 5)
-    connected(way, world)
-    assert [address._settings["port"] for address in way._sentinels] == [3, 4, 5, 1, 2]
+    sentinels = watching(1, 2, 3, 4, 5)
+    connected(sentinels, world)
+    assert [address._settings["port"] for address in sentinels._sentinels] == [3, 4, 5, 1, 2]
 
 
 def test_one_that_answers_is_better_than_none() -> None:
     world = World({3: (1, 100)})
     world.servers = {100: (b"master", b"a")}
-    assert connected(route(1, 2, 3), world) == 100
+    assert connected(watching(1, 2, 3), world) == 100
     world.known = {}
     with pytest.raises(StoreUnavailable, match="no sentinel names it"):
-        connected(route(1, 2, 3), world)
+        connected(watching(1, 2, 3), world)
 
 
 def test_a_replica_that_is_named_is_refused_and_hung_up() -> None:
     world = World({1: (1, 100)})
     world.servers = {100: (b"slave", b"a")}
     with pytest.raises(StoreUnavailable, match="failover is under way"):
-        connected(route(1), world)
+        connected(watching(1), world)
     assert world.open == 0
 
 
 def test_a_straggler_does_not_lead_back_to_the_old_master(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World({1: (4, 200)})
     world.servers = {100: (b"master", b"old"), 200: (b"master", b"new")}
-    way = route(1)
-    assert connected(way, world) == 200
+    sentinels = watching(1)
+    assert connected(sentinels, world) == 200
     world.known = {1: (3, 100)}
     with pytest.raises(StoreUnavailable, match="have not heard of its last failover"):
-        connected(way, world)
+        connected(sentinels, world)
     monkeypatch.setattr(discovery, "BEHIND", 0.0)  # much later: the sentinels were set up anew
-    assert connected(way, world) == 100
+    assert connected(sentinels, world) == 100
 
 
 def test_another_memory_is_a_change_and_the_same_one_is_none() -> None:
     told: list[int] = []
     world = World({1: (1, 100)})
     world.servers = {100: (b"master", b"a")}
-    way = route(1)
-    way.on_change = lambda: told.append(way.changes)
-    connected(way, world)
-    connected(way, world)
-    assert way.changes == 0
+    sentinels = watching(1)
+    sentinels.on_change = lambda: told.append(sentinels.changes)
+    connected(sentinels, world)
+    connected(sentinels, world)
+    assert sentinels.changes == 0
     world.servers = {100: (b"master", b"restarted empty")}
-    connected(way, world)
+    connected(sentinels, world)
     assert told == [1]

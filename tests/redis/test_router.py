@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from interlock.backends.redis.cluster.router import ASKING, Shards
-from interlock.backends.redis.cluster.slots import Place, read_map
-from interlock.backends.redis.cluster.topology import Cluster, Member
+from interlock.backends.redis.cluster.router import ASKING, ClusterRouter
+from interlock.backends.redis.cluster.slots import HostPort, read_map
+from interlock.backends.redis.cluster.topology import NodeRoute, Topology
 from interlock.backends.redis.transport.handshake import stepped
 from interlock.backends.redis.wire.keys import slot
-from interlock.backends.redis.wire.resp import Failure, command
+from interlock.backends.redis.wire.resp import ErrorReply, command
 from interlock.errors import ClientClosed, StoreUnavailable, Unreached
-from tests.redis.test_slots import LAST, SERVER, World, entry
+from tests.redis.test_topology import LAST, SERVER, World, entry
 
 A, B, C = ("h", 1), ("h", 2), ("h", 3)
 HALF = 8000
@@ -42,26 +42,26 @@ class Clock:
 class Stage:
     """Nodes whose answers are written down beforehand: the last one is given again and again."""
 
-    def __init__(self, shards: dict[Place, tuple[int, int]]) -> None:
+    def __init__(self, shards: dict[HostPort, tuple[int, int]]) -> None:
         self.clock, self.world = Clock(), World()
-        self.way = Cluster(SERVER, list(shards))
-        self.answers: dict[Place, list[Answer]] = {}
-        self.asked: list[tuple[Place, bytes]] = []
+        self.topology = Topology(SERVER, list(shards))
+        self.answers: dict[HostPort, list[Answer]] = {}
+        self.asked: list[tuple[HostPort, bytes]] = []
         self.limits: list[float] = []
         self.has(shards, 1)
-        self.way._adopted(self.map)
-        self.shards = Shards(self.way, self._leaf, self.clock, self.world)
+        self.topology._adopt(self.map)
+        self.shards = ClusterRouter(self.topology, self._transport, self.clock, self.world)
 
-    def has(self, shards: dict[Place, tuple[int, int]], epoch: int) -> None:
+    def has(self, shards: dict[HostPort, tuple[int, int]], epoch: int) -> None:
         """Which slots the nodes say that each has, from now on."""
         told = [entry(*slots, (b"h", port, f"n{port}")) for (_, port), slots in shards.items()]
         self.map = read_map(told, b"", A)
         self.map.epoch = epoch
         self.world.says = {port: (told, epoch) for _, port in shards}
 
-    def _leaf(self, route: Any) -> Any:
-        assert isinstance(route, Member)
-        return Leaf(self, route.at)
+    def _transport(self, route: Any) -> Any:
+        assert isinstance(route, NodeRoute)
+        return Transport(self, route.node)
 
     def ask(self, name: str, timeout: float = 5.0, again: bool = True) -> Any:
         return stepped(self.shards.ask(command(b"GET", name.encode()), timeout, 1, again))
@@ -74,12 +74,12 @@ class Stage:
         return stepped(self.shards.ask_all(requests, timeout))
 
     @property
-    def places(self) -> list[Place]:
+    def places(self) -> list[HostPort]:
         return [place for place, _ in self.asked]
 
 
-class Leaf:
-    def __init__(self, stage: Stage, place: Place) -> None:
+class Transport:
+    def __init__(self, stage: Stage, place: HostPort) -> None:
         self._stage, self._place, self._closed = stage, place, False
 
     async def ask(self, request: bytes, timeout: float, replies: int = 1, again: bool = True) -> Any:
@@ -122,7 +122,7 @@ def test_each_request_goes_to_the_node_that_has_its_slot(stage: Stage) -> None:
 
 @pytest.mark.parametrize("again", [True, False])
 def test_what_moved_is_asked_for_there_and_the_next_goes_there_at_once(stage: Stage, again: bool) -> None:
-    stage.answers = {A: [Failure("MOVED 1 h:2")], B: [b"b"]}
+    stage.answers = {A: [ErrorReply("MOVED 1 h:2")], B: [b"b"]}
     stage.has({B: (0, LAST)}, 2)
     assert stage.ask(LOW, again=again) == b"b"
     assert stage.ask(LOW) == b"b"
@@ -131,7 +131,7 @@ def test_what_moved_is_asked_for_there_and_the_next_goes_there_at_once(stage: St
 
 
 def test_nodes_that_send_each_other_around_do_not_do_so_for_ever(stage: Stage) -> None:
-    stage.answers = {A: [Failure("MOVED 1 h:2")], B: [Failure("MOVED 1 h:1")]}
+    stage.answers = {A: [ErrorReply("MOVED 1 h:2")], B: [ErrorReply("MOVED 1 h:1")]}
     with pytest.raises(StoreUnavailable, match="taken this slot over"):
         stage.ask(LOW, 2.0)
     assert stage.clock.now() <= 2.0
@@ -140,7 +140,7 @@ def test_nodes_that_send_each_other_around_do_not_do_so_for_ever(stage: Stage) -
 
 
 def test_a_slot_on_the_move_is_asked_for_aside_once_and_the_map_stays(stage: Stage) -> None:
-    stage.answers = {A: [Failure("ASK 1 h:3")], C: [b"OK", b"c"]}
+    stage.answers = {A: [ErrorReply("ASK 1 h:3")], C: [b"OK", b"c"]}
     assert stage.ask(LOW) == b"c"
     assert stage.asked[-1][1].startswith(ASKING)
     assert not any(request.startswith(ASKING) for place, request in stage.asked if place == A)
@@ -149,22 +149,22 @@ def test_a_slot_on_the_move_is_asked_for_aside_once_and_the_map_stays(stage: Sta
 
 
 def test_a_slot_on_the_move_is_waited_for_until_the_time_is_up(stage: Stage) -> None:
-    stage.answers = {A: [*[Failure("TRYAGAIN")] * 20, b"a"]}
+    stage.answers = {A: [*[ErrorReply("TRYAGAIN")] * 20, b"a"]}
     assert stage.ask(LOW, 5.0) == b"a"
-    stage.answers = {A: [Failure("TRYAGAIN")]}
+    stage.answers = {A: [ErrorReply("TRYAGAIN")]}
     began = stage.clock.now()
     assert stage.ask(LOW, 2.0).code == "TRYAGAIN"
     assert 1.5 < stage.clock.now() - began <= 2.0
 
 
 def test_a_release_does_not_wait_long_for_a_slot_on_the_move(stage: Stage) -> None:
-    stage.answers = {A: [Failure("TRYAGAIN")]}
+    stage.answers = {A: [ErrorReply("TRYAGAIN")]}
     assert stage.ask(LOW, 5.0, again=False).code == "TRYAGAIN"
     assert stage.clock.now() < 1.0
 
 
 def test_a_cluster_that_is_down_is_asked_until_it_is_up_or_the_time_is(stage: Stage) -> None:
-    down = Failure("CLUSTERDOWN The cluster is down")
+    down = ErrorReply("CLUSTERDOWN The cluster is down")
     stage.answers = {A: [*[down] * 5, b"a"]}
     assert stage.ask(LOW, 5.0, again=False) == b"a", "nothing was done: it may be repeated"
     stage.answers = {A: [down]}
@@ -191,7 +191,7 @@ def test_what_was_never_sent_is_sent_again(stage: Stage) -> None:
 
 def test_a_silent_node_is_left_for_the_one_that_took_over(stage: Stage) -> None:
     told: list[str] = []
-    stage.way.on_change = lambda: told.append("change")
+    stage.topology.on_change = lambda: told.append("change")
     stage.answers = {A: [SILENT], C: [b"c"], B: [b"b"]}
     stage.has({C: (0, HALF - 1), B: (HALF, LAST)}, 2)
     assert stage.ask(LOW, 5.0) == b"c"
@@ -224,7 +224,7 @@ def test_what_the_old_master_says_after_the_new_one_was_met_counts_for_nothing(
 ) -> None:
     def late() -> bytes:
         stage.has({C: (0, HALF - 1), B: (HALF, LAST)}, 2)
-        stage.way._adopted(stage.map)  # by another thread, while this answer was under way
+        stage.topology._adopt(stage.map)  # by another thread, while this answer was under way
         return b"old"
 
     stage.answers = {A: [late], C: [b"new"]}
@@ -238,7 +238,7 @@ def test_what_the_old_master_says_after_the_new_one_was_met_counts_for_nothing(
 
 def test_an_answer_stands_when_the_map_was_only_confirmed_meanwhile(stage: Stage) -> None:
     def confirmed() -> bytes:
-        stage.way._adopted(stage.map)
+        stage.topology._adopt(stage.map)
         return b"a"
 
     stage.answers = {A: [confirmed]}
@@ -249,9 +249,9 @@ def test_an_answer_stands_when_the_map_was_only_confirmed_meanwhile(stage: Stage
 def test_a_closed_leaf_of_a_node_that_left_is_no_closed_client(stage: Stage) -> None:
     stage.answers = {A: [b"a"], C: [b"c"]}
     assert stage.ask(LOW) == b"a"
-    stepped(stage.shards._leaves[A].close())
+    stepped(stage.shards._transports[A].close())
     stage.has({C: (0, HALF - 1), B: (HALF, LAST)}, 2)
-    stage.way.suspect(A)
+    stage.topology.suspect(A)
     assert stage.ask(LOW, again=False) == b"c"
     stepped(stage.shards.close())
     with pytest.raises(ClientClosed):
@@ -278,7 +278,7 @@ class TestManyAtOnce:
         assert stage.places[0] == B, "the one in trouble comes last"
 
     def test_what_moved_and_what_is_not_known_yet_is_asked_for_again(self, stage: Stage) -> None:
-        stage.answers = {A: [Failure("MOVED 1 h:2")], B: [Failure("NOSCRIPT"), b"high", b"low"]}
+        stage.answers = {A: [ErrorReply("MOVED 1 h:2")], B: [ErrorReply("NOSCRIPT"), b"high", b"low"]}
         stage.has({B: (0, LAST)}, 2)
         stage.world.says[1] = stage.world.says[2]
         low, high = stage.ask_all(LOW, HIGH)
@@ -286,6 +286,6 @@ class TestManyAtOnce:
         assert any(b"source" in request for _, request in stage.asked)
 
     def test_a_slot_on_the_move_is_told_at_once(self, stage: Stage) -> None:
-        stage.answers = {A: [Failure("TRYAGAIN")], B: [Failure("ASK 1 h:3")]}
+        stage.answers = {A: [ErrorReply("TRYAGAIN")], B: [ErrorReply("ASK 1 h:3")]}
         assert [answer.code for answer in stage.ask_all(LOW, HIGH)] == ["TRYAGAIN", "ASK"]
         assert len(stage.asked) == 2

@@ -19,14 +19,14 @@ import redis
 import interlock
 from interlock.backends.redis.pubsub import listener
 from interlock.backends.redis.pubsub import reader as module
-from interlock.backends.redis.pubsub.reader import Knock, Reading
-from interlock.backends.redis.transport.pool import Wire
+from interlock.backends.redis.pubsub.reader import SubscriptionReader, WaiterSignal
+from interlock.backends.redis.transport.pool import BlockingConnection
 from interlock.testing.lag import at_most
 from tests.attacks.stage import ENVIRONMENT, eventually
 from tests.attacks.strike import strikes
 from tests.patience import PATIENCE
 from tests.redis.server import Server
-from tests.redis.test_reading import (
+from tests.redis.test_subscription_reader import (
     SOON,
     borrower,
     handed_over,
@@ -38,11 +38,11 @@ from tests.redis.test_reading import (
 
 WAITS_ALONE = """
 import sys, threading, time, interlock
-from interlock.backends.redis.pubsub.reader import Knock
+from interlock.backends.redis.pubsub.reader import WaiterSignal
 interlock.release_on_signal()
 client = interlock.connect(sys.argv[1])
 def tell():
-    while not isinstance(getattr(client._core.store._listener.reading, "_borrower", None), Knock):
+    while not isinstance(getattr(client._core.store._listener.reader, "_borrower", None), WaiterSignal):
         time.sleep(0.001)
     print("reads", flush=True)
 threading.Thread(target=tell, daemon=True).start()
@@ -108,16 +108,18 @@ def line() -> Iterator[Line]:
 
 
 @pytest.fixture
-def lent(line: Line) -> Reading:
-    return Reading(cast(Wire, line), lambda reply: None)
+def lent(line: Line) -> SubscriptionReader:
+    return SubscriptionReader(cast(BlockingConnection, line), lambda reply: None)
 
 
-def knock() -> Knock:
-    return Knock(threading.Event())
+def knock() -> WaiterSignal:
+    return WaiterSignal(threading.Event())
 
 
 class TestALoopThatIsCalledBack:
-    def test_may_stop_before_the_caller_is_back_and_others_may_borrow_then(self, lent: Reading) -> None:
+    def test_may_stop_before_the_caller_is_back_and_others_may_borrow_then(
+        self, lent: SubscriptionReader
+    ) -> None:
         first, second = Loop(at_once=True), Loop(at_once=True)
         one, other = knock(), knock()
         lent.borrow(one, first)
@@ -128,7 +130,9 @@ class TestALoopThatIsCalledBack:
         assert lent._borrower is second
         lent.close()
 
-    def test_has_stopped_before_the_number_can_be_anothers(self, line: Line, lent: Reading) -> None:
+    def test_has_stopped_before_the_number_can_be_anothers(
+        self, line: Line, lent: SubscriptionReader
+    ) -> None:
         """Or the loop keeps it, and whoever is given that number next cannot be watched there."""
         first = Loop(at_once=False)
         lent.borrow(knock(), first)
@@ -142,7 +146,9 @@ class TestALoopThatIsCalledBack:
 
 
 class TestAThreadThatReadsForItself:
-    def test_does_not_poll_numbers_that_are_anothers_by_now(self, line: Line, lent: Reading) -> None:
+    def test_does_not_poll_numbers_that_are_anothers_by_now(
+        self, line: Line, lent: SubscriptionReader
+    ) -> None:
         """The subscription ends between its look at that and its poll; others open files at once."""
         mine, polls, opened = knock(), lent._borrowed, list[socket.socket]()
 
@@ -171,7 +177,7 @@ class TestAThreadThatReadsForItself:
         def interrupted(reply: object) -> None:
             raise Alarm
 
-        lent, mine = Reading(cast(Wire, line), interrupted), knock()
+        lent, mine = SubscriptionReader(cast(BlockingConnection, line), interrupted), knock()
         line.says.append(b"hello")
         assert lent.borrow(mine, None)
         line._server.send(b"!")
@@ -193,7 +199,7 @@ class TestAThreadThatReadsForItself:
                 held.release()
 
             def direct() -> None:
-                eventually(lambda: isinstance(borrower(client), Knock))
+                eventually(lambda: isinstance(borrower(client), WaiterSignal))
                 left_to_the_borrower(client, server)
                 os.kill(os.getpid(), signal.SIGUSR1)
 
@@ -242,12 +248,12 @@ def test_a_request_to_a_server_that_takes_nothing_keeps_nobody_for_long(
     monkeypatch.setattr(listener, "PING", 0.2)
     with interlock.connect(url) as client, interlock.connect(url) as other:
         subscribed(client, other)
-        ears, waiter = cast(Any, client._core.store)._listener, threading.Event()
+        waiters, waiter = cast(Any, client._core.store)._listener, threading.Event()
         with server.frozen():
-            sender = in_thread(lambda: ears.subscribed(b"more than fits" * 4_000_000, waiter))
+            sender = in_thread(lambda: waiters.subscribed(b"more than fits" * 4_000_000, waiter))
             sender.join(PATIENCE)
             assert not sender.is_alive()
-            ears.forget(b"", waiter)
+            waiters.forget(b"", waiter)
 
 
 def test_without_files_for_bells_the_listeners_thread_reads_alone(

@@ -12,14 +12,14 @@ import pytest
 
 from interlock.backends.redis.cluster import shard_subscription, sharded_pubsub
 from interlock.backends.redis.cluster.sharded_pubsub import ShardedListener
-from interlock.backends.redis.cluster.slots import Place, read_map
-from interlock.backends.redis.cluster.topology import Cluster
+from interlock.backends.redis.cluster.slots import HostPort, read_map
+from interlock.backends.redis.cluster.topology import Topology
 from interlock.backends.redis.pubsub.listener import AGAIN
 from interlock.backends.redis.pubsub.waiters import queue as topic
 from interlock.backends.redis.wire.keys import ClusterKeys, slot
-from interlock.backends.redis.wire.resp import Failure, command
+from interlock.backends.redis.wire.resp import ErrorReply, command
 from tests.redis.sentinels import until
-from tests.redis.test_slots import LAST, SERVER, entry
+from tests.redis.test_topology import LAST, SERVER, entry
 
 A, B = ("h", 1), ("h", 2)
 HALF = 8000
@@ -32,11 +32,11 @@ SOON = 5.0
 class Line:
     """One connection; what the node says is put in by the test."""
 
-    def __init__(self, lines: dict[Place, list[Line]], member: Any) -> None:
+    def __init__(self, lines: dict[HostPort, list[Line]], member: Any) -> None:
         self.sent: list[bytes] = []
         self.mute = False  # whether it gives no sign of life
         self._said: queue.Queue[Any] = queue.Queue()
-        lines.setdefault(member.at, []).append(self)
+        lines.setdefault(member.node, []).append(self)
 
     def says(self, first: Any, *rest: Any) -> None:
         self._said.put([first, *rest] if rest else first)
@@ -69,7 +69,7 @@ class Waiting:
         self.signal = threading.Event()
         self._listener, self._name = listener, name
         listener.listen(topic(name), self.signal)
-        self.subscribed = listener.subscribed(listener.line(name)[0], self.signal)
+        self.subscribed = listener.subscribed(listener.subscription_of(name)[0], self.signal)
 
     @property
     def woken(self) -> bool:
@@ -83,24 +83,24 @@ class Stage:
     """A Cluster of two nodes that say what the test has them say."""
 
     def __init__(self) -> None:
-        self.lines: dict[Place, list[Line]] = {}
-        self.way = Cluster(SERVER, [A, B])
+        self.lines: dict[HostPort, list[Line]] = {}
+        self.topology = Topology(SERVER, [A, B])
         self.has({A: (0, HALF - 1), B: (HALF, LAST)}, 1)
-        self.listener = ShardedListener(self.way, ClusterKeys(""))
+        self.listener = ShardedListener(self.topology, ClusterKeys(""))
 
-    def has(self, shards: dict[Place, tuple[int, int]], epoch: int) -> None:
+    def has(self, shards: dict[HostPort, tuple[int, int]], epoch: int) -> None:
         told = [entry(*slots, (b"h", port, f"n{port}")) for (_, port), slots in shards.items()]
         found = read_map(told, b"", A)
         found.epoch = epoch
-        assert self.way._adopted(found)
+        assert self.topology._adopt(found)
 
     def channel(self, name: str) -> bytes:
-        return self.listener.line(name)[0]
+        return self.listener.subscription_of(name)[0]
 
     def generation(self, name: str) -> int:
-        return self.listener.line(name)[1]
+        return self.listener.subscription_of(name)[1]
 
-    def line(self, place: Place, number: int = 0) -> Line:
+    def line(self, place: HostPort, number: int = 0) -> Line:
         """The connections to a node, one after the other."""
         found: Line = until(
             lambda: len(self.lines.get(place, ())) > number and self.lines[place][number], SOON
@@ -161,7 +161,7 @@ def test_a_message_reaches_its_claim(stage: Stage) -> None:
     stage.listener.listen(b"id", signal)
     stage.line(A).says(b"smessage", stage.channel(LOW), b"id 17")
     assert signal.wait(SOON)
-    assert stage.listener.taken(b"id") == 17
+    assert stage.listener.take_token(b"id") == 17
 
 
 def test_who_is_sent_elsewhere_looks_again_and_the_node_is_not_believed(stage: Stage) -> None:
@@ -169,9 +169,9 @@ def test_who_is_sent_elsewhere_looks_again_and_the_node_is_not_believed(stage: S
     line = stage.line(A)
     stage.confirmed(line, NEAR)
     assert other.woken
-    line.says(Failure(f"MOVED {slot(LOW.encode())} h:2"))
+    line.says(ErrorReply(f"MOVED {slot(LOW.encode())} h:2"))
     assert waiter.woken
-    assert stage.way.suspects == {A: B}
+    assert stage.topology.suspects == {A: B}
     stage.has({B: (0, LAST)}, 2)
     Waiting(stage.listener, LOW)
     stage.asked(stage.line(B), b"SSUBSCRIBE", LOW)
@@ -202,18 +202,18 @@ def test_what_ends_at_its_old_place_goes_on_at_the_new_one(stage: Stage) -> None
     stage.confirmed(stage.line(B), LOW)
     generation = stage.generation(LOW)
     old.hang_up()
-    until(lambda: A not in stage.listener._branches, SOON)
+    until(lambda: A not in stage.listener._subscriptions, SOON)
     assert stage.generation(LOW) == generation
 
 
 def test_a_confirmation_that_comes_too_late_counts_for_nothing(stage: Stage) -> None:
     waiter = Waiting(stage.listener, LOW)
     line = stage.line(A)
-    line.says(Failure(f"MOVED {slot(LOW.encode())} h:2"))
+    line.says(ErrorReply(f"MOVED {slot(LOW.encode())} h:2"))
     assert waiter.woken
     line.says(b"ssubscribe", stage.channel(LOW), 1)
     line.says(b"smessage", stage.channel(LOW), b"id 1")
-    until(lambda: stage.listener.known(b"id"), SOON)
+    until(lambda: stage.listener.has_message(b"id"), SOON)
     assert stage.generation(LOW) == 0
 
 
@@ -269,10 +269,10 @@ def test_who_comes_while_a_channel_is_given_up_gets_it_again(
 def test_a_refusal_is_left_to_those_who_look_and_tried_again_in_a_while(stage: Stage) -> None:
     waiter = Waiting(stage.listener, LOW)
     began = time.monotonic()
-    stage.line(A).says(Failure("NOPERM this user has no permissions"))
+    stage.line(A).says(ErrorReply("NOPERM this user has no permissions"))
     assert waiter.woken
     assert not Waiting(stage.listener, LOW).subscribed
-    until(lambda: A not in stage.listener._branches, SOON)
+    until(lambda: A not in stage.listener._subscriptions, SOON)
     Waiting(stage.listener, LOW)
     stage.asked(stage.line(A, 1), b"SSUBSCRIBE", LOW)
     assert time.monotonic() - began >= AGAIN, "it would be asked without end"
@@ -284,7 +284,7 @@ def test_when_another_is_master_those_who_wait_look_also_if_nobody_was_reached(
     reached = threading.Event()
 
     def slow(member: Any, timeout: float) -> Line:
-        if member.at == A:
+        if member.node == A:
             reached.wait(SOON)
         return Line(stage.lines, member)
 

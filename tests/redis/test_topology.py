@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 
 from interlock.backends.redis.address import Address
-from interlock.backends.redis.cluster import topology
+from interlock.backends.redis.cluster import topology as topology_module
 from interlock.backends.redis.cluster.router import refused
-from interlock.backends.redis.cluster.slots import place_in, read_map, slot_of
-from interlock.backends.redis.cluster.topology import Cluster
+from interlock.backends.redis.cluster.slots import read_map, redirected_to, slot_of
+from interlock.backends.redis.cluster.topology import Topology
 from interlock.backends.redis.transport.handshake import stepped
-from interlock.backends.redis.transport.interface import Plainly
+from interlock.backends.redis.transport.interface import ThreadRuntime
 from interlock.backends.redis.wire.keys import Keys, slot
 from interlock.backends.redis.wire.packing import claim_request, renew_request
-from interlock.backends.redis.wire.resp import Failure, command
+from interlock.backends.redis.wire.resp import ErrorReply, command
 from interlock.backends.redis.wire.scripts import CLAIM, RENEW
 from interlock.errors import StoreUnavailable, StoreUnfit
 from interlock.model import Claim, Renewal
@@ -36,16 +36,16 @@ class TestReading:
     def test_every_slot_has_the_master_of_its_range(self) -> None:
         slots = [entry(0, 99, (b"a", 1, "A"), (b"b", 2, "B")), entry(200, LAST, (b"c", 3, "C"))]
         read = read_map(slots, b"", ("asked", 9))
-        assert [read.place(n) for n in (0, 99, 100, 200, LAST)] == [
+        assert [read.node(n) for n in (0, 99, 100, 200, LAST)] == [
             *(("a", 1), ("a", 1)),
             *(None, ("c", 3), ("c", 3)),
         ]
-        assert set(read.places) == {("a", 1), ("b", 2), ("c", 3)}
+        assert set(read.nodes) == {("a", 1), ("b", 2), ("c", 3)}
 
     @pytest.mark.parametrize("host", [None, b"", b"?"])
     def test_a_node_that_does_not_name_itself_is_where_it_was_asked(self, host: Any) -> None:
         read = read_map([entry(0, LAST, (host, 7, "A"))], b"", ("asked", 9))
-        assert read.place(0) == ("asked", 7)
+        assert read.node(0) == ("asked", 7)
 
     def test_replicas_are_counted_dead_or_alive_and_the_latest_epoch_is_found(self) -> None:
         nodes = "\n".join(
@@ -67,8 +67,8 @@ class TestReading:
         def remap(place: tuple[str, int]) -> tuple[str, int]:
             return "proxy", place[1] + 1000
 
-        assert read_map([entry(0, LAST, (b"a", 1, "A"))], b"", ("x", 9), remap).place(5) == ("proxy", 1001)
-        assert place_in("MOVED 5 a:1", ("x", 9), remap) == ("proxy", 1001)
+        assert read_map([entry(0, LAST, (b"a", 1, "A"))], b"", ("x", 9), remap).node(5) == ("proxy", 1001)
+        assert redirected_to("MOVED 5 a:1", ("x", 9), remap) == ("proxy", 1001)
 
     @pytest.mark.parametrize(
         ("words", "place"),
@@ -79,7 +79,7 @@ class TestReading:
         ],
     )
     def test_a_redirection_names_a_node(self, words: str, place: tuple[str, int]) -> None:
-        assert place_in(words, ("asked", 9)) == place
+        assert redirected_to(words, ("asked", 9)) == place
 
     @pytest.mark.parametrize("name", ["x", "a{b}c", "odd}", "é\r\n$3\r\nabc"])
     def test_a_request_is_for_the_slot_of_its_first_key(self, name: str) -> None:
@@ -88,9 +88,9 @@ class TestReading:
         renewed = renew_request(keys, [Renewal(name, "id", 1.0)] * 30, b"channel")
         renew = RENEW.call(120, 121)
         wait = command(b"WAIT", b"1", b"100")
-        for request in (CLAIM.quick + claimed, CLAIM.whole + claimed, CLAIM.quick + claimed + wait):
+        for request in (CLAIM.by_hash + claimed, CLAIM.with_source + claimed, CLAIM.by_hash + claimed + wait):
             assert slot_of(request) == slot(keys.holder(name))
-        for request in (renew.quick + renewed, renew.whole + renewed):
+        for request in (renew.by_hash + renewed, renew.with_source + renewed):
             assert slot_of(request) == slot(keys.holder(name))
         assert slot_of(command(b"GET", keys.register(name))) == slot(keys.register(name))
 
@@ -107,7 +107,7 @@ class TestReading:
         ],
     )
     def test_what_was_not_done_here_may_be_asked_elsewhere(self, text: str, code: str) -> None:
-        assert refused(Failure(text)) == code
+        assert refused(ErrorReply(text)) == code
         assert refused(7) == ""
 
 
@@ -149,96 +149,96 @@ NEW = [entry(0, LAST, (b"h", 2, "B"), (b"h", 3, "C"))]
 
 
 class TestTheEpoch:
-    def way(self, *ports: int) -> tuple[Cluster, World]:
-        way, world = Cluster(SERVER, [("h", port) for port in ports]), World()
+    def topology(self, *ports: int) -> tuple[Topology, World]:
+        topology, world = Topology(SERVER, [("h", port) for port in ports]), World()
         self.told: list[str] = []
-        way.on_change = lambda: self.told.append("change")
-        return way, world
+        topology.on_change = lambda: self.told.append("change")
+        return topology, world
 
-    def look(self, way: Cluster, world: World, place: tuple[str, int] | None = None) -> Any:
+    def look(self, topology: Topology, world: World, place: tuple[str, int] | None = None) -> Any:
         world.asked.clear()
-        pausing: Any = Plainly(Clock())  # type: ignore[arg-type]
-        stepped(way.look(world, pausing, place, 1.0))
+        runtime: Any = ThreadRuntime(Clock())  # type: ignore[arg-type]
+        stepped(topology.refresh(world, runtime, place, 1.0))
         assert world.open == 0
-        assert way.map is not None
-        return way.map.place(0)
+        assert topology.map is not None
+        return topology.map.node(0)
 
     def test_a_failover_is_a_change_and_the_first_map_is_none(self) -> None:
-        way, world = self.way(1)
+        topology, world = self.topology(1)
         world.says = {1: (OLD, 3), 2: (NEW, 4)}
-        assert self.look(way, world) == ("h", 1)
+        assert self.look(topology, world) == ("h", 1)
         assert not self.told
-        way.suspect(("h", 1), ("h", 2))
-        assert self.look(way, world, ("h", 1)) == ("h", 2)
+        topology.suspect(("h", 1), ("h", 2))
+        assert self.look(topology, world, ("h", 1)) == ("h", 2)
         assert world.asked == [2], "who was named knows best"
         assert self.told == ["change"]
 
     def test_slots_that_move_between_masters_are_no_failover(self) -> None:
-        way, world = self.way(1)
+        topology, world = self.topology(1)
         world.says = {1: ([entry(0, 9, (b"h", 1, "A")), entry(10, LAST, (b"h", 2, "B"))], 3)}
-        self.look(way, world)
+        self.look(topology, world)
         world.says = {1: ([entry(0, 8, (b"h", 1, "A")), entry(9, LAST, (b"h", 2, "B"))], 4)}
-        self.look(way, world)
+        self.look(topology, world)
         assert not self.told
 
     def test_the_old_master_is_not_followed_back(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        way, world = self.way(1)
+        topology, world = self.topology(1)
         world.says = {2: (NEW, 4), 1: (NEW, 4)}
-        assert self.look(way, world) == ("h", 2)
+        assert self.look(topology, world) == ("h", 2)
         world.says = {1: (OLD, 3)}
         with pytest.raises(StoreUnavailable, match="no node tells"):
-            self.look(way, world)
-        assert way.map is not None
-        assert way.map.place(0) == ("h", 2)
-        monkeypatch.setattr(topology, "BEHIND", 0.0)  # much later: the Cluster was set up anew
-        assert self.look(way, world) == ("h", 1)
+            self.look(topology, world)
+        assert topology.map is not None
+        assert topology.map.node(0) == ("h", 2)
+        monkeypatch.setattr(topology_module, "BEHIND", 0.0)  # much later: the Cluster was set up anew
+        assert self.look(topology, world) == ("h", 1)
 
     def test_one_that_knows_more_is_asked_after_one_that_is_behind(self) -> None:
-        way, world = self.way(1, 2)
+        topology, world = self.topology(1, 2)
         world.says = {1: (NEW, 4), 2: (NEW, 4), 3: (NEW, 4)}
-        self.look(way, world)
+        self.look(topology, world)
         world.says = {1: (OLD, 3), 2: (OLD, 3), 3: (NEW, 5)}
-        assert self.look(way, world) == ("h", 2)
+        assert self.look(topology, world) == ("h", 2)
         assert 3 in world.asked
 
     def test_whoever_is_silent_is_asked_last(self) -> None:
-        way, world = self.way(1)
+        topology, world = self.topology(1)
         world.says = {1: (OLD, 3), 3: (OLD, 3)}
-        self.look(way, world)
+        self.look(topology, world)
         for _ in range(8):
-            way.suspect(("h", 2))
-            way.suspect(("h", 1))
-            self.look(way, world, ("h", 1))
+            topology.suspect(("h", 2))
+            topology.suspect(("h", 1))
+            self.look(topology, world, ("h", 1))
             assert world.asked == [3]
 
     def test_it_is_asked_last_the_next_time_as_well(self) -> None:
-        way, world = self.way(1)
+        topology, world = self.topology(1)
         world.says = {1: (OLD, 3), 2: (OLD, 3), 3: (OLD, 3)}
-        self.look(way, world)
-        way.suspect(("h", 1))
-        self.look(way, world, ("h", 1))
-        self.look(way, world)
+        self.look(topology, world)
+        topology.suspect(("h", 1))
+        self.look(topology, world, ("h", 1))
+        self.look(topology, world)
         assert world.asked == [2]
 
     def test_one_that_belongs_to_nobody_is_not_believed(self) -> None:
-        way, world = self.way(1, 2)
+        topology, world = self.topology(1, 2)
         world.says = {1: ([], 0), 2: (OLD, 3)}
-        assert self.look(way, world) == ("h", 1)
+        assert self.look(topology, world) == ("h", 1)
 
     def test_what_all_refuse_is_said_as_it_is(self) -> None:
-        way, world = self.way(1, 2)
+        topology, world = self.topology(1, 2)
         world.says = {1: StoreUnfit("wants a password"), 2: StoreUnfit("wants a password")}
         with pytest.raises(StoreUnfit, match="wants a password"):
-            self.look(way, world)
+            self.look(topology, world)
         world.says = {1: StoreUnfit("wants a password")}
         with pytest.raises(StoreUnavailable, match="wants a password; 2 is not there"):
-            self.look(way, world)
+            self.look(topology, world)
 
     def test_another_memory_at_the_same_place_is_a_change(self) -> None:
-        way, _ = self.way(1)
-        way.met(("h", 1), b"first")
-        way.met(("h", 1), b"first")
-        way.met(("h", 2), b"other")
+        topology, _ = self.topology(1)
+        topology.connected_to(("h", 1), b"first")
+        topology.connected_to(("h", 1), b"first")
+        topology.connected_to(("h", 2), b"other")
         assert not self.told
-        way.met(("h", 1), b"restarted empty")
+        topology.connected_to(("h", 1), b"restarted empty")
         assert self.told == ["change"]

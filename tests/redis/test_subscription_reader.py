@@ -16,7 +16,7 @@ import redis
 import interlock
 from interlock import aio
 from interlock.backends.redis.pubsub import listener
-from interlock.backends.redis.pubsub.reader import Knock, Reading
+from interlock.backends.redis.pubsub.reader import SubscriptionReader, WaiterSignal
 from interlock.testing.lag import Lag, at_most
 from tests.attacks.stage import eventually
 from tests.attacks.test_loss import abandon
@@ -45,20 +45,20 @@ def other(url: str) -> Iterator[interlock.Client]:
 @pytest.fixture
 def idle_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     """The listener's thread connects and subscribes, and reads nothing after that."""
-    attend = Reading.attend
+    attend = SubscriptionReader.wait_for_news
 
-    def attend_once(self: Reading, timeout: float) -> bool:
+    def attend_once(self: SubscriptionReader, timeout: float) -> bool:
         if self._waiting:
             time.sleep(0.05)
             return True
         return attend(self, min(timeout, 0.05))
 
-    monkeypatch.setattr(Reading, "attend", attend_once)
+    monkeypatch.setattr(SubscriptionReader, "wait_for_news", attend_once)
 
 
 def reading(client: interlock.Client | aio.Client) -> Any:
     store: Any = client._core.store
-    return store._listener.reading
+    return store._listener.reader
 
 
 def borrower(client: interlock.Client | aio.Client) -> Any:
@@ -86,7 +86,7 @@ def settled(client: aio.Client) -> bool:
     """Whether somebody waits who was refused after the subscription stood, and has nothing to look for any more."""
     store: Any = client._core.store
     now = store._listener.generation
-    return bool(now and store._listener._ears and any(asked == now for asked, _ in store._places.values()))
+    return bool(now and store._listener._waiters and any(asked == now for asked, _ in store._places.values()))
 
 
 def another(client: aio.Client, lost: Any) -> bool:
@@ -106,7 +106,7 @@ def left_to_the_borrower(client: interlock.Client, server: Server) -> None:
     store: Any = client._core.store
     with redis.Redis(port=server.port) as admin:
         admin.publish(store._listener.channel, "nobody 0")
-    eventually(lambda: store._listener.known(b"nobody"))
+    eventually(lambda: store._listener.has_message(b"nobody"))
     time.sleep(0.1)
 
 
@@ -169,7 +169,7 @@ class TestWhoWaitsBesideOthers:
             assert first is not None
             assert second is not None
             reader = in_thread(lambda: client.lock("first").acquire(timeout=SOON))
-            eventually(lambda: isinstance(borrower(client), Knock))
+            eventually(lambda: isinstance(borrower(client), WaiterSignal))
             got: list[float] = []
 
             def take() -> None:
@@ -358,7 +358,7 @@ class TestWhatEndsTheReading:
 
         with other.lock("x"):
             thread = in_thread(take)
-            eventually(lambda: isinstance(borrower(client), Knock))
+            eventually(lambda: isinstance(borrower(client), WaiterSignal))
             with at_most(0.9):
                 client.close()
                 thread.join(PATIENCE)
@@ -373,7 +373,7 @@ class TestWhatEndsTheReading:
             held = other.lock("x").acquire()
             assert held is not None
             thread = in_thread(lambda: client.lock("x").acquire(timeout=PATIENCE))
-            eventually(lambda: isinstance(borrower(client), Knock))
+            eventually(lambda: isinstance(borrower(client), WaiterSignal))
             left_to_the_borrower(client, server)
             lost = reading(client)
             with server.frozen(), at_most(SOON):
@@ -395,9 +395,9 @@ class TestWhatEndsTheReading:
                     while borrower(client) is not loop:
                         assert await client.lock("x").acquire(timeout=0.2) is None
                 ended = reading(client)
-                number = ended._wire.fileno()
+                number = ended._connection.fileno()
                 async with asyncio.timeout(PATIENCE):
-                    while ended._wire.fileno() >= 0:
+                    while ended._connection.fileno() >= 0:
                         await asyncio.sleep(0.01)
                 assert number not in loop._selector.get_map()
 
@@ -416,7 +416,7 @@ class TestWhatEndsTheReading:
                     got.append(time.monotonic())
 
             thread = in_thread(take)
-            eventually(lambda: isinstance(borrower(client), Knock))
+            eventually(lambda: isinstance(borrower(client), WaiterSignal))
             with at_most(SOON):
                 lease.release()
                 thread.join(PATIENCE)

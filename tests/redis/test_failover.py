@@ -10,7 +10,7 @@ import pytest
 
 from interlock._core.drive import drive
 from interlock._runtime.threads import Threads
-from interlock.backends.redis.sentinel.failover import Following
+from interlock.backends.redis.sentinel.failover import FailoverTransport
 from interlock.errors import ClientClosed
 from interlock.testing.lag import at_most
 from tests.patience import PATIENCE
@@ -23,7 +23,7 @@ class Route:
     def after_fork(self) -> None: ...
 
 
-class Leaf:
+class Transport:
     def __init__(self, during: Any = None) -> None:
         self.closed = False
         self._during = during
@@ -41,7 +41,7 @@ class Leaf:
         self.closed = True
 
 
-def asked(following: Following, again: bool = True) -> list[BaseException]:
+def asked(following: FailoverTransport, again: bool = True) -> list[BaseException]:
     """What a request raised that was asked on a thread of its own; the test fails if it never ends."""
     raised: list[BaseException] = []
 
@@ -60,8 +60,8 @@ def asked(following: Following, again: bool = True) -> list[BaseException]:
 
 def test_a_request_to_a_closed_client_ends_although_the_master_has_changed() -> None:
     route: Any = Route()
-    make: Any = Leaf
-    following = Following(make, route, Threads(), several=True)
+    make: Any = Transport
+    following = FailoverTransport(make, route, Threads(), several=True)
     drive(following.close())
     route.changes += 1
     (error,) = asked(following)
@@ -76,15 +76,15 @@ def test_a_request_that_meets_the_close_and_a_change_of_master_ends(again: bool)
         drive(following.close())
         route.changes += 1
 
-    make: Any = lambda: Leaf(close_and_change)  # noqa: E731
-    following = Following(make, route, Threads(), several=True)
+    make: Any = lambda: Transport(close_and_change)  # noqa: E731
+    following = FailoverTransport(make, route, Threads(), several=True)
     with at_most(5):
         assert len(asked(following, again)) == 1
 
 
 def test_no_connections_are_made_anew_once_it_is_closed() -> None:
     route: Any = Route()
-    made: list[Leaf] = []
+    made: list[Transport] = []
 
     def make() -> Any:
         if made:  # the old one is being replaced: close in the middle of that
@@ -92,13 +92,13 @@ def test_no_connections_are_made_anew_once_it_is_closed() -> None:
             closer.start()
             closing.append(closer)
             time.sleep(0.05)
-        made.append(Leaf())
+        made.append(Transport())
         return made[-1]
 
     closing: list[threading.Thread] = []
-    following = Following(make, route, Threads(), several=True)
+    following = FailoverTransport(make, route, Threads(), several=True)
     route.changes += 1
     asked(following)
     for closer in closing:
         closer.join(PATIENCE)
-    assert all(leaf.closed for leaf in made)
+    assert all(transport.closed for transport in made)

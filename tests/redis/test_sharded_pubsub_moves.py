@@ -20,7 +20,7 @@ from tests.redis.clusters import SHARDS, ClusterNode, RedisCluster, fragile
 from tests.redis.sentinels import until
 from tests.redis.test_chaos import Waiter
 from tests.redis.test_cluster import Move
-from tests.redis.test_sharded import TOLD, branches, followed, heard_at, listener, listening, told
+from tests.redis.test_sharded_pubsub import TOLD, branches, followed, heard_at, listener, listening, told
 
 pytestmark = pytest.mark.chaos
 
@@ -79,7 +79,7 @@ class TestASlotMoves:
                 with movable.moving(move.number, move.source, move.target):
                     pass
                 await asyncio.to_thread(followed, lambda: heard_at(movable, move.target, move.number))
-                await asyncio.to_thread(followed, lambda: listener(client).line(move.name)[1])
+                await asyncio.to_thread(followed, lambda: listener(client).subscription_of(move.name)[1])
                 with at_most(TOLD, "nobody told it: it looked for itself"):
                     await lease.release()
                     entered = await task
@@ -113,11 +113,11 @@ class TestASlotMoves:
         leases = [holder.lock(name).acquire() for name in (move.name, other)]
         waiters = [Waiter(client, name) for name in (move.name, other)]
         until(lambda: told(client, move.name) and told(client, other))
-        before = listener(client).line(other)
+        before = listener(client).subscription_of(other)
         with movable.moving(move.number, move.source, move.target):
             pass
         followed(lambda: heard_at(movable, move.target, move.number))
-        assert listener(client).line(other) == before, "it was torn down for another's sake"
+        assert listener(client).subscription_of(other) == before, "it was torn down for another's sake"
         for lease, waiter in zip(leases, waiters, strict=True):
             handed_over(lease, waiter)
         holder.close()
@@ -220,9 +220,9 @@ class TestAMasterFails:
         for _ in range(5):
             followed(lambda: told(client, name))
             followed(lambda: heard_at(cluster, cluster.masters[1], _slot(name)))
-            was = listener(client).line(name)[1]
+            was = listener(client).subscription_of(name)[1]
             _cut(cluster, cluster.masters[1])
-            followed(lambda was=was: listener(client).line(name)[1] > was)  # type: ignore[misc]
+            followed(lambda was=was: listener(client).subscription_of(name)[1] > was)  # type: ignore[misc]
         followed(lambda: told(client, name))
         handed_over(lease, waiter)
         assert len(branches(client)) == 1

@@ -35,7 +35,7 @@ from tests.redis.clusters import BEFORE, SHARDS, ClusterNode, RedisCluster
 from tests.redis.sentinels import until
 from tests.redis.test_chaos import ENVIRONMENT, Waiter
 from tests.redis.test_clients import held_and_shown, held_and_shown_async
-from tests.redis.test_reading import ended_loops
+from tests.redis.test_subscription_reader import ended_loops
 from tests.redis.tls import certificate
 
 TOLD = 2.0  # seconds; who is not told looks after 10
@@ -134,15 +134,15 @@ def listener(client: interlock.Client | aio.Client) -> Any:
     return store._listener
 
 
-def branches(client: interlock.Client | aio.Client) -> dict[Any, shard_subscription.Branch]:
+def branches(client: interlock.Client | aio.Client) -> dict[Any, shard_subscription.ShardSubscription]:
     found = listener(client)
     assert isinstance(found, sharded_pubsub.ShardedListener)
-    return found._branches
+    return found._subscriptions
 
 
 def told(client: interlock.Client, name: str) -> bool:
     """Whether somebody here waits, and hears what is published."""
-    return bool(client.inspect(name).waiters) and listener(client).line(name)[1] > 0
+    return bool(client.inspect(name).waiters) and listener(client).subscription_of(name)[1] > 0
 
 
 async def all_told(
@@ -153,7 +153,7 @@ async def all_told(
     async with aio.connect(url, ttl=60) as holder, aio.connect(url, ttl=60) as client:
         leases = [await holder.lock(name).acquire() for name in names]
         tasks = [asyncio.create_task(client.lock(name, timeout=60).acquire()) for name in names]
-        while not all(listener(client).line(name)[1] for name in names):
+        while not all(listener(client).subscription_of(name)[1] for name in names):
             await asyncio.sleep(0.02)
         meanwhile(client)
         with at_most(5, "nobody told them: they looked for themselves"):
@@ -192,7 +192,7 @@ class TestHandingOver:
                 for name in ("x", "y", "x"):
                     before = await asyncio.to_thread(stranger.hold, name)
                     task = asyncio.create_task(client.lock(name, timeout=20).acquire())
-                    while not (look.inspect(name).waiters and listener(client).line(name)[1]):
+                    while not (look.inspect(name).waiters and listener(client).subscription_of(name)[1]):
                         await asyncio.sleep(0.01)
                     with at_most(TOLD, "nobody told it: it looked for itself"):
                         await asyncio.to_thread(stranger.release, name)
@@ -235,7 +235,7 @@ class TestHandingOver:
         assert isinstance(busy, Busy)
         drive(theirs.release("x", holder.id))  # nobody listens
         drive(ours.wait(Claim("x", uuid4().hex, 60.0), busy, 10.0))  # another has the channel subscribed to
-        assert ours._listener.line("x")[1]
+        assert ours._listener.subscription_of("x")[1]
         with at_most(TOLD, "it waits for what was said before"):
             drive(ours.wait(waiter, busy, 10.0))
         assert isinstance(drive(ours.claim(waiter)), Granted)
@@ -349,7 +349,7 @@ class TestConnections:
 
         async def wait() -> asyncio.Task[Any]:
             task = asyncio.create_task(client.lock("x").acquire())
-            while not listener(client).line("x")[1]:
+            while not listener(client).subscription_of("x")[1]:
                 await asyncio.sleep(0.01)
             return task
 
