@@ -1,7 +1,7 @@
-"""Where a Redis server is and how to enter it; redis-py, or valkey-py, opens the connections.
+"""Where a Redis server is and how to log in to it; redis-py or valkey-py opens the connections.
 
-Only that: address, TLS, user name, password and database are the client library's, every command after them is
-ours. Its command layer retries silently, and costs several times what a lock does.
+The client library does no more than that: address, TLS, user name, password and database. Every command after the
+login is ours, because the library's command layer retries silently and costs several times what a lock does.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from interlock.ports import CONNECT_TIMEOUT
 if TYPE_CHECKING:
     from interlock.backends.redis.tls import SharedContext
 
-# What a user's connection settings may tell ours. The rest is about commands, pools and retries.
+# The settings of a user's connections that ours take over. The rest is about commands, pools and retries.
 SETTINGS = {
     *("host", "port", "path", "db", "username", "password", "credential_provider", "client_name"),
     *("socket_connect_timeout", "socket_keepalive", "socket_keepalive_options", "socket_type", "encoding"),
@@ -36,7 +36,7 @@ KINDS = ("SSLConnection", "UnixDomainSocketConnection", "Connection")  # the mos
 
 
 class Route(Protocol):
-    """The way to the server that requests are for: one address, or whoever is master now."""
+    """Opens connections to the server that a request is for: one address, or the present master."""
 
     @property
     def place(self) -> str: ...
@@ -53,8 +53,8 @@ class Address:
         self, package: str, kind: str, settings: dict[str, Any], connect_timeout: float = CONNECT_TIMEOUT
     ) -> None:
         self.connect_timeout = connect_timeout  # seconds a connection may take, the handshake included
-        self._package = package  # redis, or valkey
-        self._kind = kind  # the name of the connection's class, the same for both colours
+        self._package = package  # redis or valkey
+        self._kind = kind  # the name of the connection's class, the same for sync and async
         self._settings = {k: v for k, v in settings.items() if k in SETTINGS or k.startswith("ssl")}
         self.place = _place(kind, settings)
         self.tls = kind == "SSLConnection"
@@ -95,7 +95,7 @@ class Address:
 
     @classmethod
     def of_cluster(cls, client: Any, connect_timeout: float = CONNECT_TIMEOUT) -> Address:
-        """How a `RedisCluster` of redis-py or valkey-py, of either colour, enters its nodes; without their places."""
+        """How a `RedisCluster` of redis-py or valkey-py, sync or async, logs in to its nodes; without their addresses."""
         settings = dict(client.nodes_manager.connection_kwargs)
         kind = getattr(settings.get("connection_class"), "__name__", "Connection")
         if settings.pop("ssl", False):
@@ -105,20 +105,20 @@ class Address:
         return cls(package, kind, settings, connect_timeout)
 
     def at(self, host: str, port: int) -> Address:
-        """Another server, entered in the same way."""
+        """Another server, with the same way of logging in."""
         settings = {**self._settings, "host": host, "port": port}
         return Address(self._package, self._kind, settings, self.connect_timeout)
 
     def for_sentinels(self, username: str | None, password: str | None) -> Address:
-        """The same kind of connection, for sentinels: they have users of their own, and no databases."""
+        """The same kind of connection, for sentinels, which have users of their own and no databases."""
         other = ("db", "username", "password", "credential_provider")
         settings = {name: value for name, value in self._settings.items() if name not in other}
         settings.update(username=username, password=password)
         return Address(self._package, self._kind, settings, self.connect_timeout)
 
     def connect(self, timeout: float) -> Any:
-        """A connection of the client library's, with the handshake behind it, within about `timeout` seconds."""
-        if not self._named or native.green("socket"):  # whose sockets belong to the thread that makes them
+        """A connection of the client library, with its handshake done, within about `timeout` seconds."""
+        if not self._named or native.green("socket"):  # green sockets belong to the thread that makes them
             return self._connected(timeout)
         try:
             return resolver.made(self.place, self._connected, timeout)
@@ -169,7 +169,7 @@ class Address:
         settings["socket_connect_timeout"] = min(wanted, timeout) if wanted else timeout
         retry = import_module(f"{self._package}.{'asyncio.' if 'asyncio' in module else ''}retry")
         backoff = import_module(f"{self._package}.backoff")
-        never = retry.Retry(backoff.NoBackoff(), 0)  # who asks decides whether to ask again
+        never = retry.Retry(backoff.NoBackoff(), 0)  # the caller decides whether to ask again
         more.update(socket_timeout=timeout, protocol=2, retry=never)
         kind = getattr(made, self._kind)
         if not self.tls:
@@ -185,14 +185,14 @@ class Address:
         return connection, shared_context
 
     def timeout_error(self, timeout: float) -> StoreUnavailable:
-        """The error for who did not answer in time, with all that may be the reason here."""
+        """The error for a server that did not answer in time, with the likely reasons."""
         reasons = ["this port is not for TLS"] * self.tls + ["its name cannot be looked up"] * self._named
         return timeout_error(self.place, timeout, *reasons)
 
     def _error_for(
         self, error: Exception, timeout: float, shared_context: SharedContext | None = None
     ) -> InterlockError:
-        """A failed handshake in our words. The library drops the code of an error reply: its class tells it."""
+        """The error for a failed handshake. The library drops the code of an error reply, so its exception class decides."""
         names = [parent.__name__ for parent in type(error).__mro__]
         if "TimeoutError" in names:
             return self.timeout_error(timeout)
@@ -219,16 +219,16 @@ class Address:
 
 
 def _cause(error: Exception) -> OSError | None:
-    """What the system said, which the library wraps into words of its own."""
+    """The system's own error, which the library wraps into its message."""
     cause = error if isinstance(error, OSError) else error.__context__
-    # Only what it speaks of: whoever asks may be busy with another error.
+    # Only the error that the message quotes: the context may be an unrelated error that the caller is handling.
     if isinstance(cause, OSError) and cause.args and str(cause.args[-1]) in str(error):
         return cause
     return None
 
 
 class _RoundTrips:
-    """Measures, while a connection is made, how long the way to the server and back takes."""
+    """Measures the round-trip time to the server while a connection is made."""
 
     def __init__(self) -> None:
         self._sent = 0.0
@@ -238,7 +238,7 @@ class _RoundTrips:
         self._sent = time.monotonic()
 
     def answered(self) -> None:
-        """The shortest counts: the longer ones were held up by something else."""
+        """Note a reply. The shortest round trip counts, since something else held up the longer ones."""
         self._shortest = min(self._shortest, time.monotonic() - self._sent)
 
     def watch_async(self, connection: Any) -> None:
@@ -252,27 +252,27 @@ class _RoundTrips:
             try:
                 return await read(*args, **settings)
             finally:
-                self.answered()  # also by an error reply: old servers refuse to be told the library's name
+                self.answered()  # an error reply counts too: old servers refuse the command that names the library
 
         connection.send_packed_command, connection.read_response = send_timed, read_timed
 
     def done(self, connection: Any) -> None:
-        """Leave the connection as it was, with what was found out."""
+        """Restore the connection's methods, and leave the measured time on it."""
         del connection.send_packed_command, connection.read_response
         connection.interlock_trip = self._shortest if self._shortest < float("inf") else 0.0
 
 
 def round_trip(connection: Any) -> float:
-    """Seconds that the server of a connection takes to answer at best, as was seen when it was made."""
+    """The shortest round trip in seconds, as measured when the connection was made."""
     trip: float = getattr(connection, "interlock_trip", 0.0)
     return trip
 
 
 def _enter(connection: Any, trips: _RoundTrips, until: float) -> None:
-    """The library's handshake, whose replies share one deadline.
+    """Run the library's handshake with one deadline for all of its replies.
 
-    Each would have the whole time: a server that answers slowly would keep a renewal for several times as long as
-    its lease has, and the holder would be told of the loss too late.
+    By itself the library gives each reply the whole time. A slow server could then hold up a renewal for several times
+    its lease, and the holder would learn of the loss too late.
     """
     send, read = connection.send_packed_command, connection.read_response
 
@@ -288,7 +288,7 @@ def _enter(connection: Any, trips: _RoundTrips, until: float) -> None:
         try:
             return read(*args, **settings)
         finally:
-            trips.answered()  # also by an error reply: old servers refuse to be told the library's name
+            trips.answered()  # an error reply counts too: old servers refuse the command that names the library
 
     connection.send_packed_command, connection.read_response = send_timed, read_in_time
     try:
@@ -301,7 +301,7 @@ def _place(kind: str, settings: dict[str, Any]) -> str:
     if settings.get("path"):
         return f"Redis at {settings['path']}"
     host = settings.get("host") or "localhost"
-    # An address of IPv6 is full of colons: without brackets nobody sees where it ends.
+    # An IPv6 address is full of colons: brackets show where it ends.
     return f"Redis at {f'[{host}]' if ':' in host else host}:{settings.get('port') or 6379}"
 
 

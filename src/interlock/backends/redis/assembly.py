@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from interlock.backends.redis.cluster.sharded_pubsub import ShardedListener
 
 MakeTransport = Callable[[Callable[[Route], Transport], WaitRuntime, Handshake, bool], Transport]
-"""Makes the leaf of one kind of deployment out of leaves to single servers; the last says whether it is the keeper's."""
+"""Makes the transport of a deployment out of transports to single servers; the flag says whether it is the keeper's."""
 
 
 class Assembly:
-    """Stores of either colour over one route, and their sides for the keeper; they share what hears of grants."""
+    """Makes sync or async stores over one route, with their sides for the keeper; all of them share one listener."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class Assembly:
         return store
 
     def _blocking_keeper(self, waiting: WaitRuntime) -> RedisStore:
-        """A store in which connecting is a part of every call's time."""
+        """A blocking store for the keeper: the time to connect is part of the time that a call has."""
         pool = self._transport(lambda route: Pool(route, hurried=True), waiting, BlockingHandshake(), True)
         return self._over(pool, pool, self._reading_runtime(waiting, lambda: None), None, BlockingHandshake())
 
@@ -112,6 +112,6 @@ class Assembly:
         return ReadingRuntime(runtime, lambda: self._listener.reader, loop)
 
     def _with_keeper(self, side: RedisStore, *, blocks: bool) -> RedisStore:
-        """From now on the keeper's own connection is made before the first request of the others."""
+        """Have the keeper's own connection made before the first request of anybody else."""
         self._keeper_connection.use(side._transport, blocks=blocks)
         return side

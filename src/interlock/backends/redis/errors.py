@@ -1,4 +1,4 @@
-"""What Redis says, in our words: one sentence that names the server and what to do about it."""
+"""Maps what Redis, TLS and the system report to errors of ours: one sentence that names the server and says what to do."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ COMMANDS = (
     "eval evalsha exists get set del pttl pexpire pexpireat hget hmget hset hdel zadd zrem zrange zrangebyscore "
     "zrevrangebyscore zcard zcount zscore zmscore time publish subscribe unsubscribe ping scan getrange"
 )
-"""What interlock runs; `ACL SETUSER name ~prefix* &* +...` must allow these."""
+"""The commands that interlock runs; `ACL SETUSER name ~prefix* &* +...` must allow them."""
 
 TOO_OLD = "lacks a command that locks need; it must speak as Redis 6.2 does, or later"
 NO_SHARDED_CHANNELS = "has no sharded channels; use Redis 7 or later, or leave notices=sharded out of the URL"
@@ -25,14 +25,14 @@ NO_RIGHT = (
 )
 IN_CLUSTER = "belongs to a Redis Cluster; use redis+cluster:// instead of redis://"
 
-# A word of the reply -> whether waiting may help, and what to say. The first that is found counts: Redis 6
-# wraps the errors of scripts in a sentence of its own, so the code is not always the first word.
+# A word of the reply -> whether waiting may help, and the message. The first match counts. Redis 6 wraps the errors of
+# scripts in a sentence of its own, so the code is not always the first word.
 SENTENCES: tuple[tuple[str, bool, str], ...] = (
     ("NOAUTH", False, NEEDS_PASSWORD),
-    ("unauthenticated", False, NEEDS_PASSWORD),  # it takes few arguments from a stranger
+    ("unauthenticated", False, NEEDS_PASSWORD),  # before login a server accepts few arguments
     ("WRONGPASS", False, "refuses this user name and password; check the URL, and ACL LIST on the server"),
     ("NOPERM", False, NO_RIGHT),
-    ("The user executing the script", False, NO_RIGHT),  # what Redis 7 says of commands within one
+    ("The user executing the script", False, NO_RIGHT),  # how Redis 7 words it for commands within a script
     (
         "WRONGTYPE",
         False,
@@ -67,7 +67,7 @@ SENTENCES: tuple[tuple[str, bool, str], ...] = (
     ("DB index", False, "has no database of this number; see `databases` in its redis.conf"),
 )
 
-# What is wrong with a certificate, or with TLS -> what to do about it.
+# A problem with a certificate, or with TLS -> what to do about it.
 UNTRUSTED = (
     ("mismatch", "use the host's name as it stands in the certificate"),
     ("expired", "give the server a new one, unless the clock of this machine is wrong"),
@@ -96,7 +96,7 @@ NO_TLS = (
 
 
 def reply_error(place: str, failure: ErrorReply) -> InterlockError:
-    """The error of ours that stands for an error reply."""
+    """The error for an error reply."""
     text = failure.text
     for word, passing, sentence in SENTENCES:
         if word in text:
@@ -112,20 +112,22 @@ def unreachable(place: str, why: object) -> StoreUnavailable:
 
 
 def as_unreached(error: InterlockError) -> InterlockError:
-    """The error of who could not connect: nothing was sent."""
+    """The error of a caller that could not connect, so that nothing was sent."""
     return Unreached(str(error)) if type(error) is StoreUnavailable else error
 
 
 def connect_error(place: str, error: OSError, *, tls: bool) -> InterlockError:
-    """What the system said when a connection was made, and what to do about it."""
-    kinds = [kind.__name__ for kind in type(error).__mro__]  # by name: `ssl` is not loaded for who needs none
+    """The error for a failed connection: what the system reported, and what to do about it."""
+    # By name: `ssl` is not loaded for programs without TLS.
+    kinds = [kind.__name__ for kind in type(error).__mro__]
     said = str(error.strerror or error)
     if "SSLCertVerificationError" in kinds:
         why = getattr(error, "verify_message", said).rstrip(".")
         advice = next((advice for word, advice in UNTRUSTED if word in why), SIGNED)
         return StoreUnavailable(f"{place}: its certificate is not trusted ({why}); {advice}")
     if "SSLError" in kinds:
-        told = str(getattr(error, "reason", None) or said).partition(" (_ssl")[0]  # not a line of its source
+        # The message ends with a line of its C source.
+        told = str(getattr(error, "reason", None) or said).partition(" (_ssl")[0]
         why = told.replace("_", " ").lower()
         advice = next((advice for word, advice in INSECURE if word in why), NO_TLS)
         return StoreUnavailable(f"{place}: TLS failed ({why}); {advice}")
@@ -136,9 +138,8 @@ def connect_error(place: str, error: OSError, *, tls: bool) -> InterlockError:
     if tls and isinstance(error, (FileNotFoundError, PermissionError)):
         return StoreUnfit(f"{place}: {FILES} ({said})")
     why = os.strerror(error.errno) if error.errno else said
-    if isinstance(
-        error, (ConnectionResetError, BrokenPipeError)
-    ):  # how those end a handshake who want another
+    if isinstance(error, (ConnectionResetError, BrokenPipeError)):
+        # This is how a server ends a handshake when one side speaks TLS and the other does not.
         return StoreUnavailable(f"{place}: {why}; {NO_TLS if tls else PLAIN}")
     return unreachable(place, why)
 
@@ -157,9 +158,9 @@ def _short(text: str) -> str:
 
 
 def merged_error(before: StoreUnavailable | None, error: StoreUnavailable) -> StoreUnavailable:
-    """What a request has met by now. One that may have arrived once never counts as unsent again.
+    """The error for a request after one more attempt. Once it may have arrived, it never counts as unsent again.
 
-    Or nobody would take the claim back that it made, and all would wait out its ttl.
+    Otherwise nobody would take back the claim that it made, and all others would wait until its ttl ends.
     """
     if before is None or isinstance(before, Unreached) or not isinstance(error, Unreached):
         return error

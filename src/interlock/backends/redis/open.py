@@ -44,7 +44,7 @@ def open_url(
 def open_client(
     client: Any, runtime: Runtime, *, asynchronous: bool, connect_timeout: float = CONNECT_TIMEOUT
 ) -> RedisStore:
-    """The store behind a client of redis-py or valkey-py, of either colour, over connections of its own."""
+    """The store on the server of a redis-py or valkey-py client, sync or async, over connections of its own."""
     if hasattr(getattr(client, "connection_pool", None), "sentinel_manager"):
         from interlock.backends.redis.sentinel.open import (
             open_sentinel_client,  # here: most clients need neither
@@ -65,7 +65,7 @@ def open_client(
 def open_address(
     address: Address, prefix: str, runtime: Runtime, *, asynchronous: bool, replicas: int | None = None
 ) -> RedisStore:
-    """The store on one server; so many replicas must confirm each grant."""
+    """The store on one server; `replicas` of its replicas must confirm each grant."""
 
     async def wanted(request: bytes, timeout: float) -> int:
         return replicas or 0

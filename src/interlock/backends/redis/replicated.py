@@ -1,8 +1,8 @@
-"""A store whose grants are on so many replicas before they count (`replicas=`): WAIT, on the connection of the claim.
+"""A store whose grants count only once enough replicas have them (`replicas=`): WAIT, on the connection of the claim.
 
-A grant that too few replicas confirm in time does not count, and the caller is told. It asks again, under the same id, and
-waits for the replicas again; or it gives up, and takes its claim back. What is promised by it: a
-failover to any replica that confirmed keeps the grant. What is not: that Redis promotes one that did.
+If too few replicas confirm a grant in time, it does not count and the caller is told. The caller either asks again under
+the same id, which waits for the replicas again, or gives up and takes its claim back. This promises that a
+failover to any replica that confirmed keeps the grant. It does not promise that Redis promotes such a replica.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from interlock.errors import InvalidURL, StoreUnavailable
 from interlock.model import Busy, Claim, ClaimAnswer, Granted
 from interlock.ports import IO_TIMEOUT
 
-MOST = 16  # connections that wait for replicas at once
-TICK = 0.15  # seconds by which WAIT may be late
+MOST = 16  # connections that may wait for replicas at the same time
+TICK = 0.15  # seconds by which WAIT may return late
 LONGEST = 1.0  # seconds that replicas may take to confirm a grant
 
 Replicas = int | Literal["majority", "all"]
 ReplicasWanted = Callable[[bytes, float], Awaitable[int]]
-"""How many replicas must confirm the grant that a request asks for, found out within so many seconds."""
+"""Tells how many replicas must confirm the grant that a request asks for, within a number of seconds."""
 
 
 class TooFewReplicas(Exception):
-    """Fewer replicas than wanted have confirmed a claim that was granted."""
+    """Fewer replicas than wanted confirmed a grant."""
 
     def __init__(self, reply: Any, confirmed: int, wanted: int) -> None:
         super().__init__(confirmed, wanted)
@@ -39,7 +39,7 @@ class TooFewReplicas(Exception):
 
 
 def checked_replicas(text: str) -> Replicas:
-    """The option as a URL spells it."""
+    """The option `replicas` as a URL spells it."""
     if text == "majority":
         return "majority"
     if text == "all":
@@ -50,17 +50,17 @@ def checked_replicas(text: str) -> Replicas:
 
 
 def enough(wanted: Replicas, replicas: int) -> int:
-    """How many of the replicas must confirm; the master itself is one of the majority."""
+    """How many of the replicas must confirm; the master itself counts towards a majority."""
     if wanted == "all":
         return replicas
     return (replicas + 1) // 2 if wanted == "majority" else wanted
 
 
 class ReplicatedStore(RedisStore):
-    """Claims that count once enough replicas have them."""
+    """Claims that count only once enough replicas have them."""
 
     def replicate(self, wanted: ReplicasWanted, wait_transport: Transport) -> None:
-        """Set before first use: how many must confirm, and the leaf for requests that wait for them."""
+        """Set, before first use, how many replicas must confirm, and the transport for requests that wait for them."""
         self._wanted = wanted
         self._wait_transport = wait_transport
 
@@ -70,15 +70,15 @@ class ReplicatedStore(RedisStore):
         except TooFewReplicas as short:
             if not isinstance(short.reply, int):
                 self._notify(packing.claim_answer(claim, short.reply)[-1])
-            # It stands, and is not released here: that could arrive after the caller has asked again, and end what
-            # it was granted then. Whoever asks again waits for the replicas again; whoever gives up takes it back.
+            # The claim is not released here: the release could arrive after the caller has asked again, and end that
+            # grant. A caller that asks again waits for the replicas again; one that gives up takes the claim back.
             raise StoreUnavailable(
                 f"{claim.resource}: {short.confirmed} of the {short.wanted} replicas wanted confirmed the grant in "
                 f"time, so it does not count and is taken back; see INFO replication on {self._place}"
             ) from None
 
     async def wait(self, claim: Claim, busy: Busy | None, timeout: float) -> Granted | None:
-        """As of every store; but a grant that was handed over is looked at again: its replicas must confirm it."""
+        """Wait as every store does, but return no grant: the caller claims again, so that replicas confirm it."""
         await super().wait(claim, busy, timeout)
         return None
 
@@ -86,7 +86,7 @@ class ReplicatedStore(RedisStore):
         began = self._runtime.now()
         wanted = await self._wanted(call.by_hash + body, timeout)
         timeout = max(0.001, timeout - (self._runtime.now() - began))
-        # Half of the time, so that it can be taken back; and Redis looks at the time ten times a second only.
+        # Half of the time, so that the claim can be taken back; and Redis checks this timeout only ten times a second.
         patience = min(LONGEST, max(0.01, (timeout - TICK) / 2))
         wait = command(b"WAIT", b"%d" % wanted, packing.millis(patience))
         reply, confirmed = await self._wait_transport.ask(call.by_hash + body + wait, timeout, 2)
@@ -112,7 +112,7 @@ def _granted(reply: Any) -> bool:
 
 
 class WaitTransport:
-    """Several connections on one event loop, for requests during which a connection answers nobody else."""
+    """Several connections on one event loop, because a connection answers nobody else while it runs WAIT."""
 
     def __init__(self, make: Callable[[], Transport]) -> None:
         self._make = make
@@ -130,7 +130,7 @@ class WaitTransport:
             self._load[transport] -= 1
 
     async def warm(self, route: Route, timeout: float) -> None:
-        """Nothing: no keeper uses them."""
+        """Do nothing: the keeper does not use these connections."""
 
     def inside(self) -> bool:
         return False
@@ -138,7 +138,7 @@ class WaitTransport:
     def after_fork(self) -> None:
         for transport in self._load:
             transport.after_fork()
-        self._load = dict.fromkeys(self._load, 0)  # who asked, asked in the parent
+        self._load = dict.fromkeys(self._load, 0)  # those requests were the parent's
 
     async def close(self) -> None:
         for transport in list(self._load):

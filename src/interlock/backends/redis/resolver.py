@@ -1,8 +1,8 @@
-"""Hosts that have a name are looked up on a thread of their own: the system's lookup knows no deadline.
+"""Looks host names up on a separate thread, because the system's lookup has no deadline.
 
-While a resolver is down each lookup takes as long as it likes, half a minute by default. Whoever must reconnect to one
-node of a quorum would miss the renewals on all others. An event loop has threads for it, but few: lookups that nobody
-waits for any more would keep them from everybody else, and the loop from its end.
+While the resolver is down, a lookup takes half a minute by default. A client that reconnects to one node of a quorum
+would miss its renewals on all the others. An event loop has a few threads for lookups, but abandoned ones would keep
+them from everybody else and delay the end of the loop.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-_left: dict[str, ConnectionAttempt] = {}  # by place: attempts that nobody waits for any more
+_left: dict[str, ConnectionAttempt] = {}  # by server: attempts whose caller has given up
 
 
 class ConnectionAttempt:
-    """One connection being made; who waits for it may leave."""
+    """One connection that a thread is making; its caller may give up."""
 
     def __init__(self, make: Callable[[], Any]) -> None:
         self._make = make
@@ -40,12 +40,12 @@ class ConnectionAttempt:
             self._made.disconnect()
 
     def over(self, timeout: float) -> bool:
-        """Whether it has come to an end by then."""
+        """Whether it ends within `timeout` seconds."""
         self._thread.join(timeout)
         return not self._thread.is_alive()
 
     def result(self, timeout: float) -> Any:
-        """What was made; `TimeoutError` if it takes longer. Whatever interrupts this, nobody else will ask."""
+        """The connection; `TimeoutError` if it takes longer. After an interruption the result is thrown away."""
         try:
             self._thread.join(timeout)
         finally:
@@ -61,7 +61,7 @@ class ConnectionAttempt:
 def made(place: str, make: Callable[[float], Any], timeout: float) -> Any:
     """The connection that `make` makes in the seconds it is given; `TimeoutError` if these are not enough.
 
-    While one that nobody waits for is under way no other begins: they would pile up, one for each look at the node.
+    While an abandoned attempt is under way no other begins. Otherwise each retry would leave a thread behind.
     """
     until = time.monotonic() + timeout
     earlier = _left.get(place)
@@ -82,7 +82,7 @@ def made(place: str, make: Callable[[float], Any], timeout: float) -> Any:
 
 
 class HostLookup:
-    """One name being looked up, for all tasks that need it. What comes of it the client library will say."""
+    """One lookup of a name, shared by all tasks that need it. The client library reports its outcome."""
 
     def __init__(self, host: str) -> None:
         self._host = host
@@ -102,13 +102,13 @@ class HostLookup:
             try:
                 call()
             except RuntimeError:
-                pass  # the loop of who asked was closed
+                pass  # the caller's loop was closed
 
     def alive(self) -> bool:
         return self._thread.is_alive()
 
     def then(self, call: Callable[[], object]) -> None:
-        """Call when it is over."""
+        """Run `call` when the lookup has ended."""
         with self._guard:
             if self._calls is not None:
                 self._calls.append(call)
@@ -120,7 +120,7 @@ _lookups: dict[str, HostLookup] = {}
 
 
 async def looked_up(host: str, timeout: float) -> None:
-    """Return once the system has been asked for the host; `TimeoutError` if it takes longer. One asks for all."""
+    """Return once the system has answered for the host; `TimeoutError` if it takes longer. Tasks share one lookup."""
     import asyncio
 
     lookup = _lookups.get(host)
@@ -133,7 +133,7 @@ async def looked_up(host: str, timeout: float) -> None:
 
 
 async def on_thread(call: Callable[[], object], timeout: float) -> None:
-    """Have a blocking call made on a thread of its own; `TimeoutError` if it takes longer. Raises what it raises."""
+    """Run a blocking call on a thread of its own, and raise what it raises; `TimeoutError` if it takes longer."""
     import asyncio
 
     loop = asyncio.get_running_loop()
@@ -159,7 +159,7 @@ async def on_thread(call: Callable[[], object], timeout: float) -> None:
 
 
 def named(host: object) -> bool:
-    """Whether the host must be looked up."""
+    """Whether the host is a name that must be looked up."""
     if not isinstance(host, str) or host in ("", "localhost"):
         return False
     for family in (socket.AF_INET, socket.AF_INET6):

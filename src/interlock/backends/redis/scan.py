@@ -1,7 +1,7 @@
-"""Listing resources: by SCAN, step by step, so that the server is never held up however many keys it has.
+"""Lists resources with SCAN, step by step, so that the server is never held up however many keys it has.
 
 Redis keeps no index of locks, and an index of ours would cost every lock two writes. A string key is a lock
-of ours if its value says so; a foreigner's lock looks like any other string, and is listed only if a claim of
+of ours if its value has our format. Another program's lock looks like any other string, and is listed only if a claim of
 ours waits for it.
 """
 
@@ -16,30 +16,31 @@ from interlock.backends.redis.wire.keys import Keys
 from interlock.backends.redis.wire.packing import RECORD_START
 from interlock.backends.redis.wire.resp import ErrorReply, command
 
-STEP = b"500"  # keys the server looks at in one step
-PEEK = b"1023"  # bytes of a value that tell whether it is ours
-KEPT = 2.0  # seconds for which the next page comes from the same walk
+STEP = b"500"  # keys that the server visits in one step
+PEEK = b"1023"  # bytes of a value that show whether it is ours
+KEPT = 2.0  # seconds for which the next page comes from the same scan
 
 Ask = Callable[..., Awaitable[Any]]
 Servers = Callable[[], Awaitable[list[Ask]]]
-Name = tuple[str, bool]  # and whether it is certain that somebody stands there
+Name = tuple[str, bool]  # and whether it is certain that a claim is there
 
 
 class ResourceScan:
-    """Walks over the keys of one server or several; remembers the last walk for the pages that follow."""
+    """Scans the keys of one server or several, and keeps the last result for the pages that follow."""
 
     def __init__(self, keys: Keys) -> None:
         self._keys = keys
         self._walk: tuple[str, float, list[Name]] = ("", 0.0, [])
 
     async def names_after(self, servers: Servers, prefix: str, after: str) -> list[Name]:
-        """Names with this prefix, in code point order, beyond `after`, from all servers."""
+        """Names with this prefix that come after `after`, in code point order, from all servers."""
         walked, when, names = self._walk
         if not after or walked != prefix or time.monotonic() - when > KEPT:
             found: dict[str, bool] = {}
             for ask in await servers():
                 for name, sure in (await self._all(ask, prefix)).items():
-                    found[name] = sure or found.get(name, False)  # one whose slot is moved may be met twice
+                    # A name whose slot is moving may be found twice.
+                    found[name] = sure or found.get(name, False)
             names = sorted(found.items())
             self._walk = (prefix, time.monotonic(), names)
         return [name for name in names if name[0] > after]
@@ -57,7 +58,7 @@ class ResourceScan:
             named = [(key, name) for key, name in names if name is not None]
             if not named:
                 continue
-            # PING in front: several replies come as a list, a single one would not.
+            # PING comes first so that there are several replies, which come as a list; a single reply would not.
             request = b"".join([command(b"GETRANGE", key, b"0", PEEK) for key, _ in named])
             _, *values = await ask(command(b"PING") + request, 1 + len(named))
             for (_, name), value in zip(named, values, strict=True):
@@ -67,7 +68,7 @@ class ResourceScan:
 
 
 async def _walk(ask: Ask, pattern: bytes, *only: bytes) -> AsyncIterator[list[bytes]]:
-    """The keys that match, step by step; a key may come twice."""
+    """The matching keys, step by step; a key may come twice."""
     cursor = b"0"
     while True:
         cursor, keys = await ask(command(b"SCAN", cursor, b"MATCH", pattern, b"COUNT", STEP, *only))
@@ -78,5 +79,5 @@ async def _walk(ask: Ask, pattern: bytes, *only: bytes) -> AsyncIterator[list[by
 
 
 def literally(text: bytes) -> bytes:
-    """A pattern that matches this text alone."""
+    """A pattern that matches exactly this text."""
     return re.sub(rb"([*?\[\]\\^-])", rb"\\\1", text)

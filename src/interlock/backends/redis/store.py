@@ -1,4 +1,4 @@
-"""The store port over one Redis server. What happens to claims is in the scripts, how grants arrive in `listener`."""
+"""The store port over one Redis server. The scripts decide about claims; `pubsub.listener` receives grants."""
 
 from __future__ import annotations
 
@@ -64,10 +64,10 @@ TRAITS = Traits(
     blocks=True,
 )
 
-BATCH = 100  # renewals in one script: more would block the server for everyone else
-REMEMBERED = 61.0  # seconds an eviction or a deleted register is remembered at least
-EVICTED = b"200"  # holders evicted by one script: more would block the server, too
-UNANSWERED = 4096  # claims of which some request was not answered: whose ids are kept
+BATCH = 100  # renewals in one script: more would block the server for everybody else
+REMEMBERED = 61.0  # seconds for which an eviction or a deleted register is remembered at least
+EVICTED = b"200"  # holders evicted by one script: more would block the server as well
+UNANSWERED = 4096  # ids kept of claims for which a request was not answered
 
 
 class RedisStore:
@@ -89,15 +89,14 @@ class RedisStore:
         self._transport = transport
         self._listener = listener
         self._runtime = runtime
-        self._twin = twin  # the blocking side of an asyncio store; it shares our listener
+        self._twin = twin  # the blocking side of an asyncio store; both share one listener
         self._make_keeper_side: Callable[[], RedisStore] | None = None  # makes the keeper's own side, once
-        self._keeper_side: RedisStore | None = None  # that side; None if this is it
+        self._keeper_side: RedisStore | None = None  # that side; None if this is it, or before it is made
         self._scan = ResourceScan(keys)
         self._doubt_callbacks: list[Callable[[], None]] = []
-        self._places: dict[
-            str, tuple[int, int]
-        ] = {}  # waiters: under which subscription they asked, their token
-        # Ids of claims that were asked for without an answer: the request may be under way for long.
+        # Waiting claims by id: the subscription under which they asked, and the token of their place in the queue.
+        self._places: dict[str, tuple[int, int]] = {}
+        # Ids of claims with an unanswered request, which may be under way for long.
         self._unanswered: dict[str, None] = {}
         self._publish_right = PublishRight(place)
         if twin is not None:
@@ -107,9 +106,9 @@ class RedisStore:
         return f"<{type(self).__name__} {self._place}>"
 
     async def _run_once(self, resource: str, call: Call, body: bytes, timeout: float) -> Any:
-        """Run a script that may let somebody of ours in. If its reply is lost, they must look for themselves.
+        """Run a script that may admit waiters of ours. If its reply is lost, they are woken to ask for themselves.
 
-        It is never sent twice from here: a second reply could not tell who removed the claim.
+        The script is never sent twice from here: a second reply could not tell who removed the claim.
         """
         try:
             reply = await self._transport.ask(call.by_hash + body, timeout, 1, False)
@@ -123,14 +122,14 @@ class RedisStore:
             raise
 
     async def _run(self, call: Call, body: bytes, timeout: float) -> Any:
-        """One script, one round trip; two when the server does not know it yet."""
+        """Run a script in one round trip, or in two if the server does not know it yet."""
         reply = await self._transport.ask(call.by_hash + body, timeout)
         return await self._run_with_source(call, body, timeout, reply) if type(reply) is ErrorReply else reply
 
     async def _run_with_source(
         self, call: Call, body: bytes, timeout: float, failure: ErrorReply, again: bool = True
     ) -> Any:
-        """The reply of a server that had forgotten the script; or the error for what else it refused."""
+        """Run a script with its source if the server does not know it; raise the error for any other error reply."""
         if failure.code == "NOSCRIPT":
             reply = await self._transport.ask(call.with_source + body, timeout, 1, again)
             if type(reply) is not ErrorReply:
@@ -141,9 +140,7 @@ class RedisStore:
     # ---- claims -------------------------------------------------------------------
 
     async def claim(self, claim: Claim, timeout: float = IO_TIMEOUT) -> ClaimAnswer:
-        channel, generation = self._listener.subscription_of(
-            claim.resource
-        )  # before the question: see `wait`
+        channel, generation = self._listener.subscription_of(claim.resource)  # before the request: see `wait`
         call, body = CLAIM, packing.claim_request(self._keys, claim, channel)
         if self._places and (known := self._places.get(claim.id)) is not None:
             call, body = CLAIM_PLACE, body + bulk(b"%d" % known[1])
@@ -167,14 +164,14 @@ class RedisStore:
         return self._transport.ask(call.by_hash + body, timeout)
 
     def _leave_unanswered(self, id: str, error: BaseException) -> None:
-        """Nobody knows when this request for a claim arrives: once it is released, it must not enter any more."""
+        """Remember a claim whose request may still arrive: after its release it must not enter any more."""
         if not isinstance(error, Unreached):
             if len(self._unanswered) >= UNANSWERED:
                 self._unanswered.clear()
             self._unanswered[id] = None
 
     def _notify(self, told: Sequence[Any]) -> None:
-        """Pass on what a script told its caller; an empty id says that it could not tell others."""
+        """Deliver the grants in a script's reply. An empty id says that the script could not publish."""
         if b"" in told:
             self._publish_right.denied()
             pairs = zip(told[::2], told[1::2], strict=True)
@@ -190,12 +187,12 @@ class RedisStore:
         try:
             if not listener.subscribed(listener.subscription_of(claim.resource)[0], signal):
                 await self._runtime.wait(signal, timeout)
-                return None  # what was published before we listened, nobody heard: look again
+                return None  # messages from before the subscription are lost: the caller asks again
             if busy is None:
                 if not await self._stands(claim, timeout):
                     return None
             elif generation != listener.subscription_of(claim.resource)[1]:
-                return None  # asked before this subscription: look again
+                return None  # it asked before this subscription: the caller asks again
             if not listener.has_message(id):
                 await self._publish_right.check(
                     self._transport, listener.subscription_of(claim.resource)[0], timeout
@@ -207,7 +204,7 @@ class RedisStore:
             listener.forget(id, signal)
             listener.forget(queue(claim.resource), signal)
         token = listener.take_token(id)
-        # A grant of an earlier place, which lapsed while we were stopped, must not pass for one of this place.
+        # A grant for an earlier place, which lapsed while this process was stopped, must not count for this place.
         return Granted(token, claim.place_ttl) if token and token == place and busy is not None else None
 
     async def _stands(self, claim: Claim, timeout: float) -> bool:
@@ -218,7 +215,7 @@ class RedisStore:
         except StoreUnavailable:
             if self._runtime.now() < until:
                 raise
-            return False  # the time is up, which is an answer too: the caller looks again
+            return False  # the time is up, which is an answer too: the caller asks again
 
     async def renew(self, renewals: Sequence[Renewal], timeout: float = IO_TIMEOUT) -> list[RenewAnswer]:
         until = self._runtime.now() + timeout
@@ -235,7 +232,7 @@ class RedisStore:
         return answers
 
     def _renewed(self, batch: Sequence[Renewal], reply: Any) -> list[RenewAnswer]:
-        """The answers to one script. A waiter that was let in, or is gone, and that nobody told, looks again."""
+        """The answers in one script's reply. Waiters that were admitted or removed are woken to ask again."""
         *replies, told = reply
         self._notify(told)
         if self._places:
@@ -265,7 +262,7 @@ class RedisStore:
         return bool(reply[0] == 1)
 
     def _release_known(self, id: str, body: bytes) -> tuple[Call, bytes]:
-        """The request with what we know of the claim: where it waits, and whether more requests for it may come."""
+        """The request with what we know of the claim: its place, and whether requests for it may still arrive."""
         known = self._places.get(id)
         place = bulk(b"%d" % (known[1] if known else 0))
         if id in self._unanswered:
@@ -290,7 +287,7 @@ class RedisStore:
         return found
 
     async def _servers(self) -> list[Ask]:
-        """How to ask each server that keeps names."""
+        """How to ask each server that has keys of ours."""
         return [self._ask]
 
     async def _ask(self, request: bytes, replies: int = 1) -> Any:
@@ -350,14 +347,14 @@ class RedisStore:
         try:
             if not listener.subscribed(key, signal):
                 await self._runtime.wait(signal, timeout)
-                return  # what was written before we listened, nobody heard: look again
+                return  # writes from before the subscription are not announced: the caller reads again
             left = until - self._runtime.now()
             if (await self.read(name, max(0.001, min(left, IO_TIMEOUT)))).version == version:
                 await self._publish_right.check(self._transport, key, max(0.001, until - self._runtime.now()))
                 left = self._publish_right.longest_wait(until - self._runtime.now())
                 await self._runtime.wait(signal, max(0.0, left))
         except NoListenerThread:
-            await self._runtime.wait(signal, max(0.0, min(AGAIN, timeout)))  # and look again
+            await self._runtime.wait(signal, max(0.0, min(AGAIN, timeout)))  # then the caller reads again
         except StoreUnavailable:
             if self._runtime.now() < until:
                 raise  # otherwise the time is up, which is an answer too
@@ -370,13 +367,13 @@ class RedisStore:
         self._doubt_callbacks.append(call)
 
     def master_changed(self) -> None:
-        """Another server is master now: hear grants from there, and have what is held verified."""
+        """The master has changed: subscribe there, and have the client verify its leases."""
         self._listener.resubscribe()
         for call in self._doubt_callbacks:
             call()
 
     def on_session_lost(self, call: Callable[[Collection[str] | None], None]) -> None:
-        """Never calls: claims lapse one by one."""
+        """Never calls, because claims lapse one by one."""
 
     def part(self, resource: str) -> str:
         return ""
@@ -391,12 +388,13 @@ class RedisStore:
         if self._make_keeper_side is not None:
             make, self._make_keeper_side = self._make_keeper_side, None
             if (kept := make()) is not self:
-                kept._share_state_of(self)  # what the keeper takes back stands there no more
+                # So that a claim which the keeper takes back is forgotten here, too.
+                kept._share_state_of(self)
                 self._keeper_side = kept
         return self if self._keeper_side is None else self._keeper_side
 
     def _share_state_of(self, other: RedisStore) -> None:
-        """Share with another side of the same client what is known of its claims."""
+        """Share the knowledge about claims with another side of the same client."""
         self._places, self._unanswered, self._publish_right = (
             other._places,
             other._unanswered,
@@ -407,7 +405,7 @@ class RedisStore:
         self._places.clear()
         self._unanswered.clear()
         self._transport.after_fork()
-        self._listener.after_fork()  # also by the twin, twice: each time nobody of ours waits yet
+        self._listener.after_fork()  # the twin does it a second time, which is harmless: nobody waits yet
         if self._keeper_side is not None:
             self._keeper_side._transport.after_fork()
 

@@ -11,7 +11,7 @@ MISSPELT = "the port must be a number up to 65535, and an address of IPv6 stands
 
 
 def options(parts: SplitResult) -> tuple[str, Replicas | None, str]:
-    """The prefix, the replicas wanted, and the options that are redis-py's."""
+    """The prefix, the replicas wanted, and the query string with the options of redis-py."""
     options = parse_qsl(parts.query, keep_blank_values=True)
     ours = dict(options)
     replicas = checked_replicas(ours["replicas"]) if "replicas" in ours else None

@@ -42,7 +42,7 @@ def open_cluster_url(
 
 
 def _notices(parts: SplitResult) -> str | None:
-    """How grants are told; None where the nodes decide."""
+    """How grants are published: `plain` or `sharded`; None if the nodes' abilities decide."""
     word = dict(parse_qsl(parts.query, keep_blank_values=True)).get("notices")
     if word not in (None, "plain", "sharded"):
         raise InvalidURL(f"notices={word}: say how grants are told: plain, to all nodes, or sharded")
@@ -58,12 +58,12 @@ def open_cluster(
     replicas: Replicas | None = None,
     notices: str | None = None,
 ) -> RedisStore:
-    """The store on all nodes of a Cluster; so many replicas of its shard must confirm each grant."""
+    """The store on all nodes of a Cluster; `replicas` of the replicas of a shard must confirm each of its grants."""
 
     def wanted(transport: Transport, handshake: Handshake) -> ReplicasWanted | None:
         async def count(request: bytes, timeout: float) -> int:
             assert isinstance(transport, ClusterRouter)
-            # One at least: a shard that has no replica known, dead or alive, has just lost its only one.
+            # At least one: a shard with no known replica, dead or alive, has just lost its only one.
             return max(1, enough(replicas or 0, await transport.replicas(request, timeout)))
 
         return count if replicas else None

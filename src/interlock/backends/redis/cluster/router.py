@@ -1,8 +1,8 @@
-"""The leaf of a Cluster: each request goes to the node that has its slot, wherever that is by now.
+"""The transport of a Cluster: sends each request to the node that has its slot by now.
 
-A node that refuses because the slot is elsewhere, is being moved, or because the Cluster is down, has done nothing:
-that is asked again, there, until the time is up; so is what was never sent. A node that does not answer is asked again
-only where that is harmless, and only after others were asked who has the slot now.
+A node that refuses because the slot is elsewhere, is being moved, or because the Cluster is down, has done nothing. Such
+a request is repeated at the right node until its time is up, and so is a request that was never sent. A request that
+was not answered is repeated only if that is harmless, and only after the map was refreshed.
 """
 
 from __future__ import annotations
@@ -20,23 +20,21 @@ from interlock.backends.redis.transport.interface import Transport, WaitRuntime
 from interlock.backends.redis.wire.resp import ErrorReply, command
 from interlock.errors import ClientClosed, StoreUnavailable, Unreached
 
-ATTEMPT = 1.5  # seconds after which a silent node is not waited for: another may have its slots by now
-ROUNDS = (
-    1.0  # seconds for which requests that are sent together are repeated: the others must not wait for them
-)
-PAUSE, LONGEST_PAUSE = 0.01, 0.1  # seconds between attempts: growing
-LEAST = 0.02  # seconds for another attempt: in less, all it finds out is that nobody answered in time
-BRIEFLY = (
-    0.5  # seconds for which a release is repeated: the keeper goes on with it, and its caller need not wait
-)
+ATTEMPT = 1.5  # seconds after which a silent node is given up: another may have its slots by now
+# Seconds for which requests of a batch are repeated: the other requests of the batch must not wait for them.
+ROUNDS = 1.0
+PAUSE, LONGEST_PAUSE = 0.01, 0.1  # seconds between attempts; the pauses grow
+LEAST = 0.02  # seconds that another attempt needs: with less it could only time out
+# Seconds for which a release is repeated: after that the keeper goes on with it, and its caller need not wait.
+BRIEFLY = 0.5
 DOWN = ("CLUSTERDOWN", "READONLY", "MASTERDOWN")
 ASKING = command(b"ASKING")
 
 
 class ClusterRouter:
-    """Requests find their node by the key they name; one leaf a node.
+    """Routes requests by their first key, with one transport for each node.
 
-    `hurried` is for the keeper: there, finding and connecting to a node is a part of the time that a request has.
+    `hurried` is for the keeper: there, finding and connecting to a node counts against the request's own timeout.
     """
 
     def __init__(
@@ -55,19 +53,18 @@ class ClusterRouter:
         self._handshake = handshake
         self._guard = native.guard()
         self._transports: dict[HostPort, Transport] = {}
-        self._troubles: dict[HostPort, float] = {}  # nodes that did not answer, and when
-        self._pruned: object = None  # the map after which leaves of nodes that left were closed
+        self._troubles: dict[HostPort, float] = {}  # when nodes last failed to answer
+        self._pruned: object = None  # the map for which transports of departed nodes were closed
         self._closed = False
 
     async def ask(self, request: bytes, timeout: float, replies: int = 1, again: bool = True) -> Any:
-        """The reply of the node that has the slot; its refusal, if it still refuses when the time is up."""
+        """The reply of the node that has the slot; its error reply, if it still refuses when the time is up."""
         until, slot, known = self._runtime.now() + timeout, slot_of(request), self.topology.map
         met: StoreUnavailable | None = None
         if known is not None and (node := known.node(slot)) is not None:
             transport = self._transports.get(node)
-            if (
-                transport is not None and node not in self.topology.suspects
-            ):  # the usual way: nothing is in doubt
+            # The usual case: nothing is in doubt.
+            if transport is not None and node not in self.topology.suspects:
                 failure = None
                 try:
                     reply = await transport.ask(request, min(ATTEMPT, timeout), replies, again)
@@ -86,7 +83,7 @@ class ClusterRouter:
     async def _ask_around(
         self, request: bytes, slot: int, until: float, replies: int, again: bool, met: StoreUnavailable | None
     ) -> Any:
-        """The same, wherever that leads; what a node has refused last is better told than that nobody answers now."""
+        """The same, following redirections. At the end the last error reply of a node is preferred over a timeout."""
         now, aside, pause, told = self._runtime.now, None, 0.0, None
         end = until if again else min(until, now() + BRIEFLY)
         patient = again and not self._hurried
@@ -96,7 +93,7 @@ class ClusterRouter:
                 if aside is None and patient:
                     began = now()
                     node = await self._node(slot, max(until - began, self.topology.connect_timeout))
-                    # To find the node is a part of connecting, which has its own time.
+                    # Finding the node is part of connecting, which has its own time.
                     until, end = until + now() - began, end + now() - began
                 else:
                     node = aside or await self._node(slot, max(0.001, until - now()))
@@ -123,21 +120,21 @@ class ClusterRouter:
                 pause = await self._paused(pause)
 
     async def _paused(self, pause: float) -> float:
-        """Not at all the first time: most troubles are over with one question. Returns the pause after this."""
+        """Pause, though not the first time, since most trouble ends with one refresh. Returns the next pause."""
         if pause:
             await self._runtime.wait(self._runtime.signal(), pause)
         return min(LONGEST_PAUSE, max(PAUSE, 2 * pause))
 
     def _has(self, slot: int, node: HostPort) -> bool:
-        """Whether a node still counts: what one answers that has lost its slots meanwhile is worth nothing."""
+        """Whether a node still has the slot: a reply is worthless if the node has lost its slots meanwhile."""
         known = self.topology.map
         return known is None or known.node(slot) == node
 
     def _trouble(self, error: Exception, node: HostPort | None, again: bool) -> StoreUnavailable:
-        """What to raise when there is no time to ask again; raises it where asking again may do harm."""
+        """The error to raise if there is no time to repeat the request; raises it at once if repeating may do harm."""
         if self._closed:
             raise error
-        if isinstance(error, ClientClosed):  # its node has left the Cluster: it was not sent
+        if isinstance(error, ClientClosed):  # the node has left the Cluster, so the request was not sent
             return _moved_on(self.topology.place)
         assert isinstance(error, StoreUnavailable)
         if node is not None:
@@ -147,7 +144,7 @@ class ClusterRouter:
         return error
 
     def _redirected(self, code: str, failure: Any, node: HostPort) -> HostPort | None:
-        """Remember what a refusal says; the node to ask once, aside, if it says so."""
+        """Note what an error reply says about the map. Returns the node to ask just this once, if it names one (ASK)."""
         if code == "ASK":
             return redirected_to(failure.text, node, self.topology.remap)
         if code == "MOVED":
@@ -157,7 +154,7 @@ class ClusterRouter:
         return None
 
     async def _node(self, slot: int, timeout: float) -> HostPort:
-        """Where the slot's master is; found out anew if that is not known, or in doubt."""
+        """The master of the slot; refreshes the map if it is unknown or in doubt."""
         known = self.topology.map
         node = None if known is None else known.node(slot)
         if node is None or node in self.topology.suspects:
@@ -174,13 +171,13 @@ class ClusterRouter:
         return node
 
     async def masters(self, timeout: float) -> list[HostPort]:
-        """All nodes that have slots, asked for anew."""
+        """All nodes that have slots, from a fresh map."""
         await self.topology.refresh(self._handshake, self._runtime, None, timeout)
         known = self.topology.map
         return [] if known is None else [master.node for master in known.masters]
 
     async def replicas(self, request: bytes, timeout: float) -> int:
-        """How many replicas the shard has that a request is for."""
+        """How many replicas the shard of a request has."""
         slot = slot_of(request)
         await self._node(slot, timeout)
         known = self.topology.map
@@ -196,7 +193,7 @@ class ClusterRouter:
         again: bool = True,
         asking: bool = False,
     ) -> Any:
-        """The reply of one node, whatever it is."""
+        """The reply of one particular node, whatever it is."""
         transport = self._transports.get(node)
         if transport is None:
             transport = self._opened(node)
@@ -206,13 +203,13 @@ class ClusterRouter:
         _, *answers = await transport.ask(ASKING + request, timeout, replies + 1, again)
         return answers[0] if replies == 1 else answers
 
-    # ---- many at once -------------------------------------------------------------
+    # ---- batches -------------------------------------------------------------
 
     async def ask_all(self, requests: Sequence[tuple[bytes, bytes]], timeout: float) -> list[Any]:
-        """The reply to each, or the error that stands for it; sent together to each node.
+        """The reply to each request, or its error; the requests for one node are sent together.
 
-        A request comes twice, by the hash of its script and with the source. Those for a node in trouble are sent
-        last, and given up first: the others must not wait for them.
+        Each request comes in two forms: by the hash of its script, and with the source. Requests for a node in trouble
+        are sent last and given up first, because the others must not wait for them.
         """
         now = self._runtime.now
         until, pause = now() + timeout, 0.0
@@ -232,7 +229,7 @@ class ClusterRouter:
             pause = await self._paused(pause)
 
     async def _round(self, asked: dict[int, bytes], answers: list[Any], until: float) -> None:
-        """Send each node what is for it, and take the replies; nodes in trouble come last."""
+        """Send each node its requests, and collect the replies; nodes in trouble come last."""
         now, places = self._runtime.now, dict[HostPort, list[int]]()
         for number, request in asked.items():
             try:
@@ -244,7 +241,7 @@ class ClusterRouter:
             numbers, share = places[node], max(0.001, (until - now()) / left)
             request = b"".join([asked[number] for number in numbers])
             try:
-                # Not again from there: connecting must not take the others' time, and the next round comes soon.
+                # Not repeated by the transport: connecting must not take the others' time, and the next round comes soon.
                 replies = await self.ask_at(node, request, share, len(numbers), again=False)
             except (StoreUnavailable, ClientClosed) as error:
                 self._troubles[node] = now()
@@ -260,7 +257,7 @@ class ClusterRouter:
     def _troubled(self, node: HostPort) -> float:
         return self._troubles.get(node, 0.0)
 
-    # ---- leaves -------------------------------------------------------------------
+    # ---- transports -------------------------------------------------------------------
 
     def _opened(self, node: HostPort) -> Transport:
         with self._guard:
@@ -301,7 +298,7 @@ class ClusterRouter:
 
 
 def refused(reply: Any) -> str:
-    """The code of a reply that says that the slot cannot be had here, and nothing was done; empty for any other."""
+    """The code of an error reply that says that this node cannot serve the slot and did nothing; otherwise empty."""
     if not isinstance(reply, ErrorReply):
         return ""
     if reply.code in ("MOVED", "ASK", "TRYAGAIN"):

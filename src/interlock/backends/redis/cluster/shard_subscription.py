@@ -1,4 +1,4 @@
-"""The connection to one master of a Cluster that somebody waits on, for what is published in its shard."""
+"""The subscription to messages of one shard: a connection to its master, while somebody waits there."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from interlock.ports import Guard, Signal
 
 
 class SubscriptionOwner(Protocol):
-    """What a branch tells; see `sharded`, where it is."""
+    """What a subscription reports to; implemented in `sharded_pubsub`."""
 
     @property
     def guard(self) -> Guard: ...
@@ -35,13 +35,13 @@ class SubscriptionOwner(Protocol):
 class ShardSubscription:
     """The connection to one master, for as long as it lasts and somebody needs it.
 
-    A thread each: one that connects to a dead node must not keep what others say from being heard.
+    Each has a thread of its own: connecting to a dead node must not delay the messages of other nodes.
     """
 
     def __init__(self, owner: SubscriptionOwner, topology: Topology, node: HostPort) -> None:
         self.node = node
-        self.channels: set[bytes] = set()  # asked for here, confirmed or not
-        self._leaving: set[bytes] = set()  # given up; not yet confirmed
+        self.channels: set[bytes] = set()  # requested here, confirmed or not
+        self._leaving: set[bytes] = set()  # given up, but not yet confirmed by the server
         self._owner = owner
         self._topology = topology
         self._connection: BlockingConnection | None = None
@@ -51,14 +51,14 @@ class ShardSubscription:
         self._thread.start()
 
     def subscribe(self, channel: bytes) -> None:
-        """Subscribe to it, now or once there is a connection; under the guard."""
+        """Subscribe to a channel, now or once there is a connection. Needs the guard."""
         if channel not in self.channels:
             self.channels.add(channel)
             if self._connection is not None and channel not in self._leaving:
                 self._send(command(b"SSUBSCRIBE", channel))
 
     def abandon(self) -> None:
-        """Those who wait here belong elsewhere now; also while this is still connecting to a node that is dead."""
+        """Wake the waiters, whose slots are elsewhere now, and end the connection; also while it is still being made."""
         self._drop(self.channels)
         self.hang_up()
 
@@ -80,7 +80,7 @@ class ShardSubscription:
             if self._start(connection):
                 self._receive_all(connection)
         except (OSError, EOFError, ProtocolError, ValueError):
-            pass  # lost: whoever waits looks again
+            pass  # the connection is lost: waiters ask again
         except (InterlockError, ErrorReply):
             # The waiters ask the store themselves, and hear from the server what is wrong.
             self._drop(self.channels)
@@ -91,7 +91,7 @@ class ShardSubscription:
                 connection.close()
 
     def _drop(self, channels: Collection[bytes], last: bool = False) -> None:
-        """Have all who wait on these look again; with `last` nobody comes here any more."""
+        """Have all waiters on these channels ask again; `last` ends this subscription."""
         with self._owner.guard:
             signals = self._owner.dropped(self, channels)
             if last:
@@ -106,7 +106,7 @@ class ShardSubscription:
                 return False
             self._connection = connection
             connection.share()
-            for channel in self.channels:  # one by one: they are in different slots
+            for channel in self.channels:  # one by one, because they are in different slots
                 self._send(command(b"SSUBSCRIBE", channel))
             return True
 
@@ -127,7 +127,7 @@ class ShardSubscription:
     def _on_reply(self, reply: Any) -> None:
         if isinstance(reply, ErrorReply):
             self._on_error(reply)
-        elif reply != b"PONG":  # which is said so before anything is subscribed to
+        elif reply != b"PONG":  # the plain form, before anything is subscribed to
             kind, channel, *rest = reply
             if kind == b"smessage":
                 self._owner.deliver(rest[0])
@@ -137,17 +137,17 @@ class ShardSubscription:
                 self._unsubscribed(channel)
 
     def _unsubscribed(self, channel: bytes) -> None:
-        """A channel is not subscribed to any more: as we wished, or because its slot has moved."""
+        """The server ended a subscription to a channel, at our request or because its slot has moved."""
         with self._owner.guard:
             ours = channel in self._leaving
             self._leaving.discard(channel)
-            if ours and channel in self.channels:  # somebody came meanwhile
+            if ours and channel in self.channels:  # a waiter came meanwhile
                 self._send(command(b"SSUBSCRIBE", channel))
         if not ours:
             self._moved({channel})
 
     def _on_error(self, failure: ErrorReply) -> None:
-        """A slot that is elsewhere is no other's trouble; all other refusals end the connection."""
+        """A moved slot concerns only its own channels; any other error reply ends the connection."""
         if failure.code != "MOVED":
             raise failure
         number = int(failure.text.split(" ")[1])
@@ -163,7 +163,7 @@ class ShardSubscription:
             signal.set()
 
     def _sweep(self, now: float) -> bool:
-        """Give up what nobody needs. False once that is everything."""
+        """Give up channels that nobody needs; False if none is left."""
         with self._owner.guard:
             idle = self._owner.unneeded(self, now)
             self.channels.difference_update(idle)
@@ -176,9 +176,9 @@ class ShardSubscription:
             return True
 
     def _send(self, request: bytes) -> None:
-        """Under the guard."""
+        """Send a request. Needs the guard."""
         assert self._connection is not None
         try:
             self._connection.send(request)
         except OSError:
-            self._connection.hang_up()  # its reader finds out
+            self._connection.hang_up()  # our thread notices

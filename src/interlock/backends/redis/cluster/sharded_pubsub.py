@@ -1,13 +1,13 @@
-"""Hearing of grants on a Cluster by sharded channels (Redis 7): what is published stays within its shard.
+"""Receives grants on a Cluster by sharded channels (Redis 7), whose messages stay within their shard.
 
-A script may publish only to a slot of its own keys. So the store has a channel for each slot that it makes claims on, and
-for each master with such a slot that somebody waits for a branch: one connection, on a thread of its own. There is no
-map here to go stale. When a branch ends, or the server takes a channel from it because the slot has moved, those who wait on it
-look again: their own request finds the node that has the slot now, and the channel follows them there.
+A script may publish only in a slot of its own keys. So the store has a channel for each slot in which it makes claims, and
+for each master on which somebody waits one `ShardSubscription`: a connection with a thread of its own. There is no
+map here that could be outdated. When a subscription ends, or the server drops a channel because its slot has moved, the
+waiters ask again: their own request finds the node that has the slot now, and the channel follows them there.
 
-Not every node has such channels, and not every user may use them. A claim stands with its channel for good, so the node is
-asked before the first claim there. Once one cannot, plain messages and the one subscription for them do for all names that have
-no sharded channel yet; the others keep theirs, since claims may stand with it.
+Not every node has sharded channels, and not every user may use them. A claim keeps its channel for good, so the node is
+asked before the first claim. Once one node refuses, plain messages and their single subscription serve all names that have
+no sharded channel yet. The others keep theirs, since claims may use it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from interlock.ports import Guard, Signal
 
 
 class PlainListener(Listener):
-    """The subscription to plain messages: all of registers, and grants where there are no sharded channels."""
+    """The subscription to plain messages: for registers, and for grants where there are no sharded channels."""
 
     def __init__(self, topology: Topology, owner: ShardedListener) -> None:
         super().__init__(topology)
@@ -39,35 +39,34 @@ class PlainListener(Listener):
 
 
 class ShardedListener(Waiters):
-    """Passes on what is published, by one subscription for each slot that somebody waits for."""
+    """Delivers messages from one subscription for each master on which somebody waits."""
 
     def __init__(self, topology: Topology, keys: ClusterKeys, *, must: bool = False) -> None:
         self._topology = topology
         self._keys = keys
-        self.must = must  # whether nodes that have no such channels are refused
-        self.plain = False  # whether one was met that has none
-        self._able: set[HostPort] = set()  # those that were asked, and have them
-        self.registers = PlainListener(
-            topology, self
-        )  # their writers do not know who listens, and publish to all nodes
+        self.must = must  # whether a node without sharded channels is an error
+        self.plain = False  # whether a node without them was met
+        self._able: set[HostPort] = set()  # nodes that are known to have them
+        # Writers of registers do not know who listens, and publish to all nodes.
+        self.registers = PlainListener(topology, self)
         self.after_fork()
 
     def after_fork(self) -> None:
-        """In a forked child: nobody of ours waits yet, no thread runs, and the channels are the parent's."""
+        """Start afresh in a forked child: nobody waits, no thread runs, and the old channels are the parent's."""
         super().after_fork()
         self.registers.after_fork()
         self._own = os.urandom(8).hex().encode()
-        self._channels: dict[str, bytes] = {}  # of names on nodes that have them
-        self._generations: dict[bytes, int] = {}  # of the channels that are subscribed to
-        self._confirmed: dict[bytes, ShardSubscription] = {}  # where
+        self._channels: dict[str, bytes] = {}  # by resource, on nodes that have sharded channels
+        self._generations: dict[bytes, int] = {}  # by channel, while it is subscribed to
+        self._confirmed: dict[bytes, ShardSubscription] = {}  # by channel
         self._count = 0
-        self._used: dict[bytes, float] = {}  # when somebody last began to wait
+        self._used: dict[bytes, float] = {}  # when a waiter last came, by channel
         self._subscriptions: dict[HostPort, ShardSubscription] = {}
 
-    # ---- what the nodes can -------------------------------------------------------
+    # ---- abilities of the nodes -------------------------------------------------------
 
     def channel_known(self, resource: str) -> bool:
-        """Whether it is known which channel claims on a resource have; from then on it is that."""
+        """Whether it is decided which channel claims on a resource use; once decided, it stays."""
         if resource in self._channels or self.plain:
             return True
         if self._node_of(resource) not in self._able:
@@ -81,17 +80,17 @@ class ShardedListener(Waiters):
     def _keep(self, resource: str) -> None:
         with self._guard:
             if self.plain:
-                return  # by now: somebody else's claim on it may stand with the plain one
+                return  # decided meanwhile: another claim on it may use the plain channel
             if len(self._channels) >= REMEMBERED_NAMES:
                 self._channels.clear()
             self._channels[resource] = self._channel(resource)
 
     def support_probe(self, resource: str) -> bytes:
-        """What only a node of sharded channels answers, from a user who may use them; nobody hears it."""
+        """A request that succeeds only if the node has sharded channels and the user may use them; nobody receives it."""
         return command(b"SPUBLISH", b"Sinterlock:" + self._keys.tagged(resource), b"")
 
     def set_support(self, resource: str, able: bool) -> None:
-        """The node of a resource was asked."""
+        """Note whether the node of a resource has sharded channels."""
         if able:
             self._able.add(self._node_of(resource))
             self._keep(resource)
@@ -105,7 +104,7 @@ class ShardedListener(Waiters):
     # ---- channels -----------------------------------------------------------------
 
     def subscription_of(self, resource: str) -> tuple[bytes, int]:
-        """The channel of our claims on a resource, and which subscription to it this is; 0 while there is none."""
+        """The channel of our claims on a resource, and the number of its present subscription; 0 if there is none."""
         channel = self._channels.get(resource)
         if channel is None:
             if self.plain:
@@ -119,13 +118,14 @@ class ShardedListener(Waiters):
 
     @property
     def reader(self) -> SubscriptionReader | None:
-        """The plain subscription, if grants come by it: those who wait may read it themselves."""
+        """The reader of the plain subscription, if grants come by it; waiters may read it themselves."""
         return self.registers.reader if self.plain else None
 
     def listen(self, topic: bytes, signal: Signal) -> None:
         super().listen(topic, signal)
         if self.plain:
-            self.registers.listen(topic, signal)  # which keeps it going, and wakes them all when it is lost
+            # This keeps the subscription alive, and wakes all waiters when it is lost.
+            self.registers.listen(topic, signal)
 
     def forget(self, topic: bytes, signal: Signal) -> None:
         super().forget(topic, signal)
@@ -133,7 +133,7 @@ class ShardedListener(Waiters):
             self.registers.forget(topic, signal)
 
     def subscribed(self, channel: bytes, signal: Signal) -> bool:
-        """True if the channel is subscribed to; otherwise the signal is set once it is, and nothing was missed."""
+        """Whether the channel is subscribed to. If not, the signal is set once it is, and nothing is missed after that."""
         if channel == self.registers.channel:
             return self.registers.subscribed(channel, signal)
         with self._guard:
@@ -158,11 +158,11 @@ class ShardedListener(Waiters):
             self._subscriptions[node] = found
         return found
 
-    # ---- for branches ---------------------------------------------------------------
+    # ---- called by subscriptions ---------------------------------------------------------------
 
     @property
     def guard(self) -> Guard:
-        """Held by whoever changes what a branch has, or sends there: what is sent must come in that order."""
+        """Held while channels of a subscription change and while it sends, so that both happen in the same order."""
         return self._guard
 
     @property
@@ -173,7 +173,7 @@ class ShardedListener(Waiters):
         self._deliver_message(message)
 
     def confirmed(self, subscription: ShardSubscription, channel: bytes) -> None:
-        """It is subscribed to from now on: whoever asked before must look again."""
+        """The server confirmed a channel: those who asked before must ask again."""
         with self._guard:
             if channel not in subscription.channels:
                 return
@@ -185,7 +185,7 @@ class ShardedListener(Waiters):
             signal.set()
 
     def dropped(self, subscription: ShardSubscription, channels: Collection[bytes]) -> list[Signal]:
-        """They are not heard there any more, under the guard. Returns who must look again, for what was missed."""
+        """Note that a subscription lost channels. Returns the waiters that must ask again. Needs the guard."""
         self._forget(subscription, channels)
         signals = self._end_subscribing(channels)
         for resource, waiters in self._waiting():
@@ -195,7 +195,8 @@ class ShardedListener(Waiters):
 
     def _forget(self, subscription: ShardSubscription, channels: Collection[bytes]) -> None:
         for channel in channels:
-            if self._confirmed.get(channel) is subscription:  # and not the one at its new place
+            # Not if another subscription has it at the new node.
+            if self._confirmed.get(channel) is subscription:
                 del self._confirmed[channel], self._generations[channel]
 
     def _waiting(self) -> list[tuple[str, list[Signal]]]:
@@ -204,7 +205,7 @@ class ShardedListener(Waiters):
         return [(topic[len(mark) :].decode(), list(waiters)) for topic, waiters in found]
 
     def unneeded(self, subscription: ShardSubscription, now: float) -> list[bytes]:
-        """Its channels that nobody has waited on for long, under the guard; they are not heard any more."""
+        """Give up and return the channels on which nobody has waited for long. Needs the guard."""
         self._drop_abandoned()
         needed = {self.subscription_of(resource)[0] for resource, _ in self._waiting()}
         idle = [c for c in subscription.channels if c not in needed and now - self._used.get(c, 0.0) >= IDLE]
@@ -214,14 +215,14 @@ class ShardedListener(Waiters):
         return idle
 
     def ended(self, subscription: ShardSubscription) -> None:
-        """Under the guard: whoever comes next starts another."""
+        """Forget a subscription; the next waiter starts another. Needs the guard."""
         if self._subscriptions.get(subscription.node) is subscription:
             del self._subscriptions[subscription.node]
 
     # ---- the end --------------------------------------------------------------------
 
     def resubscribe(self) -> None:
-        """Slots have other masters now: hear what is published there, and let all who wait on them look again."""
+        """Slots have other masters now: end subscriptions at the old ones, and have their waiters ask again."""
         self.registers.resubscribe()
         with self._guard:
             gone = [

@@ -1,4 +1,4 @@
-"""Who has which slot of a Cluster, as its nodes tell it; and which slot a request is for. Data only."""
+"""The slot map of a Cluster as its nodes report it, and the slot that a request is for. Data only."""
 
 from __future__ import annotations
 
@@ -15,33 +15,34 @@ Remap = Callable[[HostPort], HostPort]
 HEAD = re.compile(
     rb"\*\d+\r\n\$\d+\r\n(?:EVALSHA\r\n\$40\r\n.{40}\r\n\$\d+\r\n\d+\r\n|GET\r\n)\$(\d+)\r\n", re.DOTALL
 )
-"""How most requests begin, up to their first key."""
+"""How most requests begin, up to the first key."""
 
 
 @record
 class ShardMaster:
-    """A node that has slots."""
+    """A master: a node that has slots."""
 
     id: str
     node: HostPort
-    replicas: int  # known ones, the dead included
+    replicas: int  # all known ones, dead ones included
 
 
 class SlotMap:
-    """The master of every slot, as one node knew them."""
+    """The master of every slot, as one node knew it."""
 
     def __init__(
         self, ranges: list[tuple[int, int, ShardMaster]], epoch: int, others: Iterable[HostPort] = ()
     ) -> None:
-        self.epoch = epoch  # the latest of its nodes: it rises with every failover, and when slots move
+        self.epoch = epoch  # the latest of its nodes; it rises with every failover and when slots move
         self.owners: list[ShardMaster | None] = [None] * SLOTS
-        for first, last, master in ranges:  # not slot by slot: whoever waits for this has little time left
+        for first, last, master in ranges:  # by slices, not slot by slot: callers wait for this
             self.owners[first : last + 1] = [master] * (last + 1 - first)
         found = {master.id: master for _, _, master in ranges}
         self.masters = list(found.values())
         self.ids = frozenset(found)
         self.nodes = [master.node for master in self.masters]
-        self.nodes += [node for node in others if node not in self.nodes]  # replicas: they know, too
+        # Replicas can be asked for the map, too.
+        self.nodes += [node for node in others if node not in self.nodes]
 
     def node(self, number: int) -> HostPort | None:
         owner = self.owners[number]
@@ -49,9 +50,9 @@ class SlotMap:
 
 
 def read_map(slots: Any, nodes: bytes, asked: HostPort, remap: Remap | None = None) -> SlotMap:
-    """What `CLUSTER SLOTS` said, with the epochs and replicas of `CLUSTER NODES`.
+    """The map from the replies to `CLUSTER SLOTS` and, for epochs and replicas, `CLUSTER NODES`.
 
-    `asked` is who said it: a node may leave its own host out.
+    `asked` is the node that replied, since a node may leave out its own host.
     """
     epoch, replicas = _read_nodes(nodes)
     ranges: list[tuple[int, int, ShardMaster]] = []
@@ -91,7 +92,7 @@ def slot_of(request: bytes) -> int:
     at = request.index(b"\r\n") + 2
     word, at = _word(request, at)
     if word.startswith(b"EVAL"):
-        at = _word(request, _word(request, at)[1])[1]  # behind the script and the number of keys
+        at = _word(request, _word(request, at)[1])[1]  # after the script and the number of keys
     return slot(_word(request, at)[0])
 
 
@@ -103,7 +104,7 @@ def _word(request: bytes, at: int) -> tuple[bytes, int]:
 
 
 def redirected_to(words: str, asked: HostPort, remap: Remap | None = None) -> HostPort:
-    """Where a redirection leads: `MOVED 3999 host:port`. Without a host: where it came from."""
+    """The node that a redirection such as `MOVED 3999 host:port` names. Without a host it is the host that sent it."""
     host, _, port = words.split(" ")[2].rpartition(":")
     node = (host or asked[0], int(port))
     return node if remap is None else remap(node)

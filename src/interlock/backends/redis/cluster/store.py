@@ -1,4 +1,4 @@
-"""The store port over a Cluster: as over one server, but renewals go slot by slot, and names are on all masters."""
+"""The store port over a Cluster: as over one server, but renewals go slot by slot, and scans ask all masters."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from interlock.model import Claim, ClaimAnswer, NoAnswer, Renewal, RenewAnswer, 
 from interlock.ports import IO_TIMEOUT
 
 MOVING = ("TRYAGAIN", "ASK")
-PASSING = ("BUSY", "LOADING")  # refusals that say nothing of what a node can
+PASSING = ("BUSY", "LOADING")  # error replies that say nothing about a node's abilities
 
 
 class ClusterStore(RedisStore):
-    """Claims and registers on all shards of a Cluster. A shard that is away does not trouble the others."""
+    """Claims and registers on all shards of a Cluster. A shard that is down does not affect the others."""
 
     _transport: ClusterRouter
 
@@ -38,7 +38,7 @@ class ClusterStore(RedisStore):
         return await super().claim(claim, timeout)
 
     async def _probe_support(self, resource: str, timeout: float) -> None:
-        """Ask the node of a resource for sharded channels: a claim made without would stand there for good."""
+        """Find out whether the node of a resource has sharded channels, since a claim keeps its channel for good."""
         listener = self._listener
         assert isinstance(listener, ShardedListener)
         reply = await self._transport.ask(listener.support_probe(resource), timeout)
@@ -80,14 +80,14 @@ class ClusterStore(RedisStore):
         return "" if known is None else str(known.node(slot(self._keys.holder(resource))))
 
     def _by_slot(self, renewals: Sequence[Renewal]) -> list[list[int]]:
-        """The renewals by their numbers, in groups that one script can touch."""
+        """The indexes of the renewals, in groups that one script may handle."""
         slots: dict[int, list[int]] = {}
         for number, renewal in enumerate(renewals):
             slots.setdefault(slot(self._keys.holder(renewal.resource)), []).append(number)
         return [group[at : at + BATCH] for group in slots.values() for at in range(0, len(group), BATCH)]
 
     async def _stretched(self, renewal: Renewal, until: float) -> RenewAnswer:
-        """While its slot is being moved, an exclusive holder is renewed by its own key; of others nobody knows."""
+        """Renew a claim whose slot is being moved. Only an exclusive holder can be renewed, by its own key alone."""
         why = f"{renewal.resource}: its slot is being moved to another node"
         if renewal.note is None and renewal.permits is None:
             body = bulk(self._keys.holder(renewal.resource)) + bulk(renewal.id.encode())
@@ -111,4 +111,4 @@ class ClusterStore(RedisStore):
 
 
 class ReplicatedClusterStore(ClusterStore, ReplicatedStore):
-    """Claims on a Cluster that count once enough replicas of their shard have them."""
+    """Claims on a Cluster that count only once enough replicas of their shard have them."""

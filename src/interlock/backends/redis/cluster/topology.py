@@ -1,7 +1,7 @@
-"""The way to the nodes of a Cluster: who has which slot, asked anew whenever a node says otherwise or is gone.
+"""The topology of a Cluster: which node has which slot, asked anew whenever a node contradicts it or is gone.
 
-Any node knows; one that was cut off knows the past. So the map of a later epoch is never given up for that of an
-earlier one, and whoever was in trouble is asked last.
+Every node can be asked, but one that was cut off knows an old map. So a map is never replaced by one of an earlier
+epoch, and nodes that were in trouble are asked last.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ from interlock.backends.redis.transport.interface import WaitRuntime
 from interlock.errors import InterlockError, StoreUnavailable, StoreUnfit, Unreached
 from interlock.ports import CONNECT_TIMEOUT, Signal
 
-SHARE = 0.5  # seconds that one node may take to tell: others know, too
-BEHIND = 30.0  # seconds for which an older epoch is taken for a straggler's, not for a new beginning
+SHARE = 0.5  # seconds that one node may take before the others are asked
+BEHIND = 30.0  # seconds for which an older epoch counts as outdated; later it means that the Cluster was set up anew
 PORT = 6379
 
 
 class Topology:
-    """The nodes, by what they last told. As a route it leads to any of them: all hear what is published."""
+    """The last known map of the nodes. As a route it leads to any of them, since a plain message reaches all nodes."""
 
     def __init__(self, server: Address, seeds: Sequence[HostPort], remap: Remap | None = None) -> None:
-        self._server = server  # how to enter any node: user, password, TLS
+        self._server = server  # how to log in to any node: user, password, TLS
         self._seeds = list(seeds)
         self.remap = remap
         self._pace = ConnectPace(server.connect_timeout)
         self.place = f"Redis Cluster at {','.join(f'{host}:{port}' for host, port in self._seeds)}"
         self.map: SlotMap | None = None
         self.on_change: Callable[[], None] | None = None
-        self._confirmed = 0.0  # when a node last told of the epoch of our map
-        self._nodes = list(self._seeds)  # those in trouble last
+        self._confirmed = 0.0  # when a node last confirmed the epoch of our map
+        self._nodes = list(self._seeds)  # nodes in trouble come last
         # Nodes whose part of the map is in doubt, each with the node that knows better, if one was named.
         self.suspects: dict[HostPort, HostPort | None] = {}
         self._memories: dict[HostPort, bytes] = {}  # replication ids
@@ -63,17 +63,17 @@ class Topology:
 
     @classmethod
     def of_client(cls, client: Any, connect_timeout: float = CONNECT_TIMEOUT) -> Topology:
-        """The Cluster behind a `RedisCluster` of redis-py or valkey-py, of either colour."""
+        """The Cluster behind a `RedisCluster` of redis-py or valkey-py, sync or async."""
         nodes = client.nodes_manager
         found = list(nodes.nodes_cache.values()) or list(nodes.startup_nodes.values())
         places = [(str(node.host), int(node.port)) for node in found]
         remap: Remap | None = getattr(nodes, "address_remap", None)
         return cls(Address.of_cluster(client, connect_timeout).at(*places[0]), places, remap)
 
-    # ---- who has which slot -------------------------------------------------------
+    # ---- the map -------------------------------------------------------
 
     def suspect(self, node: HostPort, hint: HostPort | None = None) -> None:
-        """This node did not answer, or says that another has the slot: ask around before it is asked again."""
+        """Note that a node did not answer or named another for a slot: the map is refreshed before it is used again."""
         with self._guard:
             self.suspects[node] = hint
             if node in self._nodes and hint is None:
@@ -83,10 +83,10 @@ class Topology:
     async def refresh(
         self, handshake: Handshake, runtime: WaitRuntime, node: HostPort | None, timeout: float
     ) -> None:
-        """Ask around who has which slot; one asks for all who come meanwhile. `StoreUnavailable` if nobody tells."""
+        """Ask the nodes for the map, once for all concurrent callers; `StoreUnavailable` if no node answers."""
         with self._guard:
             if self.map is not None and node is not None and node not in self.suspects:
-                return  # somebody has asked by now
+                return  # another caller has refreshed it by now
             first, self._asking, signal = not self._asking, True, runtime.signal()
             if not first:
                 self._waiting.append(signal)
@@ -114,12 +114,12 @@ class Topology:
         if errors and all(isinstance(error, StoreUnfit) for error in errors):
             raise errors[0]
         said = "; ".join(str(error) for error in errors)
-        raise Unreached(  # what was asked for has not been sent
+        raise Unreached(  # the request itself was not sent
             f"{self.place}: no node tells who has which slot now ({said or 'those that answer are behind'})"
         )
 
     async def _ask_node(self, handshake: Handshake, node: HostPort, timeout: float) -> bool:
-        """Ask one node, and believe it; `_Behind` if a later map is known, or it knows of no others."""
+        """Ask one node and adopt its map; `_Behind` if we know a later one, or if the node knows no others."""
         began = time.monotonic()
         try:
             found = await self._fetch_map(handshake, node, timeout)
@@ -142,20 +142,21 @@ class Topology:
         return read_map(slots, nodes, node, self.remap)
 
     def _adopt(self, found: SlotMap) -> bool:
-        """Believe a map, unless a later one is known."""
+        """Adopt a map, unless a later one is known. Returns whether it was adopted."""
         now = time.monotonic()
         with self._guard:
             old = self.map
             if not found.masters:
-                return False  # a node that was never told of the others
+                return False  # a node that was never joined to the others
             if old is not None and found.epoch < old.epoch and now - self._confirmed < BEHIND:
                 return False
             self.map, self._confirmed = found, now
             masters = [master.node for master in found.masters]
-            random.shuffle(masters)  # not everybody to the same one
+            random.shuffle(masters)  # so that not all clients ask the same one
             known = [*masters, *(node for node in found.nodes if node not in masters)]
             self._nodes = known + [seed for seed in self._seeds if seed not in known]
-            self._nodes.sort(key=self.suspects.__contains__)  # whoever is silent holds up all who come after
+            # A silent node holds up the questions to all after it.
+            self._nodes.sort(key=self.suspects.__contains__)
             self.suspects.clear()
             failed_over = old is not None and not old.ids <= found.ids
         if failed_over:
@@ -167,7 +168,7 @@ class Topology:
             self.on_change()
 
     def node_of(self, slot: int) -> HostPort:
-        """Where a slot is, as far as we know; any node, which will tell, where we do not."""
+        """The node that has a slot as far as we know; otherwise any node, which will redirect us."""
         node = None if self.map is None else self.map.node(slot)
         return self._nodes[0] if node is None else node
 
@@ -175,14 +176,14 @@ class Topology:
 
     @property
     def connect_timeout(self) -> float:
-        """Seconds that connecting may take; once a node was met no more than that should need: it may be gone."""
+        """Seconds that connecting may take; less once a node was reached, since a slow one is then probably gone."""
         return self._pace.limit
 
     def route_to(self, node: HostPort) -> NodeRoute:
         return NodeRoute(self, self._server.at(*node), node)
 
     def connected_to(self, node: HostPort, memory: bytes) -> None:
-        """A node was connected to: with another replication id it has another memory than before."""
+        """Note a new connection to a node. Another replication id means that it has another memory than before."""
         with self._guard:
             changed = self._memories.get(node, memory) != memory
             self._memories[node] = memory
@@ -196,7 +197,7 @@ class Topology:
         return await self._open(AsyncHandshake(), timeout)
 
     async def _open(self, handshake: Handshake, timeout: float) -> Any:
-        """A connection to any node that is part of a Cluster at work: one that was cut off hears nothing."""
+        """A connection to any node whose Cluster works; a node that was cut off receives no messages."""
         until = time.monotonic() + timeout
         for node in list(self._nodes):
             left = until - time.monotonic()
@@ -219,7 +220,7 @@ class Topology:
 
 
 class NodeRoute:
-    """The way to one node. One that comes back without its memory is found out when it is connected to again."""
+    """The route to one node. A node that came back without its memory is detected when we connect to it again."""
 
     def __init__(self, cluster: Topology, address: Address, node: HostPort) -> None:
         self._cluster = cluster
@@ -258,9 +259,9 @@ class NodeRoute:
 
 
 class _Behind(InterlockError):
-    """A node whose map is older than ours, or empty."""
+    """The map of a node is older than ours, or empty."""
 
 
 def _left(until: float) -> float:
-    """What is left of the time for one node: each question after the first must not have all of it again."""
+    """The time that is left for one node: a second question must not have the whole time again."""
     return max(0.001, until - time.monotonic())

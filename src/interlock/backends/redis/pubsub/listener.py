@@ -1,9 +1,9 @@
-"""Hearing of grants: one subscription for all who wait in this store, threads and tasks alike, kept by one thread.
+"""Receives grants: one subscription, kept by one thread, for all waiters of this store, threads and tasks alike.
 
-The store's channel stands in the record of every claim it makes. A script that lets a claim in, or removes it for
-another, publishes `id token` there (token 0: look again); scripts run by this store itself tell it in their
-reply. What arrives before its waiter listens is kept for it. Publishing only wakes and tells: the scripts decide,
-and whoever waits looks again by itself in the end.
+The store's channel is part of the record of every claim it makes. A script that admits a claim, or removes it on behalf of
+another client, publishes `id token` there (token 0: ask again). Scripts that this store runs itself report grants in their
+reply. A message that arrives before its waiter listens is kept. Messages only wake waiters: the scripts decide, and a
+waiter that misses a message asks again in the end.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from interlock.backends.redis.wire.resp import ErrorReply, ProtocolError, comman
 from interlock.errors import InterlockError
 from interlock.ports import Signal
 
-IDLE = 10.0  # seconds the thread outlives the last who waited
+IDLE = 10.0  # seconds for which the thread outlives the last waiter
 AGAIN = 0.2  # seconds between attempts to reconnect
 
 
 class Listener(Waiters):
-    """Passes on what is published, by one subscription for all who wait."""
+    """Delivers messages from one subscription to all waiters."""
 
     def __init__(self, address: Route) -> None:
         self._address = address
         self.after_fork()
 
     def after_fork(self) -> None:
-        """In a forked child: nobody of ours waits yet, no thread runs, and the channel is the parent's."""
+        """Start afresh in a forked child: nobody waits, no thread runs, and the old channel is the parent's."""
         super().after_fork()
         self.channel = b"interlock:" + os.urandom(8).hex().encode()
         self.generation = 0  # counts subscriptions; 0 while there is none
@@ -43,7 +43,9 @@ class Listener(Waiters):
         self._thread: threading.Thread | None = None
         self._connection: BlockingConnection | None = None
         self._reader: SubscriptionReader | None = None
-        self.reader: SubscriptionReader | None = None  # those who wait may read it themselves
+        self.reader: SubscriptionReader | None = (
+            None  # `_reader` once it is subscribed; waiters may then read it themselves
+        )
 
     def inside(self) -> bool:
         reader = self._reader
@@ -51,15 +53,15 @@ class Listener(Waiters):
 
     @property
     def registers(self) -> Listener:
-        """Who hears of registers: the same, here."""
+        """The listener for registers: here the same one."""
         return self
 
     def subscription_of(self, resource: str) -> tuple[bytes, int]:
-        """The channel of our claims on a resource, and which subscription to it this is; 0 while there is none."""
+        """The channel of our claims on a resource, and the number of its present subscription; 0 if there is none."""
         return self.channel, self.generation
 
     def subscribed(self, channel: bytes, signal: Signal) -> bool:
-        """True if the channel is subscribed to; otherwise the signal is set once it is, and nothing was missed."""
+        """Whether the channel is subscribed to. If not, the signal is set once it is, and nothing is missed after that."""
         with self._guard:
             if channel in self._subscribed:
                 return True
@@ -76,7 +78,7 @@ class Listener(Waiters):
     # ---- the thread -------------------------------------------------------------------
 
     def _ensure_thread(self) -> bool:
-        """Have a thread, which waits for the guard; False if the system has none to spare."""
+        """Start the thread if it does not run; it then waits for the guard. False if the system cannot start one."""
         if self._thread is None and not self._closed:
             thread = threading.Thread(target=self._run, name="interlock-redis", daemon=True)
             try:
@@ -99,16 +101,16 @@ class Listener(Waiters):
         with self._guard:
             self._drop_abandoned()
             if self._closed or not (self._waiters or self._subscribing):
-                self._thread = None  # under the guard: who comes next starts another
+                self._thread = None  # under the guard: the next waiter starts another
                 return False
             return True
 
     def _serve(self) -> None:
-        """Connect, and pass messages on until the connection ends or nobody waits any more."""
+        """Connect, and deliver messages until the connection ends or nobody waits any more."""
         try:
             connection = connected(self._address, self._address.connect_timeout)
         except InterlockError:
-            self._give_up_subscribing()  # they look for themselves, and hear from the server what is wrong
+            self._give_up_subscribing()  # the waiters ask the store themselves, and hear from the server what is wrong
             time.sleep(AGAIN)
             return
         try:
@@ -117,12 +119,12 @@ class Listener(Waiters):
                     return
                 self._connection = connection
                 self._reader = self._lendable(connection)
-                connection.share()  # whoever sends has the guard, and all who wait need it
+                connection.share()  # sending must not block: it happens under the guard, which all waiters need
                 self._send(connection, command(b"SUBSCRIBE", self.channel, *self._channels()))
             self._receive_all(connection)
         except (OSError, EOFError, ProtocolError, ValueError):
-            pass  # lost: whoever waits looks again
-        except ErrorReply:  # this user may not subscribe: those who wait must look, now and then
+            pass  # the connection is lost: waiters ask again
+        except ErrorReply:  # this user may not subscribe: waiters must poll
             self._give_up_subscribing()
             time.sleep(AGAIN)
         finally:
@@ -133,14 +135,14 @@ class Listener(Waiters):
                 self._subscribed.clear()
                 signals = [signal for waiters in self._waiters.values() for signal in waiters]
             (connection if reader is None else reader).close()
-            for signal in signals:  # nobody knows what was missed: all look again
+            for signal in signals:  # messages may have been missed: all ask again
                 signal.set()
 
     def _lendable(self, connection: BlockingConnection) -> SubscriptionReader | None:
-        """How it is lent; None where only our thread can read it."""
+        """The reader that can be lent to waiters; None if only our own thread can read."""
         try:
             return SubscriptionReader(connection, self._on_reply) if POLLS and connection.polls else None
-        except OSError:  # no files are left for its bells: to connect anew would not help
+        except OSError:  # no file descriptors are left for its pipes: connecting anew would not help
             return None
 
     def _receive_all(self, connection: BlockingConnection) -> None:
@@ -158,7 +160,7 @@ class Listener(Waiters):
                     self._send(connection, command(b"PING") + self._unneeded())
 
     def _read(self, connection: BlockingConnection) -> bool:
-        """Whether anything came, after waiting for it."""
+        """Wait for messages and deliver them; whether any came."""
         if self._reader is not None:
             return self._reader.wait_for_news(PING)
         replies = connection.receive(PING)
@@ -190,7 +192,7 @@ class Listener(Waiters):
                 self._subscribed.discard(channel)
 
     def _give_up_subscribing(self) -> None:
-        """There will be no subscription for now: whoever waits for one looks for itself."""
+        """Wake all who wait for a subscription: there is none for now, so they ask the store themselves."""
         with self._guard:
             signals = list(self._subscribing)
             self._subscribing.clear()
@@ -211,14 +213,14 @@ class Listener(Waiters):
             self._hang_up(connection, self._reader)
 
     def _hang_up(self, connection: BlockingConnection | None, reader: SubscriptionReader | None) -> None:
-        """Its reader finds out; our thread reads then, if it did not: it reconnects."""
+        """End the connection. Its reader notices, our thread takes the reading back, and reconnects."""
         if connection is not None:
             connection.hang_up()
         if reader is not None:
             reader.recall()
 
     def resubscribe(self) -> None:
-        """The server is another now: subscribe there, and let all who wait look again."""
+        """The master has changed: subscribe at the new one, and have all waiters ask again."""
         with self._guard:
             connection, reader = self._connection, self._reader
         self._hang_up(connection, reader)

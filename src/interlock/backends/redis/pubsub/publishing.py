@@ -1,7 +1,7 @@
-"""Whether this client can wake others: its user may lack the right to publish, or the server the command.
+"""Whether this client can wake others: its user may lack the right to publish, or the server may lack the command.
 
-The scripts do their work all the same. But waiters of the same user, and those on a server that publishes nothing, are
-woken by nobody: then they look again, a few times a second.
+The scripts do their work all the same, but nobody wakes the waiters of such a user or server. Those waiters poll instead,
+a few times a second.
 """
 
 from __future__ import annotations
@@ -10,32 +10,32 @@ from interlock.backends.redis.transport.interface import Transport
 from interlock.backends.redis.wire.resp import ErrorReply, command
 from interlock.errors import StoreUnavailable
 
-LOOK = 0.2  # seconds between the looks of a waiter that nobody wakes
-TEST = command(b"PUBLISH", b"interlock:test", b"")  # nobody listens there
+LOOK = 0.2  # seconds between two polls of a waiter that nobody wakes
+TEST = command(b"PUBLISH", b"interlock:test", b"")  # nobody subscribes to this channel
 
 
 class PublishRight:
-    """One client's, for both of its colours."""
+    """What one client knows about its right to publish; its sync and async sides share it."""
 
     def __init__(self, place: str) -> None:
         self._place = place
         self._works: bool | None = None  # None: not known yet
 
     async def check(self, transport: Transport, channel: bytes, timeout: float) -> None:
-        """Find out, once, before somebody waits for the first time on this channel."""
+        """Find out, once, before the first waiter waits on this channel."""
         if self._works is not None or channel.startswith(b"Sinterlock:"):
-            return  # of channels within a shard the node was asked when the channel was chosen
+            return  # for sharded channels the node was asked when the channel was chosen
         try:
             reply = await transport.ask(TEST, timeout)
         except StoreUnavailable:
-            return  # the next who waits asks again
+            return  # the next waiter asks again
         if isinstance(reply, ErrorReply) and ("NOPERM" in reply.text or "unknown command" in reply.text):
             self.denied()
         elif not isinstance(reply, ErrorReply):
             self._works = True
 
     def denied(self) -> None:
-        """The server has refused to publish. Says so in the log, once."""
+        """Note that the server refused to publish, and log it once."""
         if self._works is False:
             return
         self._works = False
@@ -49,5 +49,5 @@ class PublishRight:
         )
 
     def longest_wait(self, seconds: float) -> float:
-        """How long a waiter may sleep that wants to sleep for so long."""
+        """How long a waiter may sleep: `seconds`, or less if it must poll."""
         return min(seconds, LOOK) if self._works is False else seconds

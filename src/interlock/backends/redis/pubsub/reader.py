@@ -1,9 +1,9 @@
-"""Who reads a subscription: the listener's thread; or who waits, while nobody else does.
+"""Decides which thread or loop reads a subscription: the listener's thread, or a waiter while nobody else waits.
 
-A thread that waits alone reads for itself, and a loop reads for its tasks while only those wait: what arrives then wakes
-whom it is for, and no thread in between has to be woken first. The listener's thread looks after the connection as ever,
-and reads as soon as others wait, too: nobody should depend on a loop that is stuck, or on a thread that has gone.
-Two that read at once do no harm, the lock sees to that.
+A thread that waits alone borrows the reading, and a loop borrows it while only its own tasks wait. A message then wakes its
+waiter directly, without waking the listener's thread first. The listener's thread still looks after the connection,
+and reads again as soon as others wait, too: nobody should depend on a loop that is stuck or on a thread that has ended.
+If two read at once, a lock keeps messages in order.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from interlock.backends.redis.transport.pool import BlockingConnection
 from interlock.backends.redis.wire.resp import ErrorReply, ProtocolError
 from interlock.ports import Signal
 
-POLLS = True  # whether those who wait may read for themselves
-LOST = (OSError, EOFError, ValueError, ProtocolError, ErrorReply)  # what ends a subscription
+POLLS = True  # whether waiters may read for themselves
+LOST = (OSError, EOFError, ValueError, ProtocolError, ErrorReply)  # errors that end a subscription
 
 
 class WakePipe:
-    """Wakes one thread that polls it; for any thread to ring."""
+    """Wakes a thread that polls it, from any other thread (the self-pipe trick)."""
 
     def __init__(self) -> None:
         self._out, self._in = socket.socketpair()
@@ -40,13 +40,13 @@ class WakePipe:
         try:
             self._in.send(b"!")
         except OSError:
-            pass  # it rings already, or nobody is there any more
+            pass  # it is full, so the thread wakes anyway; or it is closed
 
     def clear(self) -> None:
         try:
             self._out.recv(64)
         except OSError:
-            pass  # it did not ring
+            pass  # there was nothing to clear
 
     def close(self) -> None:
         self._out.close()
@@ -54,7 +54,7 @@ class WakePipe:
 
 
 class WaiterSignal:
-    """The signal of a task; or of a thread, which may be reading for itself when it is set."""
+    """The signal of a waiter: a task, or a thread, which may be reading for itself when the signal is set."""
 
     def __init__(self, signal: Signal, loop: Any = None) -> None:
         self.signal = signal
@@ -63,36 +63,37 @@ class WaiterSignal:
 
     @property
     def abandoned(self) -> bool:
-        """Whether its task was left behind on a loop that was closed, and hears nothing any more."""
+        """Whether its task is on a loop that was closed, so that it never wakes again."""
         return self._loop is not None and bool(self._loop.is_closed())
 
     def is_set(self) -> bool:
         return self.signal.is_set()
 
     def set(self) -> None:
-        self.signal.set()  # first: who is woken must see it
+        self.signal.set()  # first: a thread that wakes must see it
         if (pipe := self.pipe) is not None:
             pipe.wake()
 
 
 class SubscriptionReader:
-    """One subscribed connection, and who reads it now."""
+    """One subscribed connection, and the thread or loop that reads it now."""
 
     def __init__(self, connection: BlockingConnection, take: Callable[[Any], None]) -> None:
         self._connection = connection
         self._take = take
-        self._lock = native.guard()  # whoever reads: messages are taken in the order they came
+        self._lock = native.guard()  # held while reading: messages are delivered in the order they came
         self._guard = native.guard()
-        self._listener_pipe = WakePipe()  # of the listener's thread
+        self._listener_pipe = WakePipe()  # wakes the listener's thread
         try:
-            self._borrower_pipe = WakePipe()  # of one that reads for itself
+            self._borrower_pipe = WakePipe()  # wakes a thread that reads for itself
         except OSError:
             self._listener_pipe.close()
             raise
-        self._waiting: dict[Signal, object] = {}  # and where: their loop, or None for threads
+        self._waiting: dict[Signal, object] = {}  # each with its loop, or None for a thread
         self._borrower: object = None  # a loop, or the signal of a thread
         self._recalled: object = None  # a loop that has not stopped yet
-        self._polling = threading.Lock()  # a thread that reads for itself: what it polls must not be closed
+        # Held by a thread that reads for itself: the socket it polls must not be closed.
+        self._polling = threading.Lock()
         self._ended = False
         self._news = False
         self._own, self._lent, self._borrowed = select.poll(), select.poll(), select.poll()
@@ -107,7 +108,7 @@ class SubscriptionReader:
     # ---- the listener's thread -------------------------------------------------
 
     def wait_for_news(self, timeout: float) -> bool:
-        """Wait until something was heard, here or by a borrower, or until the time is up. Raises what ends it."""
+        """Wait until a message came, here or to a borrower, or until the time is up. Raises the error that ends it."""
         poll = self._own if self._borrower is None else self._lent
         for number, _ in poll.poll(timeout * 1000):
             if number == self._listener_pipe.fileno():
@@ -118,13 +119,13 @@ class SubscriptionReader:
         return heard
 
     def close(self) -> None:
-        """End it where it is read: nobody must meet another connection under the same number.
+        """Close it where it is read; otherwise a reader could poll another connection with the same file descriptor.
 
-        A loop closes it when it next turns, and a thread that reads for itself when it leaves.
+        A borrowing loop closes it in its next turn, and a thread that reads for itself when it stops.
         """
         with self._guard:
             self._ended = True
-            self._connection.hang_up()  # now: the server need not wait for a loop that is stuck
+            self._connection.hang_up()  # now: a loop that is stuck must not keep it open at the server
             self._borrower_pipe.wake()
             loop = (
                 self._recalled
@@ -137,33 +138,33 @@ class SubscriptionReader:
     def _close(self, loop: Any) -> None:
         if loop is not None:
             self._stop_on(loop)
-        if self._polling.acquire(blocking=False):  # otherwise the thread that polls it sees to that
+        if self._polling.acquire(blocking=False):  # otherwise the thread that polls it closes it
             self._connection.close()
             self._listener_pipe.close()
             self._borrower_pipe.close()
             self._polling.release()
 
     def inside(self) -> bool:
-        """Whether the calling thread is in the middle of a change here, or of a message."""
+        """Whether the calling thread is in the middle of a change here, or of delivering a message."""
         return self._guard._is_owned() or self._lock._is_owned()
 
-    # ---- whoever reads ------------------------------------------------------------
+    # ---- any reader ------------------------------------------------------------
 
     def read(self) -> None:
-        """Take what has come, if anything has."""
+        """Deliver the messages that have arrived, if any."""
         with self._lock:
             try:
                 for reply in self._connection.receive(0.0):
                     self._news = True
                     self._take(reply)
-            except BaseException:  # interrupted, too: part of a message may be lost
+            except BaseException:  # an interruption, too: part of a message may be lost
                 self._connection.hang_up()
                 raise
 
     def _read_on(self, loop: Any) -> None:
         try:
             self.read()
-        except Exception:  # whatever it was, the listener's thread meets its end, and connects anew
+        except Exception:  # whatever it was, the listener's thread notices the end and reconnects
             with self._guard:
                 self._borrower = None
                 self._stop_on(loop)
@@ -172,17 +173,17 @@ class SubscriptionReader:
     def _stop_on(self, loop: Any) -> None:
         if (number := self._connection.fileno()) >= 0:
             loop.remove_reader(number)
-        self._recalled = None  # not before: another thread may close it then
+        self._recalled = None  # not before this: now another thread may close it
 
     def read_until(self, signal: WaiterSignal, timeout: float) -> None:
-        """On a thread that has borrowed it: until its signal is set, the time is up or the connection lost."""
+        """Read on the borrowing thread until its signal is set, the time is up or the connection is lost."""
         until = time.monotonic() + timeout
         left = timeout
         try:
             while not signal.is_set() and left > 0 and self._read_once(left):
                 left = until - time.monotonic()
         finally:
-            if self._ended and self._recalled is None:  # otherwise the loop that was recalled closes it
+            if self._ended and self._recalled is None:  # otherwise the recalled loop closes it
                 self._close(None)
 
     def _read_once(self, timeout: float) -> bool:
@@ -195,24 +196,24 @@ class SubscriptionReader:
                     continue
                 try:
                     self.read()
-                except LOST:  # as above; and what the thread's own signal handlers raise is for its caller
+                except LOST:  # as above; errors raised by signal handlers of this thread go to its caller
                     return False
         return True
 
     def wait(self, timeout: float) -> list[tuple[int, int]]:
-        """What has something to read, once there is any. A signal finds by this name that the thread waits: see `shutdown`."""
+        """Poll for something to read. `shutdown` recognises a waiting thread by the name of this function."""
         return self._borrowed.poll(timeout * 1000)
 
     # ---- lending --------------------------------------------------------------------
 
     def borrow(self, signal: Signal, loop: Any) -> bool:
-        """Whether a thread reads for itself from now on. A loop, once it has borrowed it, reads for its tasks."""
+        """Register a waiter; True if the calling thread is to read for itself. A loop that borrows it reads for its tasks."""
         with self._guard:
             self._waiting[signal] = loop
             if self._ended:
                 return False
             if self._borrower is not None:
-                if self._borrower is not loop:  # it may be stuck, a thread in a signal handler, or gone
+                if self._borrower is not loop:  # the borrower may be stuck, in a signal handler, or gone
                     self._recall()
             elif loop is not None:
                 if self._recalled is None and all(where is loop for where in self._waiting.values()):
@@ -224,7 +225,7 @@ class SubscriptionReader:
             return False
 
     def recall(self) -> None:
-        """Whatever happens next, the listener's thread sees it; a thread that reads for itself does, too."""
+        """Have the listener's thread read again; a thread that reads for itself may go on doing so."""
         with self._guard:
             if self._borrower is not None and not isinstance(self._borrower, WaiterSignal):
                 self._recall()
@@ -232,8 +233,8 @@ class SubscriptionReader:
 
     def _recall(self) -> None:
         borrower, self._borrower = self._borrower, None
-        if not isinstance(borrower, WaiterSignal):  # which may go on reading: it does no harm
-            self._recalled = borrower  # first: it may stop before we are back
+        if not isinstance(borrower, WaiterSignal):  # a thread may go on reading, which does no harm
+            self._recalled = borrower  # set first: the loop may stop before this call returns
             if not _on(borrower, self._stop_on, borrower):
                 self._recalled = None
         self._listener_pipe.wake()
@@ -242,18 +243,18 @@ class SubscriptionReader:
         try:
             loop.add_reader(self._connection.fileno(), self._read_on, loop)
         except (NotImplementedError, OSError, RuntimeError):
-            return  # not by this kind of loop, or not now
+            return  # this kind of loop cannot do it, or cannot do it now
         self._borrower = loop
 
     def give_back(self, signal: Signal) -> None:
-        """This one reads no longer; the listener's thread does if others wait, or if there is an end to be met."""
+        """End the reading by this waiter. The listener's thread reads again, for other waiters or to meet the end."""
         with self._guard:
             if self._borrower is signal:
                 self._borrower = None
                 self._listener_pipe.wake()
 
     def leave(self, signal: Signal) -> None:
-        """This one waits no longer."""
+        """Unregister a waiter."""
         with self._guard:
             self._waiting.pop(signal, None)
             if self._borrower is signal:
@@ -263,7 +264,7 @@ class SubscriptionReader:
 
 
 def _on(loop: Any, call: Callable[..., object], *args: object) -> bool:
-    """Have a loop call something; False if it has ended."""
+    """Have a loop run a call; False if the loop is closed."""
     try:
         loop.call_soon_threadsafe(call, *args)
     except RuntimeError:
@@ -272,14 +273,14 @@ def _on(loop: Any, call: Callable[..., object], *args: object) -> bool:
 
 
 class ReadingRuntime:
-    """Waits as a runtime does; who waits alone, or with others of its loop only, reads for itself meanwhile."""
+    """Waits as its runtime does, and lets a waiter read the subscription meanwhile if nobody else waits."""
 
     def __init__(
         self, runtime: WaitRuntime, reader: Callable[[], SubscriptionReader | None], loop: Callable[[], Any]
     ) -> None:
         self._runtime = runtime
         self._reader = reader
-        self._loop = loop  # of who waits; None for a thread
+        self._loop = loop  # of the waiter; returns None for a thread
         self.now = runtime.now
 
     def signal(self) -> Signal:

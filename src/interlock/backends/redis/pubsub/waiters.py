@@ -1,7 +1,7 @@
-"""Who waits in one store, threads and tasks alike, and what came for them before they listened.
+"""The registry of waiters of one store, threads and tasks alike, with messages that came before their waiter listened.
 
-Topics are claims by their id, registers by their key, and queues. How what is published gets here is for `listener`, by one
-subscription, and for `sharded`, by one for each master that somebody waits on.
+A topic is the id of a claim, the key of a register, or a queue. Subclasses receive the messages: `listener` by one
+subscription, and `sharded_pubsub` by one for each master on which somebody waits.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ KEPT = 4096  # messages kept for waiters that do not listen yet
 
 
 class NoListenerThread(StoreUnavailable):
-    """No thread could be started that hears what is published; the next who waits tries again."""
+    """No thread could be started to receive messages; the next waiter tries again."""
 
 
 def queue(resource: str) -> bytes:
-    """The topic of all who wait for a resource; no claim's id and no key is spelled like this."""
+    """The topic of all waiters of a resource. No id of a claim and no key begins like this."""
     return b"\x1e" + resource.encode()
 
 
@@ -31,14 +31,14 @@ def _abandoned_by_loop(signal: Signal) -> bool:
 
 
 class Waiters:
-    """Sets the signals of those who wait."""
+    """Sets the signals of waiters by topic."""
 
     def after_fork(self) -> None:
-        """In a forked child: nobody of ours waits yet."""
+        """Start afresh in a forked child, where nobody waits yet."""
         self._guard = native.guard()
         self._waiters: dict[bytes, dict[Signal, None]] = {}
         self._early: dict[bytes, int] = {}
-        self._subscribing: dict[Signal, bytes] = {}  # who waits for a subscription, and to which channel
+        self._subscribing: dict[Signal, bytes] = {}  # waiters for a subscription, each with its channel
         self._abandoned: list[Signal] = []
         self._closed = False
 
@@ -47,10 +47,10 @@ class Waiters:
         return self._guard._is_owned()
 
     def channel_known(self, resource: str) -> bool:
-        """Whether it is known which channel claims on a resource have; where there is one way, it is."""
+        """Whether it is known which channel claims on a resource use. With one channel for all, it always is."""
         return True
 
-    # ---- who waits ---------------------------------------------------------------
+    # ---- waiters ---------------------------------------------------------------
 
     def listen(self, topic: bytes, signal: Signal) -> None:
         with self._guard:
@@ -58,7 +58,7 @@ class Waiters:
             self._ensure_thread()
 
     def _ensure_thread(self) -> bool:
-        """Somebody listens, under the guard: for those whose thread is started by that. False if it cannot be."""
+        """Start the thread that receives messages, if there is one. Called under the guard; False if it cannot be started."""
         return True
 
     def forget(self, topic: bytes, signal: Signal) -> None:
@@ -71,10 +71,10 @@ class Waiters:
             self._subscribing.pop(signal, None)
 
     def _drop_abandoned(self) -> None:
-        """Count those no more, under the guard, whose loop was closed while they waited: for them nobody need listen.
+        """Drop waiters whose loop was closed while they waited, so that no subscription is kept for them. Needs the guard.
 
-        They are kept: to collect a task is to end it, on any thread and at any time, and where it ends it wants the guard,
-        which that thread may have.
+        Their signals are kept alive. Collecting a task ends it, on any thread and at any time, and its clean-up takes the
+        guard, which that very thread may hold.
         """
         for topic, waiters in list(self._waiters.items()):
             for signal in [signal for signal in waiters if _abandoned_by_loop(signal)]:
@@ -83,45 +83,45 @@ class Waiters:
             if not waiters:
                 del self._waiters[topic]
         for signal in [signal for signal in self._subscribing if _abandoned_by_loop(signal)]:
-            del self._subscribing[signal]  # it listens, too, and is kept for that
+            del self._subscribing[signal]  # it is among the waiters, too, and kept alive above
 
     def take_token(self, id: bytes) -> int | None:
-        """The token this claim was told, 0 if it should look, None if it was told nothing."""
+        """The token that was published for this claim, 0 if it should claim again, None if nothing came."""
         return self._early.pop(id, None)
 
     def has_message(self, id: bytes) -> bool:
-        """Whether something came for this claim before it listened."""
+        """Whether a message came for this claim."""
         return id in self._early
 
     def claim_removed(self, id: bytes) -> None:
-        """This claim was removed by us: forget what came for it, and wake whoever waits for its removal."""
+        """We removed this claim: forget its messages, and wake those who wait for its removal."""
         if self._early:
             self._early.pop(id, None)
         if id in self._waiters:
             self._wake(id)
 
-    # ---- what is heard --------------------------------------------------------------
+    # ---- messages --------------------------------------------------------------
 
     def notify(self, told: Sequence[Any]) -> None:
-        """Pass on what a script told its caller: id, token, id, token, ..."""
+        """Deliver the grants in a script's reply: id, token, id, token, ..."""
         for i in range(0, len(told), 2):
             self._deliver(told[i], int(told[i + 1]))
 
     def recheck(self, topic: bytes) -> None:
-        """Have everybody who waits for a topic look again: what they were told may be lost."""
+        """Wake all waiters of a topic, so that they ask again: a message for them may be lost."""
         if topic in self._waiters:
             self._wake(topic)
 
     def _deliver_message(self, message: bytes) -> None:
-        """What a script published: id and token."""
+        """Deliver a published message: id and token."""
         id, _, token = message.rpartition(b" ")
         self._deliver(id, int(token))
 
     def _deliver(self, id: bytes, token: int) -> None:
-        if len(self._early) >= KEPT:  # of waiters that gave up: the oldest have long been answered
+        if len(self._early) >= KEPT:  # left by waiters that gave up; the oldest have long been answered
             for old in list(self._early)[: KEPT // 2]:
                 self._early.pop(old, None)
-        self._early[id] = token  # before the signal: who wakes must find it
+        self._early[id] = token  # before the signal: a waiter that wakes must find it
         self._wake(id)
 
     def _wake(self, topic: bytes) -> None:
@@ -131,7 +131,7 @@ class Waiters:
             signal.set()
 
     def _end_subscribing(self, channels: Collection[bytes]) -> list[Signal]:
-        """Those who waited for a subscription to one of these, under the guard; they wait for none any more."""
+        """Remove and return the waiters for a subscription to one of these channels. Needs the guard."""
         found = [signal for signal, wanted in self._subscribing.items() if wanted in channels]
         for signal in found:
             del self._subscribing[signal]

@@ -1,4 +1,4 @@
-"""Watching a queue by looking at it again and again: for servers that publish grants, not changes."""
+"""Watches a queue by polling it, because servers publish grants and not all changes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from interlock.errors import StoreUnavailable
 from interlock.model import Queue
 from interlock.ports import IO_TIMEOUT
 
-LOOK = 0.02  # seconds between the first looks
+LOOK = 0.02  # seconds between the first polls
 LOOK_AT_MOST = 0.25
 
 
@@ -26,6 +26,6 @@ async def until_changed(
         except StoreUnavailable:
             if runtime.now() < until:
                 raise
-            return  # our own time was up before the answer came
+            return  # the timeout passed before the answer came
         await runtime.wait(runtime.signal(), min(pause, left))
         pause = min(LOOK_AT_MOST, pause * 1.5)

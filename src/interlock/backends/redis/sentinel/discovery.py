@@ -1,7 +1,7 @@
-"""Who is master now: the sentinels are asked whenever a connection is made, and whom they name must agree.
+"""Finds the present master: asks the sentinels whenever a connection is made, then checks the role of the server they name.
 
-A sentinel that was cut off names the old master; so more than half are asked, if they answer, and the latest
-epoch counts. A client that was led to a new master does not follow stragglers back to the old one.
+A sentinel that was cut off names the old master. So more than half of them are asked, if they answer, and the latest
+epoch counts. A client that knows a new master does not follow outdated sentinels back to the old one.
 """
 
 from __future__ import annotations
@@ -25,35 +25,35 @@ from interlock.errors import StoreUnavailable, Unsupported
 from interlock.ports import CONNECT_TIMEOUT
 from interlock.record import record
 
-SHARE = 0.5  # seconds that one sentinel may take: others know, too
-BEHIND = 30.0  # seconds for which an older epoch is taken for a straggler's, not for a new beginning
-COUNTED = 10.0  # seconds for which a count of replicas is believed
+SHARE = 0.5  # seconds that one sentinel may take before the others are asked
+BEHIND = 30.0  # seconds for which an older epoch counts as outdated; later it means that the sentinels were set up anew
+COUNTED = 10.0  # seconds for which a count of replicas is reused
 PORT = 26379
 
 
 @record
 class ReportedMaster:
-    """What a sentinel knows of the master of a service."""
+    """The master of a service as one sentinel reports it."""
 
     epoch: int  # of the failover that made it master
     host: str
     port: int
-    replicas: int  # known ones, the dead included
+    replicas: int  # all known ones, dead ones included
 
 
 class Sentinels:
-    """The way to the master of one service."""
+    """The route to the master of one service."""
 
     def __init__(
         self, sentinels: Sequence[Address], service: str, server: Address, host: str | None = None
     ) -> None:
-        self._sentinels = list(sentinels)  # those that answered last come first
+        self._sentinels = list(sentinels)  # those that failed to answer come last
         self._service = service
-        self._server = server  # how to enter whoever is master: user, password, TLS, database
-        self._host = host  # where every master is reached, if not where the sentinels say
+        self._server = server  # how to log in to the master: user, password, TLS, database
+        self._host = host  # overrides the host that the sentinels report
         self.place = f"Redis master {service!r}"
         self._pace = ConnectPace(server.connect_timeout)
-        self.changes = 0  # how often the master was found to be another, or to have lost its memory
+        self.changes = 0  # counts how often the master was another one, or had lost its memory
         self.on_change: Callable[[], None] | None = None
         self.after_fork()
         self._epoch, self._epoch_seen = 0, 0.0
@@ -71,7 +71,7 @@ class Sentinels:
 
     @classmethod
     def of_client(cls, client: Any, connect_timeout: float = CONNECT_TIMEOUT) -> Sentinels:
-        """The service behind a client that redis-py's `Sentinel.master_for` made, of either colour."""
+        """The service behind a client that redis-py's `Sentinel.master_for` made, sync or async."""
         pool = client.connection_pool
         if not pool.is_master:
             raise Unsupported("this client is for replicas, which keep no locks; use Sentinel.master_for")
@@ -84,7 +84,7 @@ class Sentinels:
 
     @property
     def connect_timeout(self) -> float:
-        """Seconds that connecting may take; once a master was met no more than that should need: it may be gone."""
+        """Seconds that connecting may take; less once a master was reached, since a slow one is then probably gone."""
         return self._pace.limit
 
     def connect(self, timeout: float) -> Any:
@@ -116,7 +116,7 @@ class Sentinels:
         return connection
 
     def _met(self, master: ReportedMaster, replication: str) -> None:
-        """Remember whom we are connected to; another replication id means: another memory."""
+        """Remember the master we are connected to. Another replication id means another memory."""
         with self._guard:
             self._known, self._known_at = master.replicas, time.monotonic()
             identity = replication or f"{master.host}:{master.port}"
@@ -127,7 +127,7 @@ class Sentinels:
             self.on_change()
 
     async def replica_count(self, handshake: Handshake, timeout: float) -> int:
-        """How many replicas the master has, the dead included: a majority counts those as well."""
+        """How many replicas the master has, dead ones included, since a majority is counted over all of them."""
         now = time.monotonic()
         if self._known < 0 or now - self._known_at > COUNTED:
             try:
@@ -141,10 +141,10 @@ class Sentinels:
     # ---- the sentinels ----------------------------------------------------------------
 
     async def _find(self, handshake: Handshake, until: float) -> ReportedMaster:
-        """The latest that more than half of the sentinels know; or those that answer, if they are fewer."""
+        """The master with the latest epoch among the answers of more than half of the sentinels, or of all that answer."""
         sentinels = list(self._sentinels)
         asks = [partial(self._ask, handshake, sentinel) for sentinel in sentinels]
-        # Some of the time is for the master itself.
+        # The rest of the time is for connecting to the master.
         half = time.monotonic() + 0.6 * (until - time.monotonic())
         found, errors = await one_then_all(
             handshake, asks, len(sentinels) // 2 + 1, self._pace.share(SHARE), half

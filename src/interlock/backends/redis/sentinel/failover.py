@@ -1,7 +1,7 @@
-"""A leaf for a server that may be another one tomorrow: it outlives failovers.
+"""A transport that survives failovers of its master.
 
-What the old master answers after the new one was met counts for nothing: it is asked again, there. While nobody is
-master, a request that may be repeated is repeated until its time is up.
+A reply of the old master that comes after the new one was reached does not count, and the request goes to the new master.
+While there is no master, a repeatable request is repeated until its time is up.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from interlock.backends.redis.transport.interface import Transport, WaitRuntime
 from interlock.backends.redis.wire.resp import ErrorReply
 from interlock.errors import ClientClosed, StoreUnavailable
 
-ATTEMPT = 1.5  # seconds after which a silent master is not waited for: there may be another by now
+ATTEMPT = 1.5  # seconds after which a silent master is given up: there may be another by now
 PAUSE = 0.1  # seconds between attempts while there is no master
 DEMOTED = ("READONLY", "MASTERDOWN")
 
 
 class FailoverRoute(Protocol):
-    """A route that counts how often its server became another."""
+    """A route that counts how often its server changed."""
 
     @property
     def place(self) -> str: ...
@@ -33,7 +33,7 @@ class FailoverRoute(Protocol):
 
 
 class FailoverTransport:
-    """Requests go through one leaf for as long as the master stays, then through a new one."""
+    """Sends requests through one transport while the master stays the same, then through a new one."""
 
     def __init__(
         self, make: Callable[[], Transport], route: FailoverRoute, runtime: WaitRuntime, *, several: bool
@@ -41,16 +41,17 @@ class FailoverTransport:
         self._make = make
         self._route = route
         self._runtime = runtime
-        self._several = several  # connections in one leaf: when one fails, the others are suspect
+        # Whether a transport has several connections: if one fails, the others are suspect.
+        self._several = several
         self._closed = False
         self._guard = native.guard()
-        self._now = (make(), route.changes)  # the leaf, and how many changes it has seen
+        self._now = (make(), route.changes)  # the transport, and the count of changes when it was made
 
     async def ask(self, request: bytes, timeout: float, replies: int = 1, again: bool = True) -> Any:
         until, failure = self._runtime.now() + timeout, None
         while True:
             transport, seen = self._now
-            if self._closed:  # or a change of master would have us look for a new leaf for ever
+            if self._closed:  # otherwise a change of master would have us replace the transport for ever
                 raise ClientClosed("this client was closed")
             if seen != self._route.changes:
                 await self._replace(transport)
@@ -64,7 +65,7 @@ class FailoverTransport:
                 if self._closed:
                     raise
                 failure = merged_error(failure, self._error_for(transport, error))
-                repeatable = again or isinstance(error, ClientClosed)  # then it was not sent
+                repeatable = again or isinstance(error, ClientClosed)  # then the request was not sent
                 if self._several:
                     await self._replace(transport)
             else:
@@ -88,11 +89,11 @@ class FailoverTransport:
         )
 
     async def _replace(self, old: Transport) -> None:
-        """A new leaf; once for all who come with the same old one."""
+        """Replace the transport, once for all callers that come with the same old one."""
         with self._guard:
             if self._now[0] is not old or self._closed:
                 return
-            # The count first: what the new leaf meets when it connects may be the next change.
+            # Read the count first: the new transport may cause the next change when it connects.
             changes = self._route.changes
             self._now = (self._make(), changes)
         await old.close()
@@ -116,6 +117,6 @@ class FailoverTransport:
 
 
 def _demoted(reply: Any, replies: int) -> bool:
-    """Whether a replica refused: then nothing was done."""
+    """Whether the server refused because it is a replica, so that nothing was done."""
     first = reply[0] if replies > 1 else reply
     return isinstance(first, ErrorReply) and any(word in first.text for word in DEMOTED)

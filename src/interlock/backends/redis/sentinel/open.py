@@ -46,7 +46,7 @@ def open_sentinel_url(
 def open_sentinels(
     route: Sentinels, prefix: str, runtime: Runtime, *, asynchronous: bool, replicas: Replicas | None = None
 ) -> RedisStore:
-    """The store on whoever is master; so many replicas must confirm each grant."""
+    """The store on the present master; `replicas` of its replicas must confirm each grant."""
 
     def wanted(transport: Transport, handshake: Handshake) -> ReplicasWanted | None:
         async def count(request: bytes, timeout: float) -> int:

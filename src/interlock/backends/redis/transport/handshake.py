@@ -1,6 +1,6 @@
-"""A few words with a server before its connection is used: written once, for threads and for tasks.
+"""Questions to a server when a connection is made, written once for threads and for tasks.
 
-For what is asked rarely, when a connection is made. The hot path has leaves of its own (`pool`, `link`).
+The hot path does not come here: it uses the transports in `pool` and `multiplexed`.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from interlock.errors import InterlockError
 
 T = TypeVar("T")
 Ask = Callable[[float], Coroutine[Any, Any, T]]
-"""Asks one of several, in the seconds it is given."""
+"""Asks one of several servers, within the seconds it is given."""
 
-LEAST = 1.5  # seconds that connecting may take, however quick it was before
-AGAIN = 3  # times what it took before is what it may take again
+LEAST = 1.5  # seconds that connecting may always take, however quick it was before
+AGAIN = 3  # how many times as long as before connecting may take
 
 
 class Handshake(Protocol):
-    """Opens a connection, asks on it, closes it; each answers or raises within its time."""
+    """Opens a connection, asks questions on it, closes it; each step answers or raises within its timeout."""
 
     async def connect(self, address: Address, timeout: float) -> Any: ...
     async def ask(self, address: Address, connection: Any, timeout: float, *words: bytes) -> Any: ...
@@ -31,14 +31,15 @@ class Handshake(Protocol):
 
 
 class BlockingHandshake:
-    """Blocks: nothing here ever suspends, see `stepped`."""
+    """The blocking form: nothing here ever suspends, see `stepped`."""
 
     async def connect(self, address: Address, timeout: float) -> Any:
         return address.connect(timeout)
 
     async def ask(self, address: Address, connection: Any, timeout: float, *words: bytes) -> Any:
         try:
-            connection._sock.settimeout(timeout)  # not what was left when it was opened
+            # Otherwise it would keep the timeout that was left when it was opened.
+            connection._sock.settimeout(timeout)
             connection.send_command(*words)
             return connection.read_response()
         except Exception as error:
@@ -49,7 +50,7 @@ class BlockingHandshake:
 
 
 class AsyncHandshake:
-    """Awaits."""
+    """The asyncio form."""
 
     async def connect(self, address: Address, timeout: float) -> Any:
         return await address.connect_async(timeout)
@@ -68,7 +69,7 @@ class AsyncHandshake:
 
 
 def stepped(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run what never suspends from end to end."""
+    """Run a coroutine that never suspends from end to end."""
     try:
         coroutine.send(None)
     except StopIteration as end:
@@ -79,33 +80,33 @@ def stepped(coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 class ConnectPace:
-    """How long it takes to reach servers here, as far as is known: that tells the far from the dead."""
+    """How long connecting took so far, which tells a distant server from a dead one."""
 
     def __init__(self, limit: float) -> None:
         self._limit = limit  # seconds that connecting may take
         self._took: float | None = None
 
     def reached(self, began: float) -> None:
-        """One was reached that was called at that time."""
+        """Note that a server was reached; connecting to it began at `began`."""
         self._took = time.monotonic() - began
 
     @property
     def limit(self) -> float:
-        """Seconds that connecting may take: all it has at first; later no more than it should need."""
+        """Seconds that connecting may take: the whole limit at first, later a multiple of what it took before."""
         return self._limit if self._took is None else min(self._limit, max(LEAST, AGAIN * self._took))
 
     def share(self, least: float) -> float:
-        """Seconds that one of several may take before the others are asked."""
+        """Seconds that one of several servers may take before the others are asked."""
         return max(least, AGAIN * (self._took or 0.0))
 
 
 async def one_then_all(
     handshake: Handshake, asks: Sequence[Ask[T]], enough: int, share: float, until: float
 ) -> tuple[list[T], list[tuple[int, InterlockError]]]:
-    """The answers, `enough` of them if that many come, and the errors by the numbers of those that were asked.
+    """Up to `enough` answers, and the errors with the index of the server that caused each.
 
-    They are asked one after the other: most answer at once. When one takes longer than its share, all are far away, or
-    that one is dead: then it and the others are asked together, for as long as there is time.
+    The servers are asked one after the other, since most answer at once. If one takes longer than its share, either all
+    are distant or that one is dead, so it and the rest are asked together for as long as there is time.
     """
     found: list[T] = []
     errors: list[tuple[int, InterlockError]] = []
@@ -129,7 +130,7 @@ async def one_then_all(
 async def _together(
     handshake: Handshake, asks: Sequence[Ask[T]], enough: int, until: float
 ) -> tuple[list[T], list[tuple[int, InterlockError]]]:
-    """Ask all at once. Once one has answered, the others have as long again."""
+    """Ask all at once. After the first answer the others have as long again."""
     left = max(0.001, until - time.monotonic())
     began = time.monotonic()
     asking = _OnTasks(asks, left) if isinstance(handshake, AsyncHandshake) else _OnThreads(asks, left)
@@ -153,7 +154,7 @@ async def _together(
 
 
 class _OnThreads:
-    """Each ask on a thread of its own; those that nobody waits for any more end by themselves."""
+    """Runs each question on a thread of its own; threads that nobody waits for end by themselves."""
 
     def __init__(self, asks: Sequence[Ask[Any]], timeout: float) -> None:
         self._outcomes: queue.SimpleQueue[tuple[int, Any, InterlockError | None]] = queue.SimpleQueue()
@@ -163,7 +164,7 @@ class _OnThreads:
             )
             try:
                 thread.start()
-            except RuntimeError:  # no threads are to be had: one after the other, then
+            except RuntimeError:  # no thread can be started: ask one after the other
                 self._run(number, ask, timeout)
 
     def _run(self, number: int, ask: Ask[Any], timeout: float) -> None:
@@ -179,11 +180,11 @@ class _OnThreads:
             return None
 
     def leave(self) -> None:
-        """Nobody waits for the others."""
+        """Do nothing: the remaining threads end by themselves."""
 
 
 class _OnTasks:
-    """Each ask in a task of its own; those that nobody waits for any more are cancelled."""
+    """Runs each question in a task of its own; tasks that nobody waits for are cancelled."""
 
     def __init__(self, asks: Sequence[Ask[Any]], timeout: float) -> None:
         import asyncio

@@ -1,4 +1,4 @@
-"""What the stores of Redis rest on: a leaf that carries requests, and something that can pause."""
+"""What a Redis store needs: a transport that carries requests, and the part of a runtime that waits."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from interlock.ports import Signal
 
 
 class Transport(Protocol):
-    """How requests reach a server: blocking (`pool`) or not (`link`)."""
+    """Carries requests to a server, blocking (`pool`) or on an event loop (`multiplexed`)."""
 
     def ask(self, request: bytes, timeout: float, replies: int = 1, again: bool = True) -> Awaitable[Any]: ...
     async def warm(self, route: Route, timeout: float) -> None:
-        """Have a connection to the server of this route, made by now."""
+        """Connect to the server of this route, if there is no connection yet."""
         ...
 
     def inside(self) -> bool:
-        """Whether the calling thread is in the middle of a change here: then it may ask for nothing."""
+        """Whether the calling thread is in the middle of a change here, so that it must not send a request."""
         ...
 
     def after_fork(self) -> None: ...
@@ -27,7 +27,7 @@ class Transport(Protocol):
 
 
 class WaitRuntime(Protocol):
-    """The part of a runtime that waits."""
+    """The part of a runtime that waits for signals."""
 
     def now(self) -> float: ...
     def signal(self) -> Signal: ...
@@ -35,7 +35,7 @@ class WaitRuntime(Protocol):
 
 
 class ThreadRuntime:
-    """Waits on the calling thread: for the blocking twin of an asyncio store."""
+    """Waits by blocking the calling thread; for the blocking twin of an asyncio store."""
 
     def __init__(self, runtime: WaitRuntime) -> None:
         self.now = runtime.now

@@ -1,8 +1,8 @@
-"""The keeper's own connections: made while the first one of its client is, before anything is granted.
+"""The keeper's own connections, made together with the first connection of the client, before anything is granted.
 
-Requests of a client's threads and tasks take turns on their connections. A renewal that stood in that line would come
-too late just when the client is busiest; and one that needs a new connection, when the server has reached its limit of them,
-would not come at all.
+Threads and tasks of a client take turns on their connections. A renewal that waited for its turn would come too late just
+when the client is busiest. A renewal that needed a new connection would not come at all once the server has reached its
+limit of clients.
 """
 
 from __future__ import annotations
@@ -16,28 +16,28 @@ from interlock.errors import StoreUnavailable
 
 
 class KeeperConnection:
-    """The leaf of a client's keeper, once it has one."""
+    """Connects for the keeper of a client, once there is a keeper."""
 
     def __init__(self) -> None:
         self._transport: Transport | None = None
         self._blocks = True
 
     def use(self, transport: Transport, *, blocks: bool) -> None:
-        """This is the keeper's from now on."""
+        """Set the keeper's transport; `blocks` says whether it is a blocking one."""
         self._transport, self._blocks = transport, blocks
 
     @property
     def wanted(self) -> bool:
-        """Whether a connection must be made for the keeper before anything is asked."""
+        """Whether a connection must be made for the keeper before a request is sent."""
         return self._transport is not None
 
     def warm(self, route: Route, timeout: float) -> None:
-        """Have the keeper's connection to the server of this route; on a plain thread."""
+        """Connect the keeper to the server of this route, on a plain thread."""
         assert self._transport is not None
         stepped(self._transport.warm(route, timeout))
 
     async def warm_async(self, route: Route, timeout: float) -> None:
-        """The same, on an event loop; also if the keeper is a thread."""
+        """The same on an event loop; the keeper itself may be a thread or a task."""
         assert self._transport is not None
         if not self._blocks:
             await self._transport.warm(route, timeout)
@@ -46,5 +46,5 @@ class KeeperConnection:
             await resolver.on_thread(lambda: self.warm(route, timeout), timeout)
         except TimeoutError:
             raise timeout_error(route.place, timeout) from None
-        except RuntimeError as error:  # no thread is to be had, and the keeper will need one, too
+        except RuntimeError as error:  # no thread can be started, and the keeper will need one, too
             raise StoreUnavailable(f"{route.place}: the keeper cannot connect: {error}") from None

@@ -1,7 +1,7 @@
-"""The asyncio leaf: one connection for all tasks, replies matched in order.
+"""The asyncio transport: one connection for all tasks, with replies matched in order.
 
-All requests of one turn of the loop leave in one send. One timer looks after all deadlines: a timer for each
-request would cost more than the request. A connection that kept anybody waiting too long takes no new requests.
+All requests of one turn of the loop leave in one send. One timer serves all deadlines, because a timer for each
+request would cost more than the request. A connection on which a request timed out takes no new requests.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ Pending = tuple["asyncio.Future[Any]", float, float]  # the reply, its deadline,
 
 
 class MultiplexedConnection(PipelinedConnection):
-    """A stream of requests, each with a deadline of its own."""
+    """A connection that many tasks share; each request has a deadline of its own."""
 
     def __init__(self, place: str, loop: asyncio.AbstractEventLoop, connection: Any) -> None:
         super().__init__(place, loop, connection)
         self._pending: deque[Pending] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._sweeps_at = 0.0
-        # Seconds that a request must be given: a server that is far away answers no sooner.
+        # The shortest timeout of a request in seconds: a distant server cannot answer sooner.
         self._least = min(FARTHEST, 2 * round_trip(connection))
 
     def ask(self, request: bytes, timeout: float) -> asyncio.Future[Any]:
@@ -51,7 +51,7 @@ class MultiplexedConnection(PipelinedConnection):
 
     def _on_reply(self, reply: Any) -> None:
         waiting = self._pending.popleft()[0]
-        if not waiting.done():  # cancelled or late: its reply is nobody's
+        if not waiting.done():  # otherwise it was cancelled or timed out, and nobody wants the reply
             waiting.set_result(reply)
 
     # ---- deadlines ------------------------------------------------------------
@@ -68,7 +68,7 @@ class MultiplexedConnection(PipelinedConnection):
             if reply.done():
                 continue
             if until <= now:
-                self.usable = False  # it answers in order: whoever comes now would wait behind this
+                self.usable = False  # replies come in order: a new request would wait behind this one
                 reply.set_exception(timeout_error(self.place, timeout))
             else:
                 first = min(first, until)
@@ -93,8 +93,8 @@ class MultiplexedConnection(PipelinedConnection):
 class MultiplexedTransport:
     """The connection to one server; made when first needed, and again when it was lost.
 
-    With a `reserve` the keeper's own connection is made beside the first one, and without it nothing is asked.
-    `hurried` is for the keeper itself: there, connecting is a part of the time that a request has.
+    With a `keeper_connection`, the keeper's own connection is made together with the first one, and no request is sent
+    before both exist. `hurried` is for the keeper itself: there, connecting counts against the request's own timeout.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class MultiplexedTransport:
         self._closed = False
 
     def ask(self, request: bytes, timeout: float, replies: int = 1, again: bool = True) -> Awaitable[Any]:
-        """The reply, to be awaited. No coroutine where the connection stands: at 64 tasks those are felt."""
+        """The reply, to be awaited. It is a bare future if there is a connection: with 64 tasks a coroutine is felt."""
         connection = self._connection
         if (
             connection is not None
@@ -123,7 +123,7 @@ class MultiplexedTransport:
         return self._ask_slowly(request, timeout, replies, again and not self._hurried)
 
     async def _ask_slowly(self, request: bytes, timeout: float, replies: int, patient: bool) -> Any:
-        """After connecting: if it is `patient`, in the time that has for itself."""
+        """The same after connecting, which has its own time if the request is `patient`."""
         loop = asyncio.get_running_loop()
         connection = self._connection
         if connection is None or not connection.usable or connection.loop is not loop:
@@ -136,7 +136,7 @@ class MultiplexedTransport:
         return await connection.ask_many(request, timeout, replies)
 
     async def _connected(self, loop: asyncio.AbstractEventLoop, timeout: float) -> MultiplexedConnection:
-        """One attempt at a time, for everybody; whoever stops waiting does not end it for the others."""
+        """Connect once for all callers; a caller that stops waiting does not end the attempt for the others."""
         if self._closed:
             raise ClientClosed("this client was closed")
         task = self._connecting
@@ -146,7 +146,7 @@ class MultiplexedTransport:
         done, _ = await asyncio.wait([task], timeout=timeout)
         if not done:
             raise Unreached(str(timeout_error(self.address.place, timeout)))
-        if task.cancelled():  # by `close`: that is no cancellation of whoever waits here
+        if task.cancelled():  # by `close`, which does not cancel the caller
             raise ClientClosed("this client was closed")
         try:
             return task.result()
@@ -176,7 +176,7 @@ class MultiplexedTransport:
         return connection
 
     async def _connect_both(self, keeper_connection: KeeperConnection, timeout: float) -> Any:
-        """A connection, once the keeper has its own."""
+        """A connection, returned once the keeper has its own."""
         companion = asyncio.ensure_future(keeper_connection.warm_async(self.address, timeout))
         companion.add_done_callback(_seen)
         opened = None
@@ -192,10 +192,10 @@ class MultiplexedTransport:
         return opened
 
     def inside(self) -> bool:
-        return False  # a loop does one thing at a time
+        return False  # all changes happen on the loop's own thread
 
     def after_fork(self) -> None:
-        """The parent's loop and sockets are not ours: kept, unused, so that nothing closes them politely."""
+        """Keep the parent's loop and sockets unused, so that nothing says goodbye to the server on its behalf."""
         self._accompanied = False
         _parents.append((self._connection, self._connecting))
         self._connection = self._connecting = None
@@ -217,6 +217,6 @@ _parents: list[object] = []
 
 
 def _seen(task: asyncio.Task[Any]) -> None:
-    """Everybody who waited was told; the loop need not complain that nobody was left."""
+    """Mark the exception as retrieved: every caller was told, and the loop need not complain."""
     if not task.cancelled():
         task.exception()

@@ -1,4 +1,4 @@
-"""One connection on one event loop: what many ask in one turn of it leaves in one send, replies come in that order."""
+"""One pipelined connection on an event loop: all requests of one turn leave in one send, and replies come in order."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from interlock.errors import InterlockError
 
 
 class PipelinedConnection(asyncio.Protocol, ABC):
-    """Sends and parses; who gets a reply, and who is told of the end, is for those made of it."""
+    """Sends requests and parses replies; subclasses decide who gets a reply and who is told of the end."""
 
     def __init__(self, place: str, loop: asyncio.AbstractEventLoop, connection: Any) -> None:
         self.place = place
         self.loop = loop
         self.usable = True
-        self._connection = connection  # kept: the library closes what is forgotten
+        self._connection = connection  # kept alive: the library closes a connection that is garbage-collected
         self._transport: asyncio.WriteTransport = connection._writer.transport
         self._transport.set_protocol(self)
         self._reader = reader()
@@ -28,19 +28,19 @@ class PipelinedConnection(asyncio.Protocol, ABC):
 
     @abstractmethod
     def _on_reply(self, reply: Any) -> None:
-        """A reply, the next in order; IndexError if nobody asked for it."""
+        """Take the next reply in order; raise IndexError if nobody asked for it."""
 
     @abstractmethod
     def _fail_all(self, error: InterlockError) -> object:
-        """Nobody will get an answer any more. Says whether anything was asked that is not answered."""
+        """Fail all pending requests with this error. Returns something true if there were any."""
 
     @property
     def ended(self) -> bool:
-        """Whether it is closed; one that is not usable may still be waited on."""
+        """Whether it is closed. A connection that is not usable may still have pending requests."""
         return self._connection._writer is None
 
     def _send(self, request: bytes, alone: bool) -> None:
-        """Send at once where nobody else waits for a reply; otherwise with all that this turn of the loop asks."""
+        """Send at once if no other request is pending, otherwise together with all requests of this turn of the loop."""
         if alone:
             self._transport.write(request)
             return
@@ -67,17 +67,17 @@ class PipelinedConnection(asyncio.Protocol, ABC):
         self.end(unreachable(self.place, exc or "the server closed the connection"))
 
     def pause_writing(self) -> None:
-        """Requests are small and each has its deadline: the buffer is bounded by who waits."""
+        """Ignore it: requests are small and have deadlines, so the number of callers bounds the buffer."""
 
     def resume_writing(self) -> None:
         """See `pause_writing`."""
 
     def end(self, error: InterlockError) -> None:
-        """Close, and tell everybody who waits. What was asked and not answered must not arrive later: it is reset."""
+        """Close, and fail all pending requests. If there were any, reset it, so that none of them arrives later."""
         self.usable = False
         if self._fail_all(error):
             self._reset()
-        self._transport.abort()  # nothing is left to send, and TLS would take its time to say goodbye
+        self._transport.abort()  # nothing is left to send, and a TLS goodbye would take time
         self._connection._writer = self._connection._reader = None
 
     def _reset(self) -> None:
@@ -85,4 +85,4 @@ class PipelinedConnection(asyncio.Protocol, ABC):
         try:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, AT_ONCE)
         except (OSError, AttributeError):
-            pass  # it is gone already, or of another kind
+            pass  # it is gone already, or no TCP socket

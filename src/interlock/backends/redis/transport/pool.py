@@ -1,12 +1,12 @@
-"""The blocking leaf: a socket for each request under way, kept for the next.
+"""The blocking transport: one connection for each request under way, kept for the next request.
 
-Deadlines are kept by the socket's own timeout: it counts on through signals, works through TLS, and lets other greenlets
-run where sockets are gevent's or eventlet's. A connection on which anything went wrong is reset: what comes late
-must not answer another request, and what was sent must not arrive after it was taken back.
+The socket's own timeout enforces deadlines: it keeps counting when a signal arrives, works through TLS, and lets other
+greenlets run where gevent or eventlet provides the sockets. A connection on which anything went wrong is reset: a late
+reply must not answer another request, and a request must not arrive after its claim was taken back.
 
-A place in the pool is a connection object: however a thread ends that uses one, also by an exception that another
-thread has thrown into it between two lines, the place is free once nobody has the object any more. For the same reason
-there is no `threading.Condition` here: an exception inside its methods can leave its lock held for ever.
+A slot in the pool is a connection object held by weak reference. However a thread ends that uses one, even by an exception
+that another thread throws into it between two lines, the slot is free once nobody holds the object. For the same
+reason there is no `threading.Condition` here: an exception inside its methods can leave its lock held for ever.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from interlock.backends.redis.transport.keeper_connection import KeeperConnectio
 from interlock.backends.redis.wire.resp import ProtocolError, reader
 from interlock.errors import ClientClosed, InterlockError, StoreUnavailable, Unreached
 
-MOST = 16  # connections at once: more threads than these take turns
-IDLE = 1.0  # seconds after which a connection that others do without is closed
-FRESH = 0.5  # seconds of idleness after which a connection is looked at before it is used
-AGAIN = 0.05  # seconds after which whoever waits for a place looks for one that was left without a word
+MOST = 16  # connections at the same time; more threads than this take turns
+IDLE = 1.0  # seconds after which a connection that nobody needed is closed
+FRESH = 0.5  # seconds of idleness after which a connection is checked before it is used
+AGAIN = 0.05  # seconds after which a thread that waits for a slot looks for one that became free unannounced
 CHUNK = 16384
-USUAL = 256  # bytes of most replies: a large buffer costs more to get than it saves
-FARTHEST = 2.0  # seconds that a far server may add to a request's time
-AT_ONCE = struct.pack("ii", 1, 0)  # SO_LINGER: what was not sent yet is thrown away
+USUAL = 256  # bytes that suffice for most replies; a larger buffer costs more than it saves
+FARTHEST = 2.0  # seconds that the round trip to a distant server may add to a request's timeout
+AT_ONCE = struct.pack("ii", 1, 0)  # SO_LINGER: close discards unsent data
 
 
 class Broken(StoreUnavailable):
@@ -43,7 +43,7 @@ class Broken(StoreUnavailable):
 
 
 class BlockingConnection:
-    """One connection, once it is made. Used by one thread at a time."""
+    """One connection to a server, used by one thread at a time."""
 
     __slots__ = (
         *("__weakref__", "_connection", "_place", "_reader", "_sock", "_timeout", "_tls"),
@@ -56,9 +56,10 @@ class BlockingConnection:
         self._sock: Any = None
         self._reader = reader()
         self._timeout = -1.0
-        self._tls: Any = None  # a lock where one thread reads and others send: TLS cannot do both at once
-        self.bound = False  # whether only the thread that has made it can use it
-        self.least = 0.0  # seconds that a request must be given: a server that is far away answers no sooner
+        self._tls: Any = None  # a lock if one thread reads while others send: TLS cannot do both at once
+        self.bound = False  # whether only the thread that made it can use it
+        # The shortest timeout of a request in seconds: a distant server cannot answer sooner.
+        self.least = 0.0
         self.used = 0.0
 
     @property
@@ -66,23 +67,24 @@ class BlockingConnection:
         return self._sock is not None
 
     def connect(self, address: Route, timeout: float) -> None:
-        connection = self._connection = address.connect(timeout)  # kept: the library closes what is forgotten
+        # Kept alive: the library closes a connection that is garbage-collected.
+        connection = self._connection = address.connect(timeout)
         self._sock = connection._sock
         self.least = min(FARTHEST, 2 * round_trip(connection))
         self.bound = bool(native.green("socket"))
 
     def unbind(self) -> None:
-        """Take the socket out of the hands of greenlets: from now on any thread of the system may use it."""
+        """Turn a green socket into a plain one, which any thread may use."""
         if self.bound:
             try:
                 self._sock = native.PlainSocket(self._sock)
             except (AttributeError, TypeError):
-                return  # a library that we do not know: whoever made it can use it
+                return  # an unknown library: only its own thread can use the socket
             self._connection._sock = None
             self.bound = False
 
     def ask(self, request: bytes, timeout: float, replies: int, now: float) -> Any:
-        """The reply to one request; a list of them when it holds several commands."""
+        """The reply to a request, or a list of replies if it holds several commands."""
         sock = self._sock
         if timeout < self.least:
             timeout = self.least
@@ -91,7 +93,7 @@ class BlockingConnection:
         try:
             sock.sendall(request)
             data = sock.recv(USUAL)
-            if replies == 1 and data[:1] == b":" and data[-2:] == b"\r\n":  # a number: what most replies are
+            if replies == 1 and data[:1] == b":" and data[-2:] == b"\r\n":  # an integer, as most replies are
                 self.used = now
                 return int(data[1:-2])
             return self._read(data, now + timeout, replies)
@@ -123,23 +125,23 @@ class BlockingConnection:
         self._sock.settimeout(max(0.001, timeout))
 
     def alive(self) -> bool:
-        """Whether the server has not closed it, and nothing unasked for has come."""
+        """Whether the server has not closed it and has sent nothing unasked."""
         self._timeout = -1.0
         try:
             self._sock.settimeout(0.0)
             self._sock.recv(1)
         except BlockingIOError:
             return True
-        except OSError as error:  # of TLS, which may have read what is its own business
+        except OSError as error:  # TLS may have read a record of its own
             return type(error).__name__ == "SSLWantReadError"
         return False
 
     # ---- as a subscription -----------------------------------------------------
 
     def share(self) -> None:
-        """From now on one thread reads, and others may send at the same time; nobody who sends ever waits.
+        """Let one thread read while others send; from now on, sending never blocks.
 
-        Sockets of greenlets wait as ever, since only one greenlet runs at a time.
+        Green sockets still block, since only one greenlet runs at a time.
         """
         if native.green("socket"):
             return
@@ -155,7 +157,7 @@ class BlockingConnection:
                 self._sock.sendall(request)
 
     def receive(self, timeout: float) -> list[Any]:
-        """The replies that have come, after waiting for the first; none when nothing came in time."""
+        """Wait for a reply and return all that have arrived; an empty list if none came in time."""
         if native.green("socket"):
             self._patience(timeout)
         elif timeout and not _readable(self._sock, timeout):
@@ -170,7 +172,7 @@ class BlockingConnection:
         return got
 
     def _arrived(self) -> bytes:
-        """Some of what has come; nothing if there is no more. What TLS has decrypted nobody else can see."""
+        """Some of the data that has arrived, or nothing. Data that TLS has decrypted already is invisible to poll()."""
         try:
             if self._tls is None:
                 data: bytes = self._sock.recv(CHUNK)
@@ -192,11 +194,11 @@ class BlockingConnection:
 
     @property
     def polls(self) -> bool:
-        """Whether any thread can see from outside that something has come."""
+        """Whether any thread can poll the socket for data."""
         return hasattr(select, "poll") and not native.green("socket")
 
     def hang_up(self) -> None:
-        """End a read that another thread is blocked in."""
+        """End a read in which another thread is blocked."""
         try:
             self._sock.shutdown(socket.SHUT_RDWR)
         except OSError:
@@ -205,7 +207,7 @@ class BlockingConnection:
     # ---- the end -----------------------------------------------------------------
 
     def reset(self) -> None:
-        """Close it, and have what is still under way thrown away."""
+        """Close it, and discard data that is still under way."""
         if self._sock is not None:
             try:
                 self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, AT_ONCE)
@@ -231,17 +233,17 @@ def _readable(sock: Any, timeout: float) -> bool:
 
 
 def connected(address: Route, timeout: float) -> BlockingConnection:
-    """A new connection, for whoever keeps it to itself."""
+    """A new connection outside of any pool."""
     connection = BlockingConnection(address.place)
     connection.connect(address, timeout)
     return connection
 
 
 class Pool:
-    """Connections to one server, the last used first; bounded, and fewer again once they are idle.
+    """A bounded pool of connections to one server, the last used first; idle ones are closed.
 
-    With a `reserve` the keeper's own connection is made beside the first one, and without it nothing is asked.
-    `hurried` is for the keeper itself: there, connecting is a part of the time that a request has.
+    With a `keeper_connection`, the keeper's own connection is made together with the first one, and no request is sent
+    before both exist. `hurried` is for the keeper itself: there, connecting counts against the request's own timeout.
     """
 
     def __init__(
@@ -254,9 +256,9 @@ class Pool:
         self.after_fork()
 
     def after_fork(self) -> None:
-        """Forget the parent's sockets: they are closed here without a word to the server."""
+        """Forget the parent's sockets. They are closed here without telling the server."""
         self._idle: _Idle = _ByThread() if native.green("socket") else []
-        self._connections: WeakSet[BlockingConnection] = WeakSet()  # those in use, too
+        self._connections: WeakSet[BlockingConnection] = WeakSet()  # including those in use
         self._waiting: deque[_Waiter] = deque()
         self._companion: _Companion | None = None
         self._guard = native.guard()
@@ -266,9 +268,10 @@ class Pool:
         return self._guard._is_owned()
 
     async def ask(self, request: bytes, timeout: float, replies: int = 1, again: bool = True) -> Any:
-        """The reply. A kept connection that proves dead is replaced once, where `again` asking is harmless.
+        """The reply. `again` says that repeating the request is harmless.
 
-        Where asking again is harmless connecting has its own time, too: the route's `connect_timeout`.
+        Then a kept connection that proves dead is replaced once, and connecting has its own time, the route's
+        `connect_timeout`.
         """
         try:
             connection = self._idle.pop()
@@ -282,7 +285,7 @@ class Pool:
             reply = connection.ask(request, timeout, replies, now)
         except Broken as lost:
             self._drop(connection)
-            self._drain()  # the others are as old
+            self._drain()  # the other idle connections are as old, and probably dead too
             if not again:
                 raise
             try:
@@ -290,7 +293,7 @@ class Pool:
                 return self._ask_slowly(request, left, replies, again)
             except Unreached as error:
                 raise merged_error(lost, error) from None
-        except BaseException:  # interrupted, too: what comes late must not answer another
+        except BaseException:  # an interruption, too: a late reply must not answer another request
             self._drop(connection, reset=True)
             raise
         idle = self._idle
@@ -300,7 +303,7 @@ class Pool:
         return reply
 
     def _ask_slowly(self, request: bytes, timeout: float, replies: int, again: bool) -> Any:
-        """On a new connection, or on one that another thread gives back."""
+        """The same on a new connection, or on one that another thread gives back."""
         began = time.monotonic()
         patient = again and not self._hurried
         connection, new = self._next(began + timeout, patient)
@@ -322,10 +325,10 @@ class Pool:
         self._idle.append(connection)
         self._tidy(connection)
 
-    # ---- places --------------------------------------------------------------------
+    # ---- slots --------------------------------------------------------------------
 
     def _next(self, until: float, patient: bool) -> tuple[BlockingConnection, bool]:
-        """A connection, and whether it is new; a request that is `patient` has more time for one that must be made."""
+        """A connection, and whether it is new. A `patient` request has extra time if a connection must be made."""
         while True:
             with self._guard:
                 if self._closed:
@@ -334,9 +337,8 @@ class Pool:
                     return self._idle.pop(), False
                 if len(self._connections) < MOST:
                     connection = BlockingConnection(self.address.place)
-                    self._connections.add(
-                        connection
-                    )  # from here on its place is taken, for as long as it exists
+                    # From here on its slot is taken, as long as the object exists.
+                    self._connections.add(connection)
                     break
                 waiter = _Waiter()
                 self._waiting.append(waiter)
@@ -355,9 +357,9 @@ class Pool:
         return connection, True
 
     def _stand(self, waiter: _Waiter, until: float, patient: bool) -> BlockingConnection | None:
-        """Wait until a connection is handed over, or a place may be free.
+        """Wait until a connection is handed over, or a slot may be free.
 
-        Not for long at a time: some places are left without a word. While others connect, a patient request waits
+        Each wait is short, because some slots become free unannounced. While others connect, a patient request waits
         as long as they may take.
         """
         if patient and any(not connection.made for connection in self._connections):
@@ -369,7 +371,7 @@ class Pool:
             try:
                 self._waiting.remove(waiter)
             except ValueError:
-                pass  # it was called
+                pass  # a connection was handed over
         if waiter.connection is None and left <= 0:
             raise StoreUnavailable(f"{self.address.place}: all {MOST} connections are waiting for it")
         return waiter.connection
@@ -378,13 +380,13 @@ class Pool:
         companion = self._accompanied(timeout)
         until = time.monotonic() + timeout
         connection.connect(self.address, timeout)
-        if self._hurried:  # the keeper's: its thread is no greenlet, and another may have connected for it
+        if self._hurried:  # the keeper's thread is no greenlet, and another thread may have connected for it
             connection.unbind()
         if companion is not None:
             companion.result(max(0.001, until - time.monotonic()), self.address.place)
 
     def _accompanied(self, timeout: float) -> _Companion | None:
-        """The keeper's connection, which is being made; None once it was."""
+        """The keeper's connection while it is being made; None once it is there."""
         with self._guard:
             companion, keeper_connection = self._companion, self._keeper_connection
             if (
@@ -398,7 +400,7 @@ class Pool:
             return companion
 
     def _tidy(self, connection: BlockingConnection) -> None:
-        """This one was given back: hand it over to whoever waits for one, or close what nobody needs."""
+        """A connection was given back: hand it over to a waiting thread, or close one that nobody needs."""
         idle = self._idle
         if self._closed:
             self._drain()
@@ -409,10 +411,10 @@ class Pool:
                 if connection.used - idle[0].used > IDLE:
                     self._drop(idle.pop(0))
             except IndexError:
-                pass  # other threads have taken all: nothing is idle
+                pass  # other threads have taken all of them
 
     def _hand_over(self) -> None:
-        """To whoever has waited longest: threads that lock back to back would take it first, each time."""
+        """Hand it to the thread that has waited longest; otherwise threads that lock back to back would always win."""
         try:
             waiter = self._waiting.popleft()
         except IndexError:
@@ -420,7 +422,7 @@ class Pool:
         try:
             waiter.connection = self._idle.pop()
         except IndexError:
-            pass  # another thread has taken it; whoever waits looks for itself
+            pass  # another thread has taken it; the woken thread looks for itself
         waiter.gate.release()
 
     def _drop(self, connection: BlockingConnection, *, reset: bool = False) -> None:
@@ -446,7 +448,7 @@ class Pool:
 
 
 class _Idle(Protocol):
-    """What a pool asks of the list of its idle connections."""
+    """What a pool needs from the list of its idle connections."""
 
     def append(self, connection: BlockingConnection, /) -> None: ...
     def pop(self, at: SupportsIndex = -1, /) -> BlockingConnection: ...
@@ -455,7 +457,7 @@ class _Idle(Protocol):
 
 
 class _ByThread:
-    """Idle connections whose sockets are gevent's or eventlet's: most can only be used by the thread that has made them."""
+    """Idle connections with sockets of gevent or eventlet; most can only be used by the thread that made them."""
 
     def __init__(self) -> None:
         self._lists: dict[int, list[BlockingConnection]] = {}
@@ -498,11 +500,11 @@ class _Waiter:
     def __init__(self) -> None:
         self.connection: BlockingConnection | None = None
         self.gate = threading.Lock()
-        self.gate.acquire()  # until it is called
+        self.gate.acquire()  # released when a connection is handed over
 
 
 class _Companion:
-    """The keeper's connection, which is made beside ours, on a thread of its own."""
+    """Makes the keeper's connection at the same time as ours, on a thread of its own."""
 
     def __init__(self, keeper_connection: KeeperConnection, route: Route, timeout: float) -> None:
         self._keeper_connection, self._route, self._timeout = keeper_connection, route, timeout
@@ -511,7 +513,7 @@ class _Companion:
         self._thread = threading.Thread(target=self._run, name="interlock-connect", daemon=True)
         try:
             self._thread.start()
-        except RuntimeError:  # no threads are to be had: one after the other, then
+        except RuntimeError:  # no thread can be started: make one after the other
             self._run()
 
     @property
@@ -526,11 +528,11 @@ class _Companion:
             self._error = error
 
     def result(self, timeout: float, place: str) -> None:
-        """Return once it is made; raise what kept it from that."""
+        """Return once it is made, or raise the error that prevented it."""
         if not self.made and self._error is None:
             self._thread.join(timeout)
         if isinstance(self._error, InterlockError):
-            raise type(self._error)(str(self._error))  # a new one: others raise it, too
+            raise type(self._error)(str(self._error))  # a new instance, since several threads raise it
         if self._error is not None:
             raise self._error
         if not self.made:

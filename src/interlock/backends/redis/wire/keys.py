@@ -1,7 +1,7 @@
-"""Which keys a resource has on the server. All of one resource's are in one slot of a Cluster.
+"""The keys of a resource on the server. All keys of one resource are in one slot of a Cluster.
 
-The holder's key is the resource's own name, after the prefix: other programs lock the same name there. Its
-companions hash to the same slot, and hold a control character, so that no resource's name can be theirs.
+The holder's key is the resource's own name after the prefix, so that other programs lock the same name there. The
+companion keys hash to the same slot, and contain a control character, so that no resource can have their name.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from functools import cache
 
 from interlock.backends.redis.wire.resp import bulk
 
-REMEMBERED_NAMES = 4096  # whose keys are kept ready
+REMEMBERED_NAMES = 4096  # names whose encoded keys are cached
 SLOTS = 16384
 LETTERS = b"0123456789abcdefghijklmnopqrstuvwxyz"
 
 
 class Keys:
-    """From names to keys, ready for the wire, under one prefix."""
+    """Turns names into encoded keys under one prefix."""
 
     def __init__(self, prefix: str) -> None:
         self.prefix = prefix.encode()
@@ -27,7 +27,7 @@ class Keys:
         self._token_counter = bulk(self.prefix + b"\x1ftoken")
 
     def claim_keys(self, resource: str) -> bytes:
-        """Holder, records, waiters and lapses, encoded one after the other."""
+        """The keys of holder, records, waiters and lapses, encoded one after the other."""
         found = self._claim_keys.get(resource)
         if found is None:
             holder = self.holder(resource)
@@ -36,7 +36,7 @@ class Keys:
         return found
 
     def holder_keys(self, resource: str) -> bytes:
-        """Holder and records, encoded one after the other."""
+        """The keys of holder and records, encoded one after the other."""
         found = self._holder_keys.get(resource)
         if found is None:
             holder = self.holder(resource)
@@ -44,7 +44,7 @@ class Keys:
         return found
 
     def claim_keys_and_counter(self, resource: str) -> bytes:
-        """The four, and the counter of tokens."""
+        """The keys of a claim and the counter of tokens, encoded one after the other."""
         found = self._claim_keys_and_counter.get(resource)
         if found is None:
             found = _remember(
@@ -55,7 +55,7 @@ class Keys:
         return found
 
     def token_counter(self, resource: str) -> bytes:
-        """The counter of tokens, encoded: one for the whole server."""
+        """The key of the counter of tokens, encoded; one for the whole server."""
         return self._token_counter
 
     def holder(self, resource: str) -> bytes:
@@ -65,11 +65,11 @@ class Keys:
         return self.prefix + b"\x1fregister\x1f" + name.encode()
 
     def register_keys(self, name: str) -> bytes:
-        """A register and the counter that its versions come from, encoded one after the other."""
+        """The keys of a register and of the counter for its versions, encoded one after the other."""
         return bulk(self.register(name)) + self._token_counter
 
     def resource(self, key: bytes) -> str | None:
-        """The name whose holder's key, records or waiters this is; None for anybody else's key."""
+        """The resource whose holder, records or waiters this key has; None for any other key."""
         if key.endswith((b"\x1fh", b"\x1fw")):
             key = key[:-2]
             if key.endswith(b"}\x1f"):
@@ -85,7 +85,7 @@ class Keys:
 
 
 class ClusterKeys(Keys):
-    """The keys on a Cluster: there each slot in use has a counter of its own, since a script stays in one slot."""
+    """The keys on a Cluster, where each slot in use has a counter of its own, since a script cannot leave its slot."""
 
     def __init__(self, prefix: str) -> None:
         super().__init__(prefix)
@@ -99,7 +99,7 @@ class ClusterKeys(Keys):
         return bulk(key) + self._counter(slot(key))
 
     def tagged(self, resource: str) -> bytes:
-        """A text that is in the slot of a resource, and has it all in its tag: one for each slot."""
+        """A hash tag for the slot of a resource, the same for all resources of that slot."""
         return b"{" + _tag_of(slot(self.holder(resource))) + b"}"
 
     def _counter(self, number: int) -> bytes:
@@ -107,14 +107,14 @@ class ClusterKeys(Keys):
         if found is None:
             tagged = b"{" + _tag_of(number) + b"}"
             key = self.prefix + b"\x1ftoken" + tagged
-            if slot(key) != number:  # a { of the prefix is in the way
+            if slot(key) != number:  # the prefix contains a {
                 key = tagged + b"\x1f=" + self.prefix + b"\x1ftoken"
             found = self._counters[number] = bulk(key)
         return found
 
 
 def _remember(kept: dict[str, bytes], resource: str, encoded: bytes) -> bytes:
-    """What was encoded, kept for the next time; names that come and go do not fill the memory."""
+    """Cache encoded keys for the next time. The cache is bounded, so names that come and go do not fill the memory."""
     if len(kept) >= REMEMBERED_NAMES:
         kept.clear()
     kept[resource] = encoded
@@ -122,7 +122,7 @@ def _remember(kept: dict[str, bytes], resource: str, encoded: bytes) -> bytes:
 
 
 def companion(holder: bytes, letter: bytes) -> bytes:
-    """The key beside the holder's: distinct for distinct holders and letters, and in the same slot."""
+    """A companion key: in the holder's slot, and distinct for distinct holders and letters."""
     if tag(holder) is not None:
         return holder + b"\x1f" + letter
     if b"}" not in holder:
@@ -131,7 +131,7 @@ def companion(holder: bytes, letter: bytes) -> bytes:
 
 
 def tag(key: bytes) -> bytes | None:
-    """The part of a key between the first { and the next }, which alone is hashed, if it is not empty."""
+    """The part of a key between the first { and the next }. If it is not empty, only this part is hashed."""
     start = key.find(b"{")
     end = key.find(b"}", start + 1)
     return key[start + 1 : end] if start >= 0 and end > start + 1 else None
@@ -144,19 +144,19 @@ def slot(key: bytes) -> int:
 
 @cache
 def _tag_of(number: int) -> bytes:
-    """Four characters that hash to this slot, the same in every program: for what cannot be its own tag.
+    """Four characters that hash to this slot, the same in every program, for keys that cannot be their own tag.
 
-    The hash of a text is that of its first half, moved on, combined bit by bit with that of the second: so a second half is
-    looked up for each first. Trying texts until one fits takes a thousand times as long, in the midst of a claim.
+    CRC16 is linear: the hash of a text is the hash of its first half, shifted, xor the hash of its second half. So for each
+    first half a fitting second half is looked up. Trial and error would take a thousand times as long during a claim.
     """
     ends = _ends()
     for start in ends.values():
         moved = crc_hqx(start + b"\0\0", 0)
-        for high in range(0, 4 * SLOTS, SLOTS):  # the slot is what is left below them
+        for high in range(0, 4 * SLOTS, SLOTS):  # the slot is the hash modulo SLOTS
             end = ends.get(moved ^ (number + high))
             if end is not None:
                 return start + end
-    raise AssertionError(f"no tag for slot {number}")  # there is one for each: a test has tried them all
+    raise AssertionError(f"no tag for slot {number}")  # a test has found one for every slot
 
 
 @cache

@@ -1,4 +1,4 @@
-"""From the nouns of interlock to the bytes of requests, and back from replies. See the heads of the scripts."""
+"""Turns claims and renewals into the bytes of requests, and replies into answers. The scripts' headers list the fields."""
 
 from __future__ import annotations
 
@@ -26,14 +26,13 @@ from interlock.model import (
 
 RECORD = re.compile(rb"(\d+)\n(\d+)\n(\d+)\n(\d+)\n([^\n]*)\n(\d+)\n(.*)", re.DOTALL)
 RECORD_START = re.compile(rb"[^\n]*\n\d+\n\d+\n\d+\n\d+\n[^\n]*\n")
-"""How a holder's key begins that interlock wrote."""
+"""How the value of a holder's key begins if interlock wrote it."""
 
-LASTS = (
-    365 * 86400.0
-)  # what is shown as the lapse of a foreign lock that has none: a number, for JSON and sums
+# Shown as the lapse of another program's lock that has no expiry: a number, so that JSON and sums work.
+LASTS = 365 * 86400.0
 
-KEPT = 1000  # tails of claims kept ready
-WAITS = 3  # what a renewal answers for a claim that waits
+KEPT = 1000  # encoded tails of claims that are cached
+WAITS = 3  # a renewal's answer for a claim that waits
 
 _tails: dict[tuple[Any, ...], bytes] = {}
 
@@ -43,7 +42,7 @@ def millis(seconds: float) -> bytes:
 
 
 def claim_request(keys: Keys, claim: Claim, channel: bytes) -> bytes:
-    """The keys and arguments of one claim. Arguments that the claims of one call site share are encoded once."""
+    """The keys and arguments of one claim. Arguments that all claims of one call site share are encoded once."""
     shared = (
         *(claim.ttl, claim.permits, claim.capacity, claim.queued),
         *(claim.place_ttl, claim.block, claim.note, claim.who, channel),
@@ -73,7 +72,7 @@ def _claim_tail(claim: Claim, channel: bytes) -> bytes:
 
 
 def claim_answer(claim: Claim, reply: Any) -> tuple[ClaimAnswer, int, list[Any]]:
-    """The answer, the token of a place in the queue, and what the script told beside it."""
+    """The answer, the token of the place in the queue, and the grants that the script made on the way."""
     first, second, *rest = reply
     if first == 1:
         return Granted(int(second), claim.ttl), 0, rest
@@ -87,7 +86,7 @@ def claim_answer(claim: Claim, reply: Any) -> tuple[ClaimAnswer, int, list[Any]]
 
 
 def holder(value: bytes, now: int) -> Standing | None:
-    """Whom a waiter waits for. How long it will live was not asked: its ttl, at most, as if it was renewed just now."""
+    """The holder that a waiter waits for. Its remaining life was not asked: its whole ttl is shown."""
     id, _, record = value.partition(b"\n")
     match = RECORD.fullmatch(record)
     if match is None and value:
@@ -114,7 +113,7 @@ def renew_answer(place: str, renewal: Renewal, reply: Any) -> RenewAnswer:
 
 
 def standings(now: int, parts: list[Any]) -> list[Standing]:
-    """Holders and waiters, in queue order; `parts` are four for each claim."""
+    """Holders and waiters in queue order; `parts` has four items for each claim."""
     found = [_standing(now, *parts[i : i + 4]) for i in range(0, len(parts), 4)]
     return sorted(found, key=lambda standing: (not standing.admitted, standing.token))
 
@@ -122,7 +121,7 @@ def standings(now: int, parts: list[Any]) -> list[Standing]:
 def _standing(now: int, id: bytes, record: bytes, admitted: int, left: int) -> Standing:
     match = RECORD.fullmatch(record)
     lapses_in = left / 1000 if left >= 0 else LASTS
-    if match is None:  # another program's key: its value is all it tells, and may be a secret
+    if match is None:  # another program's key: its value may be a secret, and is not shown
         return Standing("", 0, 1, True, 0.0, lapses_in, "", "another program", foreign=True)
     token, since, _, permits, _, length, tail = match.groups()
     note, who = tail[: int(length)].decode(), tail[int(length) :].decode()
@@ -131,12 +130,12 @@ def _standing(now: int, id: bytes, record: bytes, admitted: int, left: int) -> S
 
 
 def foreign_flags(foreign: bool, no_expiry: bool) -> bytes:
-    """The arguments of an eviction that say which keys of other programs may go."""
+    """The arguments of an eviction that say which keys of other programs may be removed."""
     return bulk(b"1" if foreign else b"0") + bulk(b"1" if no_expiry else b"0")
 
 
 def evicted(resource: str, reply: Any) -> tuple[list[Standing], list[Any], bytes]:
-    """Whom an eviction met, what it told beside that, and up to which token others are left ('' none).
+    """The claims that an eviction met, the grants it made, and the token up to which more are left ('' none).
 
     Raises `ForeignKey` if a key of another program is in its way.
     """
@@ -159,5 +158,5 @@ def versioned(value: bytes | None) -> Versioned:
 
 
 def outline(queue: Queue) -> list[tuple[str, int, bool, str]]:
-    """What counts as a difference: who stands where, not how long they will live."""
+    """What counts as a difference: which claims are where, not how long they will live."""
     return [(s.id, s.permits, s.admitted, s.note) for s in queue.standings]

@@ -1,4 +1,4 @@
-"""RESP2, as far as a lock needs it: requests as bytes, replies as bytes, ints, lists, None and `Failure`."""
+"""The part of RESP2 that a lock needs: requests as bytes; replies as bytes, ints, lists, None and `ErrorReply`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 
 class ErrorReply(Exception):
-    """An error reply: `code` is its first word, such as NOSCRIPT."""
+    """An error reply; `code` is its first word, such as NOSCRIPT."""
 
     @property
     def text(self) -> str:
@@ -19,11 +19,11 @@ class ErrorReply(Exception):
 
 
 class ProtocolError(Exception):
-    """What came is not RESP: the connection cannot be trusted any more."""
+    """The data is not RESP, so the connection cannot be trusted any more."""
 
 
 class Reader(Protocol):
-    """Takes bytes as they come; gives replies, or False while the next one is incomplete."""
+    """Takes bytes as they arrive; returns replies, or False while the next one is incomplete."""
 
     def feed(self, data: bytes, /) -> object: ...
     def gets(self) -> Any: ...
@@ -38,7 +38,7 @@ def command(*parts: bytes) -> bytes:
 
 
 class PlainReader:
-    """The reader for where hiredis is not installed."""
+    """The reader for programs without hiredis."""
 
     def __init__(self) -> None:
         self._data = b""
@@ -101,7 +101,7 @@ _make: Any = None
 
 
 def reader() -> Reader:
-    """A new reader: hiredis where it is installed."""
+    """A new reader: that of hiredis if it is installed."""
     global _make
     if _make is None:
         _make = _find_reader()

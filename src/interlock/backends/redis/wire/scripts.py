@@ -1,4 +1,4 @@
-"""The Lua scripts, read from the files beside this one, and the heads of the requests that run them."""
+"""The Lua scripts, read from the files in this folder, and the beginnings of the requests that run them."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from interlock.record import record
 
 @record
 class Call:
-    """How a request for one script begins, for a number of keys and arguments that follow."""
+    """How a request for a script begins, for a given number of keys and arguments."""
 
-    by_hash: bytes  # EVALSHA, for a server that has seen the script
-    with_source: bytes  # EVAL with the source, for one that has not, or has forgotten it
+    by_hash: bytes  # EVALSHA, for a server that knows the script
+    with_source: bytes  # EVAL with the source, for a server that does not
 
 
 class Script:
-    """One script; requests name it by its hash."""
+    """One script, which requests name by its hash."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -39,7 +39,7 @@ class Script:
 
 
 def _source(name: str) -> str:
-    """The file, with what it includes, without comments: the server keeps a copy in memory."""
+    """The file with its includes and without comments, since the server keeps a copy in memory."""
     loader: Any = __spec__.loader  # not open(): the package may have been imported from a zip file
     path = os.path.normpath(os.path.join(os.path.dirname(__file__), name + ".lua"))  # a zip file has no ".."
     text = loader.get_data(path).decode("utf-8")
