@@ -25,9 +25,9 @@ from interlock.model import EVERYTHING, Traits
 
 if TYPE_CHECKING:
     from interlock._core.barrier import BarrierCell
-    from interlock._core.condition import Mutex, Waiting
+    from interlock._core.condition import ConditionCore, Mutex
     from interlock._core.election import Candidacy
-    from interlock._core.guarding import Mark
+    from interlock._core.high_water_mark import HighWaterMark
     from interlock._core.multilock import Multi
     from interlock._core.once import Once as OnceCore
     from interlock._core.once import OnceHolding
@@ -285,7 +285,7 @@ class BarrierMixin(Named):
 class ConditionMixin(Named):
     """A condition variable and its lock."""
 
-    def __init__(self, waiting: Waiting, lock: Any) -> None:
+    def __init__(self, waiting: ConditionCore, lock: Any) -> None:
         self._core = waiting
         self._name = waiting.name
         self._lock = lock
@@ -297,7 +297,7 @@ class ConditionMixin(Named):
 class GuardMixin(Named):
     """A guard and its name."""
 
-    def __init__(self, mark: Mark) -> None:
+    def __init__(self, mark: HighWaterMark) -> None:
         self._core = mark
         self._name = mark.name
 
@@ -582,10 +582,10 @@ class ClientMixin(
 
         `lock` may be a lock or an rlock of this client, or any object with `acquire` and `release`.
         """
-        from interlock._core.condition import Waiting
+        from interlock._core.condition import ConditionCore
 
         lock = self.rlock(name) if lock is None else lock
-        return made(self._condition_type, Waiting(self._core, name, self._mutex(lock)), lock)
+        return made(self._condition_type, ConditionCore(self._core, name, self._mutex(lock)), lock)
 
     def _mutex(self, lock: Any) -> Mutex:
         """A condition's lock as the core wants it."""
@@ -601,6 +601,6 @@ class ClientMixin(
 
     def guard(self, name: str) -> GuardT:
         """Make a guard: it remembers the highest token that was accepted for `name`, and refuses lower ones."""
-        from interlock._core.guarding import Mark
+        from interlock._core.high_water_mark import HighWaterMark
 
-        return made(self._guard_type, Mark(self._core, name))
+        return made(self._guard_type, HighWaterMark(self._core, name))

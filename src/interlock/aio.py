@@ -323,7 +323,7 @@ class _Context(Named):
     async def __aenter__(self) -> Lease:
         attempt = self._core.attempt()
         entered(self, attempt)
-        lease: Lease = await attempt.demand()
+        lease: Lease = await attempt.acquire_or_raise()
         self._core.enter(attempt)
         lease._begin_body()
         return lease
@@ -485,7 +485,7 @@ class MultiLock(MultiLockMixin, _Decorator):
     async def __aenter__(self) -> MultiLease:
         attempt = self._core.attempt()
         entered(self, attempt)
-        leases = [_own(lease) for lease in await attempt.demand()]
+        leases = [_own(lease) for lease in await attempt.acquire_or_raise()]
         self._core.enter(attempt)
         for lease in leases:
             lease._begin_body()

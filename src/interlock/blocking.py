@@ -179,7 +179,7 @@ class _Context(Named):
         attempt = self._core.attempt()
         statement = entered(self, attempt)
         try:
-            lease: Lease = drive(attempt.demand())
+            lease: Lease = drive(attempt.acquire_or_raise())
             self._core.enter(attempt)
             return lease
         except BaseException:  # as in Lock.acquire
@@ -357,7 +357,7 @@ class MultiLock(MultiLockMixin, _Decorator):
         attempt = self._core.attempt()
         statement = entered(self, attempt)
         try:
-            leases = drive(attempt.demand())
+            leases = drive(attempt.acquire_or_raise())
             self._core.enter(attempt)
             return MultiLease(self._core, [_own(lease) for lease in leases])
         except BaseException:  # as in Lock.acquire

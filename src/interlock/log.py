@@ -34,7 +34,7 @@ class Log:
             if self._listener is not None:
                 self._listener(event)
 
-    def curious(self) -> bool:
+    def wants_all_events(self) -> bool:
         """Whether anybody listens to all events: programs that want warnings only do not pay for making others.
 
         Asked twice for every pair of acquire and release, so it asks as little as it can.

@@ -39,7 +39,7 @@ class Scene:
         core = self.client._core
         names = [name for name in drive(core.store.scan("", "", 10)) if name != "busy"]
         waiters = [f"waiter {waiter.id}" for waiter in self.other.inspect("busy").waiters]
-        kept = [repr(kept) for kept in core.keeper.kept() if not kept._over]
+        kept = [repr(kept) for kept in core.keeper.kept() if not kept._ended]
         heads = [f"head of {name}" for name in core.cohorts._heads]
         return [*names, *waiters, *map(repr, core.leases), *kept, *heads]
 

@@ -13,7 +13,7 @@ import pytest
 
 import interlock
 from interlock import aio
-from interlock._core.states import Event, State
+from interlock._core.states import LeaseEvent, State
 from interlock.testing.lag import at_most, stretched
 from tests.attacks.stage import AsyncStage, Stage, eventually
 from tests.patience import PATIENCE
@@ -76,14 +76,14 @@ def test_a_lease_lost_while_its_doubt_is_being_reported_is_reported_lost_once() 
             real.__exit__(None, None, None)
             if self.armed and lease._state is State.DOUBTFUL:
                 self.armed = False
-                lease._move(Event.LAPSED, "lapsed")
+                lease._move(LeaseEvent.LAPSED, "lapsed")
 
         def _is_owned(self) -> bool:
             return real._is_owned()
 
     real = stage.core.guard
     stage.core.guard = Interleaved()
-    lease._unanswered()
+    lease._on_no_reply()
     stage.core.guard = real
     eventually(lambda: lost)
     assert [type(event).__name__ for event in stage.events].count("Lost") == 1
@@ -176,7 +176,7 @@ def test_on_lost_is_called_even_when_no_thread_can_be_started(monkeypatch: pytes
 
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", full)
-        lease._move(Event.LAPSED, "lapsed")
+        lease._move(LeaseEvent.LAPSED, "lapsed")
     eventually(lambda: lost)
     stage.client.close()
 

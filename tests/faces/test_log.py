@@ -153,7 +153,7 @@ def test_the_async_face_writes_the_same(records: list[LogRecord]) -> None:
 def test_nothing_is_told_of_ordinary_locks_unless_asked_for(records: list[LogRecord]) -> None:
     logging.getLogger("interlock").setLevel(logging.INFO)
     with interlock.connect("memory://log-quiet") as client, client.lock("x"):
-        assert not client._core.curious()
+        assert not client._core.wants_all_events()
     assert not records
 
 

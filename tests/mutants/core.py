@@ -265,8 +265,8 @@ LEASES: list[Mutant] = [
         "the holder believes longer than the store remembers",
         (
             KEEPER,
-            "                kept._answered(asked, answer)",
-            "                kept._answered(self._runtime.now(), answer)",
+            "                kept._on_reply(asked, answer)",
+            "                kept._on_reply(self._runtime.now(), answer)",
         ),
         tests=directed("slow_reply"),
     ),

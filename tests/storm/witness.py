@@ -11,7 +11,7 @@ from typing import Any
 import interlock
 from interlock import aio, clock
 from interlock._core.client import Client as CoreClient
-from interlock._core.states import FINAL, Event, State
+from interlock._core.states import FINAL, LeaseEvent, State
 from interlock.errors import LeaseLost, NotHeld
 from tests.storm.journal import Journal
 
@@ -56,7 +56,7 @@ class _Witnessed:
         if self._deadline != before:
             _note(self, "renew", "ok", at=at)
 
-    def _move(self: Any, event: Event, cause: str = "", reason: str = "") -> None:
+    def _move(self: Any, event: LeaseEvent, cause: str = "", reason: str = "") -> None:
         at, before = clock.now(), self._state
         super()._move(event, cause, reason)  # type: ignore[misc]
         _end(self, at, before, cause)

@@ -43,15 +43,15 @@ class Attempt:
     """A claim on its way to a lease."""
 
     __slots__ = (
-        "_answered",
         "_heir_who",
         "_holding",
+        "_last_reply",
         "_pauses",
         "_place",
         "_runtime",
         "_stands",
-        "_told_of_waiting",
         "_until",
+        "_wait_reported",
         "ahead",
         "asked",
         "began",
@@ -84,7 +84,7 @@ class Attempt:
         self.owner = owner  # of the lease
         self.runner = runner or owner  # the thread or task that waits for the lease
         # When the store was last asked (before the question: see Lease), and when it last answered.
-        self.began = self.asked = self._answered = now = client.runtime.now()
+        self.began = self.asked = self._last_reply = now = client.runtime.now()
         self._until = None if wait is None else now + wait
         self.ahead = 0
         self.holder: Standing | None = None  # the holder that it waits for, if the store has named it
@@ -93,7 +93,7 @@ class Attempt:
         self._stands = False  # our claim may stand in the store
         self._place: QueuePlace | None = None
         self._pauses = 0  # how often it has paused without a place in the queue
-        self._told_of_waiting = False
+        self._wait_reported = False
         # As one of a cohort: the signal that it waits for in line, and the turn whose heir it is.
         self.called: Signal | None = None
         self.turn: Turn | None = None
@@ -109,7 +109,7 @@ class Attempt:
 
     # ---- the call -----------------------------------------------------------------
 
-    async def demand(self) -> Lease:
+    async def acquire_or_raise(self) -> Lease:
         """The lease; `AcquireTimeout` if the time was up."""
         lease = await self.run()
         if lease is None:
@@ -132,7 +132,7 @@ class Attempt:
             if self.turn is not None:
                 lease._inherit(self.turn, self._heir_who)
             holding.enrol(self, lease)
-            if client.curious():
+            if client.wants_all_events():
                 client.emit(events.Acquired(holding.resource, granted.token, self.asked - self.began))
             return lease
         except BaseException:
@@ -248,7 +248,7 @@ class Attempt:
 
     def _queues(self) -> bool:
         """Whether the store has told us of a place in the queue, so recently that the place may still live."""
-        return self._place is not None and self._runtime.now() - self._answered < self.claim.place_ttl
+        return self._place is not None and self._runtime.now() - self._last_reply < self.claim.place_ttl
 
     # ---- the wait -------------------------------------------------------------------
 
@@ -260,7 +260,7 @@ class Attempt:
                 raise Evicted(self.claim.resource, answer.reason)
             if isinstance(answer, Busy):  # named in errors
                 self.ahead, self.holder = answer.ahead, answer.holder and signed(answer.holder)
-            self._answered = self._runtime.now()
+            self._last_reply = self._runtime.now()
             if (left := self.left()) <= 0:
                 await self.take_back(FOR_EVER if self._until is None else self._until)
                 return None
@@ -280,12 +280,12 @@ class Attempt:
     async def _await_turn(self, busy: Busy, left: float) -> ClaimAnswer | None:
         """Pause until asking again may help, at most `left` seconds; a grant if the store sends one meanwhile."""
         client = self.client
-        if not self._told_of_waiting:
-            left = self._tell_of_waiting(left)
+        if not self._wait_reported:
+            left = self._report_long_wait(left)
         granted = await self._pause(busy, left)
         client.open()  # a waiter of a client that was closed would wait for ever
-        if granted is None and (quiet := client.quiet()) > 0:
-            await self._runtime.sleep(max(0.0, min(quiet, self.left())))
+        if granted is None and (pause := client.draining()) > 0:
+            await self._runtime.sleep(max(0.0, min(pause, self.left())))
         return granted
 
     async def _pause(self, busy: Busy, left: float) -> Granted | None:
@@ -325,12 +325,12 @@ class Attempt:
         self._pauses += 1
         await self._runtime.sleep(min(left, longest * (0.5 + self._runtime.random())))
 
-    def _tell_of_waiting(self, left: float) -> float:
+    def _report_long_wait(self, left: float) -> float:
         """Report a wait that has become long, once; return how long to wait at most, so as not to miss that moment."""
         client, waited = self.client, self._runtime.now() - self.began
         if waited < LONG_WAIT:
             return min(left, LONG_WAIT - waited)
-        self._told_of_waiting = True
+        self._wait_reported = True
         client.emit(
             events.Waiting(self.claim.resource, waited, self.ahead if self.claim.queued else 0, self.holder)
         )

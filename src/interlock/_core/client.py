@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 CLOSING = 5.0  # seconds that closing may take
 TAKING_BACK = 0.5  # seconds in which a closed client takes back claims whose askers had no answer
-QUIET = 1.0  # seconds for which those who wait ask for nothing when their process is about to end
+DRAINING = 1.0  # seconds for which waiters ask for nothing because their process is about to end
 
 
 class Client:
@@ -53,11 +53,11 @@ class Client:
         self.entries: WeakKeyDictionary[Owner, dict[str, Entry]] = WeakKeyDictionary()
         self.cohorts = Cohorts()
         self._listener = listener
-        # Most programs listen to warnings only: they should not pay for the making of other events.
-        self.curious: Callable[[], bool] = getattr(listener, "curious", _always)
+        # Most programs listen to warnings only: they should not pay for making other events.
+        self.wants_all_events: Callable[[], bool] = getattr(listener, "wants_all_events", _always)
         self.closed = False
         self._ended = False  # nothing of it is left to close
-        self._quiet_until = 0.0
+        self._draining_until = 0.0
         keeper_store = (store if keeper_runtime is runtime else store.blocking()).for_keeper()
         # Weakly: a client nobody has any more, and that holds nothing, must be able to go.
         emit = WeakMethod(self.emit)
@@ -70,14 +70,14 @@ class Client:
         finalize(self, self.keeper.stop_soon).atexit = False
 
     def emit(self, event: events.Event) -> None:
-        """Tell the listener, on the caller's thread; never on the keeper's, which a slow listener would hold up."""
+        """Call the listener on the caller's thread; never on the keeper's, which a slow listener would hold up."""
         if self._listener is not None:
             if self.keeper.here():
-                self._keeper_runtime.later(self._tell, event)
+                self._keeper_runtime.later(self._notify, event)
             else:
-                self._tell(event)
+                self._notify(event)
 
-    def _tell(self, event: events.Event) -> None:
+    def _notify(self, event: events.Event) -> None:
         assert self._listener is not None
         with suppress(Exception, SystemExit):  # a listener must not decide whether locks work
             self._listener(event)
@@ -98,13 +98,16 @@ class Client:
         if self.closed:
             raise ClientClosed("this client was closed")
 
-    def hush(self) -> None:
-        """What is given back next stays so: whoever is woken by that waits a moment, in which the process ends."""
-        self._quiet_until = self.runtime.now() + QUIET
+    def drain(self) -> None:
+        """Have the waiters pause before they ask again: the process is about to end.
 
-    def quiet(self) -> float:
-        """Seconds for which nobody should ask for a place again."""
-        return self._quiet_until - self.runtime.now() if self._quiet_until else 0.0
+        A place that is given back now would otherwise be taken anew by the waiter that this wakes.
+        """
+        self._draining_until = self.runtime.now() + DRAINING
+
+    def draining(self) -> float:
+        """Seconds for which no waiter should ask for a place again; 0.0 or less if the client is not draining."""
+        return self._draining_until - self.runtime.now() if self._draining_until else 0.0
 
     async def release_all(self, timeout: float = CLOSING) -> None:
         """Give back everything that is held, within a bound; what fails lapses by itself."""
@@ -217,6 +220,6 @@ class Closing:
         client.runtime.spawn("interlock-closing", client.close)
 
 
-def _called(call: Callable[..., None] | None, *told: object) -> None:
+def _called(call: Callable[..., None] | None, *arguments: object) -> None:
     if call is not None:
-        call(*told)
+        call(*arguments)

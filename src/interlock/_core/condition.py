@@ -70,7 +70,7 @@ class HoldingMutex:
     async def acquire_restore(self, saved: list[Attempt], owner: Owner) -> None:
         attempt = self._holding.attempt(owner=owner)
         try:
-            lease = await attempt.demand()
+            lease = await attempt.acquire_or_raise()
             for each in saved:  # their bodies go on under the new lease
                 each.lease = lease
             if saved and not any(each in self._holding.entered for each in saved):
@@ -83,7 +83,7 @@ class HoldingMutex:
         return self._holding.owned(owner)
 
 
-class Waiting:
+class ConditionCore:
     """The waiting side and the waking side of one condition."""
 
     def __init__(self, client: Client, name: str, mutex: Mutex) -> None:
@@ -167,7 +167,7 @@ class Waiting:
 class Wait:
     """One who waits for a condition, from letting the lock go until it has it again."""
 
-    def __init__(self, condition: Waiting, owner: Owner) -> None:
+    def __init__(self, condition: ConditionCore, owner: Owner) -> None:
         self._condition, self._room, self._client = condition, condition.room, condition.client
         self._runtime = condition.client.runtime
         self._owner = owner
@@ -236,7 +236,7 @@ class Wait:
                 await store.wait(me.claim, None, min(left, pause))
                 if await self._notified(timing.patience(until - runtime.now())):
                     return True
-                if not await self._look(timing.patience(until - runtime.now())):
+                if not await self._check_room(timing.patience(until - runtime.now())):
                     await self._room.leave(me)
                     return True
             except StoreUnavailable:
@@ -286,7 +286,7 @@ class Wait:
             await self._client.store.release(call.resource, call.id, 0.0, patience)
         return isinstance(standing, Gone)
 
-    async def _look(self, patience: float) -> bool:
+    async def _check_room(self, patience: float) -> bool:
         """Whether this is still the place we took: a late copy of our own request may have taken a new one.
 
         And look after the calls of others: those of the dead are passed on.

@@ -79,7 +79,7 @@ class Candidacy:
         ask = Renewal(self.holding.resource, lease._claim.id, lease.ttl, checked_words(value, VALUE))
         asked = self.client.runtime.now()
         answer = await self.client.renew_one(ask, IO_TIMEOUT)
-        lease._answered(asked, answer)
+        lease._on_reply(asked, answer)
         lease.check()
 
     async def resign(self) -> None:

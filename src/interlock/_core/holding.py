@@ -237,7 +237,7 @@ class Holding:
         if removal is GONE:  # the store had forgotten it, and we had not noticed yet
             lease._cause = "refused"
             raise lease.loss()
-        if self.client.curious():
+        if self.client.wants_all_events():
             held = self.client.runtime.now() - lease._granted_at
             self.client.emit(events.Released(self.resource, lease.token, held))
 
@@ -331,7 +331,7 @@ class Holding:
         lease.check()
         ask = Renewal(self.resource, lease._claim.id, lease.ttl)
         answer = await self.client.renew_one(ask, IO_TIMEOUT)
-        lease._answered(asked, answer)
+        lease._on_reply(asked, answer)
         lease.check()
 
     async def shrink(self, lease: Lease, permits: int, timeout: float = IO_TIMEOUT) -> None:
@@ -344,7 +344,7 @@ class Holding:
         asked = self.client.runtime.now()
         ask = Renewal(self.resource, claim.id, claim.ttl, permits=claim.permits)
         answer = await self.client.renew_one(ask, timeout)
-        lease._answered(asked, answer)
+        lease._on_reply(asked, answer)
         if not isinstance(answer, Renewed):
             raise lease.loss()
 

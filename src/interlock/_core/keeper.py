@@ -42,12 +42,12 @@ LAG = 0.5  # being this late, seconds, is worth a report
 NEVER = float("inf")
 
 
-class Kept(Protocol):
+class Renewable(Protocol):
     """Something that must be renewed in time: a lease, or a place in a queue."""
 
     @property
-    def _when(self) -> float:
-        """The next instant somebody must look."""
+    def _due(self) -> float:
+        """The next instant at which the keeper must look at it."""
         ...
 
     @property
@@ -57,19 +57,19 @@ class Kept(Protocol):
     @property
     def deadline(self) -> float: ...
     @property
-    def _over(self) -> bool:
+    def _ended(self) -> bool:
         """Whether nobody needs it any more, though it was not dropped: its holder was interrupted, or is gone."""
         ...
 
     def _renewal(self, now: float) -> Renewal | None: ...
-    def _answered(self, asked: float, answer: RenewAnswer) -> None: ...
-    def _unanswered(self) -> None: ...
-    def _look(self, now: float) -> None:
-        """Draw the conclusion if the deadline has passed."""
+    def _on_reply(self, asked: float, answer: RenewAnswer) -> None: ...
+    def _on_no_reply(self) -> None: ...
+    def _poll(self, now: float) -> None:
+        """Conclude that it is lost if its deadline has passed."""
         ...
 
-    def _lose(self) -> None:
-        """Draw the conclusion: the session that carried the claim has ended."""
+    def _on_session_lost(self) -> None:
+        """Conclude that it is lost: the session that carried its claim has ended."""
         ...
 
     def _left_behind(self) -> bool:
@@ -103,10 +103,10 @@ class Keeper:
         self._stalled = stalled  # how long the holders' event loop has been stuck
         self._stall_reported = False
         self._order = count()
-        self._young: dict[Kept, None] = {}  # what came since the keeper last looked
-        self._live: dict[Kept, None] = {}
-        self._by_due: list[tuple[float, int, Kept]] = []
-        self._by_deadline: list[tuple[float, int, Kept]] = []
+        self._young: dict[Renewable, None] = {}  # what came since the keeper last looked
+        self._live: dict[Renewable, None] = {}
+        self._by_due: list[tuple[float, int, Renewable]] = []
+        self._by_deadline: list[tuple[float, int, Renewable]] = []
         self._pending: dict[PendingRelease, None] = {}
         self._abandoned: deque[Abandoned] = deque()
         self._alarm: Signal | None = None  # made where the keeper runs: that loop may not be there yet
@@ -121,9 +121,9 @@ class Keeper:
 
     # ---- for everyone ---------------------------------------------------------
 
-    def keep(self, kept: Kept) -> None:
+    def keep(self, kept: Renewable) -> None:
         """Look after `kept` from now on. Takes no guard, and no system call unless it is the most urgent of all."""
-        when = kept._when
+        when = kept._due
         self._young[kept] = (
             None  # before the look at `_wakes_at`: a keeper that falls asleep looks the other way round
         )
@@ -174,12 +174,12 @@ class Keeper:
         """Conclude that these claims are gone, or all of them: their session has ended. For any thread."""
         for kept in self.kept():
             if ids is None or kept.id in ids:
-                kept._lose()
+                kept._on_session_lost()
         for pending in list(self._pending):
             if ids is None or pending.id in ids:
                 self._pending.pop(pending, None)
 
-    def drop(self, kept: Kept) -> None:
+    def drop(self, kept: Renewable) -> None:
         """Leave `kept` alone from now on: no renewal is begun after this returns."""
         if self._young.pop(kept, self) is None:
             return
@@ -194,7 +194,7 @@ class Keeper:
                 heapq.heapify(self._by_due)
                 heapq.heapify(self._by_deadline)
 
-    def kept(self) -> list[Kept]:
+    def kept(self) -> list[Renewable]:
         with self._guard:
             self._absorb()
             return list(self._live)
@@ -269,14 +269,14 @@ class Keeper:
                 if kept.deadline != NEVER:
                     heapq.heappush(self._by_deadline, (kept.deadline, next(self._order), kept))
 
-    def _push(self, kept: Kept) -> None:
-        heapq.heappush(self._by_due, (kept._when, next(self._order), kept))
+    def _push(self, kept: Renewable) -> None:
+        heapq.heappush(self._by_due, (kept._due, next(self._order), kept))
 
     async def _round(self) -> None:
         self._watch_loop()
         self._clean_up()
         now = self._runtime.now()
-        due = self._due(now)
+        due = self._take_due(now)
         try:
             for start in range(0, len(due), BATCH):
                 await self._renew(due[start : start + BATCH])
@@ -301,9 +301,9 @@ class Keeper:
 
     # ---- renewals ---------------------------------------------------------------
 
-    def _due(self, now: float) -> list[Kept]:
+    def _take_due(self, now: float) -> list[Renewable]:
         """Take out what is due, and what will be soon: one request for all of it."""
-        due: list[Kept] = []
+        due: list[Renewable] = []
         if self._doubted > self._verified:
             return self._all_doubtful(now)
         with self._guard:
@@ -319,7 +319,7 @@ class Keeper:
             self._report(events.KeeperLagged(late))
         return due
 
-    def _all_doubtful(self, now: float) -> list[Kept]:
+    def _all_doubtful(self, now: float) -> list[Renewable]:
         """Everything is due: what the server before knew, the one that took over may not know."""
         with self._guard:
             self._absorb()
@@ -327,21 +327,21 @@ class Keeper:
             self._by_due.clear()
             due = list(self._live)
         for kept in due:
-            kept._unanswered()
+            kept._on_no_reply()
         return due
 
     @staticmethod
-    def _slack(kept: Kept, now: float) -> float:
+    def _slack(kept: Renewable, now: float) -> float:
         """How much too early a renewal may be, so that many go in one request."""
         left = kept.deadline - now
         return max(0.0, left / 8) if left < NEVER else 0.0
 
-    async def _renew(self, batch: list[Kept]) -> None:
+    async def _renew(self, batch: list[Renewable]) -> None:
         asked = self._runtime.now()  # before the question: see Lease
-        asking: list[tuple[Kept, Renewal]] = []
+        asking: list[tuple[Renewable, Renewal]] = []
         for kept in batch:
-            kept._look(asked)
-            if kept._over:
+            kept._poll(asked)
+            if kept._ended:
                 self.drop(kept)  # or it would be due for ever, and we would never sleep again
                 if self._store.traits.lapses == "session" and kept._left_behind():
                     left = PendingRelease(kept.resource, kept.id, 0.0, due=asked, until=NEVER)
@@ -357,16 +357,16 @@ class Keeper:
         except Exception as error:
             self._trip = max(self._trip, self._runtime.now() - asked)  # it takes longer than that
             for kept, _ in asking:
-                kept._unanswered()
+                kept._on_no_reply()
             if not isinstance(error, StoreUnavailable):
                 self._report(events.KeeperFailed(repr(error), error))
         else:
             self._trip += ((self._runtime.now() - asked) - self._trip) / 4
             for (kept, _), answer in zip(asking, answers, strict=True):
                 if asked < self._doubted:  # by whom? the server may be another since
-                    kept._unanswered()
+                    kept._on_no_reply()
                 else:
-                    kept._answered(asked, answer)
+                    kept._on_reply(asked, answer)
         self._pass_verdicts()
 
     def _patience(self, now: float, last: float) -> float:
@@ -402,7 +402,7 @@ class Keeper:
                 if self._first_deadline() > now:
                     return
                 kept = heapq.heappop(self._by_deadline)[2]
-            kept._look(now)
+            kept._poll(now)
 
     # ---- pending releases ---------------------------------------------------------
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from interlock._core import timing
 from interlock._core.signature import signature
-from interlock._core.states import FINAL, TRANSITIONS, Event, State
+from interlock._core.states import FINAL, TRANSITIONS, LeaseEvent, State
 from interlock.errors import LeaseLost, NotHeld
 from interlock.model import Claim, Gone, Granted, NoAnswer, Renewal, RenewAnswer, Renewed
 from interlock.ports import Owner, Runtime, Signal
@@ -39,6 +39,7 @@ class Lease:
         "_holding",
         "_interrupted",
         "_last_try",
+        "_loss_raised",
         "_lost",
         "_orphaned",
         "_owner",
@@ -48,7 +49,6 @@ class Lease:
         "_short",
         "_state",
         "_token",
-        "_told",
         "_turn",
         "_unsigned",
     )
@@ -68,7 +68,7 @@ class Lease:
         self._settled = False  # nothing is left to do for it: it was given back, passed on, or lost
         self._lost: Signal | None = None
         self._orphaned = False  # no longer renewed, as its owner has ended
-        self._told = False  # its holder has met the loss: `check` has raised it
+        self._loss_raised = False  # its holder has met the loss: `check` has raised it
         self._bodies = 0  # `async with` bodies, one in another, under this lease: a loss cancels them
         self._body = owner  # the task they run in
         self._turn: Turn | None = None  # for those of the same client that inherit it: see cohort.py
@@ -143,7 +143,7 @@ class Lease:
         """
         state = self.state
         if state is State.LOST:
-            self._told = True
+            self._loss_raised = True
             raise self.loss()
         if state is State.RELEASED:
             raise NotHeld(f"{self.resource}: lease with token {self.token} was released")
@@ -211,10 +211,10 @@ class Lease:
         self._interrupted = True
         return True
 
-    # ---- what the keeper asks (see keeper.Kept) --------------------------------
+    # ---- what the keeper asks (see keeper.Renewable) --------------------------------
 
     @property
-    def _when(self) -> float:
+    def _due(self) -> float:
         """The next instant somebody must look at this lease."""
         pause = timing.renew_every(self._claim.ttl)
         if self._unsigned is not None:
@@ -226,7 +226,7 @@ class Lease:
         return min(self._deadline, self._last_try + pause)
 
     @property
-    def _over(self) -> bool:
+    def _ended(self) -> bool:
         return self._state in FINAL
 
     def _renewal(self, now: float) -> Renewal | None:
@@ -252,24 +252,24 @@ class Lease:
         permits = self._claim.permits if self._reduced else None
         return Renewal(self.resource, self._claim.id, ttl, note, permits)
 
-    def _answered(self, asked: float, answer: RenewAnswer) -> None:
+    def _on_reply(self, asked: float, answer: RenewAnswer) -> None:
         if isinstance(answer, Renewed):
             self._extend(asked if answer.sent is None else answer.sent, answer.ttl)
         elif isinstance(answer, NoAnswer):
-            self._unanswered()
+            self._on_no_reply()
         else:
             self._refuse(answer)
 
-    def _unanswered(self) -> None:
-        self._move(Event.NO_ANSWER)
+    def _on_no_reply(self) -> None:
+        self._move(LeaseEvent.NO_ANSWER)
 
-    def _look(self, now: float) -> None:
+    def _poll(self, now: float) -> None:
         if now >= self._deadline:
             self._lapse()
 
-    def _lose(self) -> None:
+    def _on_session_lost(self) -> None:
         """The session that carried the claim has ended."""
-        self._move(Event.REFUSED, "session")
+        self._move(LeaseEvent.REFUSED, "session")
 
     def _left_behind(self) -> bool:
         return False  # a lost lease's claim is released by `Holding.lost`
@@ -286,22 +286,22 @@ class Lease:
             self._short = False
             self._unsigned = None
             self._deadline = max(self._deadline, until)
-            self._state = TRANSITIONS[self._state][Event.RENEWED]
+            self._state = TRANSITIONS[self._state][LeaseEvent.RENEWED]
 
     def _refuse(self, gone: Gone) -> None:
         """The store has answered that the claim is gone."""
-        self._move(Event.REFUSED, "evicted" if gone.evicted else "refused", gone.reason)
+        self._move(LeaseEvent.REFUSED, "evicted" if gone.evicted else "refused", gone.reason)
 
     def _lapse(self) -> None:
         max_hold = self._holding.max_hold
         # The last renewal asks for no more than what max_hold leaves, and the margin comes off that.
         latest = self._deadline + timing.margin(self._claim.ttl) + 1e-6
         if max_hold is not None and latest >= self._granted_at + max_hold:
-            self._move(Event.LAPSED, "max_hold")
+            self._move(LeaseEvent.LAPSED, "max_hold")
         elif self._orphaned and not self._owner.alive():
-            self._move(Event.LAPSED, "owner_ended", str(self._owner))
+            self._move(LeaseEvent.LAPSED, "owner_ended", str(self._owner))
         else:
-            self._move(Event.LAPSED, "lapsed")
+            self._move(LeaseEvent.LAPSED, "lapsed")
 
     def _shrunk(self, permits: int) -> None:
         """Part of it was given back: a later renewal must not ask for more."""
@@ -331,11 +331,11 @@ class Lease:
         with client.guard:
             before = self._state
             if before not in FINAL and client.runtime.now() < self._deadline:
-                self._state = TRANSITIONS[before][Event.RELEASE]
+                self._state = TRANSITIONS[before][LeaseEvent.RELEASE]
                 return before
         return self.state  # released or lost before; or just now, by our own clock
 
-    def _move(self, event: Event, cause: str = "", reason: str = "") -> None:
+    def _move(self, event: LeaseEvent, cause: str = "", reason: str = "") -> None:
         with self._holding.client.guard:
             before = self._state
             # Kept by this thread: another may move on from here, and would then be reported by both.

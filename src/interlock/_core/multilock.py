@@ -156,7 +156,7 @@ class MultiAttempt:
         waited = self._multi.client.runtime.now() - self._began
         return AcquireTimeout(error.resource, waited, error.ahead, error.holders)
 
-    async def demand(self) -> list[Lease]:
+    async def acquire_or_raise(self) -> list[Lease]:
         leases = await self.run()
         if leases is None:
             raise await self.timed_out()

@@ -35,7 +35,7 @@ class OnceAttempt(Attempt):
 
     __slots__ = ()
 
-    async def demand(self) -> Lease:
+    async def acquire_or_raise(self) -> Lease:
         lease = await self.run()
         if lease is None:
             holding, holder = self._holding, self.holder or await self._ask_for_holder()

@@ -14,32 +14,32 @@ class QueuePlace:
         self.deadline = float("inf")
         self._owner = owner
         self.left = False  # its waiter has gone, and may have been interrupted before the place was dropped
-        self._when = now + timing.renew_every(claim.place_ttl)
+        self._due = now + timing.renew_every(claim.place_ttl)
         self.refreshed = now  # before the last question that was answered: the place lives from then
         self.resource, self.id = claim.resource, claim.id
         self._ask = Renewal(claim.resource, claim.id, claim.place_ttl)
 
     @property
-    def _over(self) -> bool:
+    def _ended(self) -> bool:
         """Whether its waiter is gone: a place that is kept for nobody would jam the queue for ever."""
         return self.left or (self._owner is not None and not self._owner.alive())
 
     def _renewal(self, now: float) -> Renewal | None:
-        self._when = now + timing.renew_every(self._ask.ttl)
+        self._due = now + timing.renew_every(self._ask.ttl)
         return self._ask
 
-    def _answered(self, asked: float, answer: RenewAnswer) -> None:
+    def _on_reply(self, asked: float, answer: RenewAnswer) -> None:
         """Note that the place was refreshed; one that lapsed is entered anew by the waiter's own next claim."""
         if isinstance(answer, Renewed):
             self.refreshed = asked
 
-    def _unanswered(self) -> None:
+    def _on_no_reply(self) -> None:
         """Nothing to do: the waiter asks for itself before its place can lapse twice."""
 
-    def _look(self, now: float) -> None:
+    def _poll(self, now: float) -> None:
         """Nothing to do: a place has no deadline."""
 
-    def _lose(self) -> None:
+    def _on_session_lost(self) -> None:
         """Nothing to do: the waiter's own next claim enters anew."""
 
     def _left_behind(self) -> bool:

@@ -87,7 +87,7 @@ class Reentrant:
         owner = attempt.owner
         entry = self.entry(owner)
         if entry is not None and entry.lease.state is State.LOST:
-            if entry.lease._told:  # its owner knows that it holds nothing, and begins anew
+            if entry.lease._loss_raised:  # its owner knows that it holds nothing, and begins anew
                 self.forget(owner)
                 entry = None
         elif entry is not None and self.mode == "write" and not entry.writes:
@@ -205,7 +205,7 @@ class Reentrant:
         attempt = self.holding.attempt(owner=owner)
         owner = attempt.owner
         try:
-            lease = await attempt.demand()
+            lease = await attempt.acquire_or_raise()
             saved.lease = lease  # the same entry: `with` statements over it count on it
             saved.over = saved.away = False
             if saved.total > 0:
@@ -302,7 +302,7 @@ class ReentrantAttempt:
                 entry.over = True
                 entry.lease._abandon()
 
-    async def demand(self) -> Lease:
+    async def acquire_or_raise(self) -> Lease:
         lease = await self.run()
         if lease is None:
             assert self._attempt is not None

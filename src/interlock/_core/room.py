@@ -27,8 +27,8 @@ class Presence(QueuePlace):
         self.stands = False  # the store may have it
         self.gone = False  # the store has forgotten it: we were paused or cut off for longer than it lives
 
-    def _answered(self, asked: float, answer: RenewAnswer) -> None:
-        super()._answered(asked, answer)
+    def _on_reply(self, asked: float, answer: RenewAnswer) -> None:
+        super()._on_reply(asked, answer)
         if isinstance(answer, Gone):
             self.gone = True
 

@@ -1,4 +1,4 @@
-"""The life of a lease, as a table. Only `lease.py` moves along it; the diagram in the docs is drawn from it."""
+"""The life of a lease, as a table. Only `lease.py` moves a lease along it; the diagram in the docs is drawn from it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class State(Enum):
     __hash__ = object.__hash__  # the name's, which Enum takes, is a call in Python; looked up at every step
 
 
-class Event(Enum):
+class LeaseEvent(Enum):
     RENEWED = "renewed"
     REFUSED = "refused"  # the store answered: the claim is gone
     NO_ANSWER = "no answer"  # timeout, broken connection, suspended session
@@ -24,23 +24,23 @@ class Event(Enum):
     __hash__ = object.__hash__  # as above
 
 
-TRANSITIONS: dict[State, dict[Event, State]] = {
+TRANSITIONS: dict[State, dict[LeaseEvent, State]] = {
     State.HELD: {
-        Event.RENEWED: State.HELD,
-        Event.NO_ANSWER: State.DOUBTFUL,
-        Event.REFUSED: State.LOST,
-        Event.LAPSED: State.LOST,
-        Event.RELEASE: State.RELEASED,
+        LeaseEvent.RENEWED: State.HELD,
+        LeaseEvent.NO_ANSWER: State.DOUBTFUL,
+        LeaseEvent.REFUSED: State.LOST,
+        LeaseEvent.LAPSED: State.LOST,
+        LeaseEvent.RELEASE: State.RELEASED,
     },
     State.DOUBTFUL: {
-        Event.RENEWED: State.HELD,
-        Event.NO_ANSWER: State.DOUBTFUL,
-        Event.REFUSED: State.LOST,
-        Event.LAPSED: State.LOST,
-        Event.RELEASE: State.RELEASED,
+        LeaseEvent.RENEWED: State.HELD,
+        LeaseEvent.NO_ANSWER: State.DOUBTFUL,
+        LeaseEvent.REFUSED: State.LOST,
+        LeaseEvent.LAPSED: State.LOST,
+        LeaseEvent.RELEASE: State.RELEASED,
     },
-    State.LOST: {event: State.LOST for event in Event},  # a lost lease stays lost
-    State.RELEASED: {event: State.RELEASED for event in Event},  # and a late answer is ignored
+    State.LOST: {event: State.LOST for event in LeaseEvent},  # a lost lease stays lost
+    State.RELEASED: {event: State.RELEASED for event in LeaseEvent},  # and a late answer is ignored
 }
 
 FINAL = (State.LOST, State.RELEASED)

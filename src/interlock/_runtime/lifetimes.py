@@ -44,7 +44,7 @@ def give_back_everything(timeout: float = CLOSING) -> None:
     until = clock.now() + timeout
     clients = list(_clients)
     for client in clients:
-        client.hush()  # or a place that is given back is taken anew, and others wait behind a process that is gone
+        client.drain()  # or a place that is given back is taken anew, and others wait behind a process that is gone
     for client in clients:
         with suppress(Exception):  # its store is away: what is left lapses by itself
             _give_back(client, until)

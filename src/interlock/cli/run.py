@@ -162,7 +162,7 @@ class Run:
         _sign(attempt)
         self._capacity = capacity
         try:
-            lease = drive(attempt.demand())
+            lease = drive(attempt.acquire_or_raise())
         except BaseException:
             drive(attempt.undo())
             raise

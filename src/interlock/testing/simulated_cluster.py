@@ -12,7 +12,7 @@ from interlock._core.client import Client
 from interlock._core.cohort import Turn
 from interlock._core.holding import Holding
 from interlock._core.lease import Lease
-from interlock._core.states import FINAL, Event, State
+from interlock._core.states import FINAL, LeaseEvent, State
 from interlock.errors import NotHeld, StaleToken
 from interlock.model import Claim, Granted
 from interlock.ports import Owner, Store
@@ -65,7 +65,7 @@ class WitnessedLease(aio.Lease):
         if self._deadline != before:
             self.process.note("renew", "ok", self)
 
-    def _move(self, event: Event, cause: str = "", reason: str = "") -> None:
+    def _move(self, event: LeaseEvent, cause: str = "", reason: str = "") -> None:
         before = self._state
         super()._move(event, cause, reason)
         if before not in FINAL and self._state in FINAL:

@@ -173,9 +173,9 @@ def _moved(lease: Lease, asked: float, left: int | None) -> None:
     """Tell the lease what the server said."""
     client = lease._holding.client
     if left is None:
-        lease._answered(asked, Gone())
+        lease._on_reply(asked, Gone())
     elif (until := timing.deadline(asked, left / 1000)) > lease._deadline:
-        lease._answered(asked, Renewed(left / 1000))
+        lease._on_reply(asked, Renewed(left / 1000))
     else:
         with client.guard:
             lease._deadline = until

@@ -10,7 +10,7 @@ from interlock._core.register import Cell
 from interlock.errors import StaleToken
 
 
-class Mark:
+class HighWaterMark:
     """Remembers the highest token that was accepted for one resource."""
 
     def __init__(self, client: Client, name: str) -> None:
