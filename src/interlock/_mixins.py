@@ -57,7 +57,7 @@ class LeaseMixin(Unpicklable, lease_core.Lease):
 
     def adopt(self) -> None:
         """Make the calling thread or task the owner: the lease is renewed for as long as that one lives."""
-        self._owner = self._runtime.owner()
+        self._set_owner(self._runtime.owner())
 
 
 LeaseT = TypeVar("LeaseT", bound=LeaseMixin)

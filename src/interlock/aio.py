@@ -160,14 +160,14 @@ class Lease(LeaseMixin):
 
         Raises `LeaseLost` if the lease was lost, and `StoreUnavailable` if the store does not answer.
         """
-        await self._holding.renew_now(self)
+        await self._renew_now()
 
     async def release(self) -> None:
         """Give the resource back.
 
         Raises `LeaseLost` if the lease was lost, and `NotHeld` if it was released before.
         """
-        await self._holding.give_back(self, strict=True)
+        await self._give_back(strict=True)
 
     async def __aenter__(self) -> Lease:
         entered(self, self)
@@ -180,12 +180,13 @@ class Lease(LeaseMixin):
 
     def _begin_body(self) -> None:
         """From here on a loss of the lease cancels the calling task, which runs the body."""
+        body = self._body
         if not self._bodies:
             task = asyncio.current_task()
             self._cancelling = 0 if task is None else task.cancelling()
-            if task is None or getattr(self._body, "task", None) is not task:  # taken by another task
-                self._body = self._runtime.runner()
-        self._enter_body()
+            if task is None or getattr(body, "task", None) is not task:  # taken by another task
+                body = self._runtime.runner()
+        self._enter_body(body)
 
     def _end_body(self, error: BaseException | None) -> BaseException | None:
         """Return the exception of the body; None in place of a cancellation that only told it of the loss."""
@@ -203,7 +204,7 @@ class Lease(LeaseMixin):
         event loop owns the lease, because somebody else waits for it.
         """
         if not owner.alive():
-            self._owner = LoopOwner(asyncio.get_running_loop())
+            self._set_owner(LoopOwner(asyncio.get_running_loop()))
         if type(owner) is not TaskOwner:
             self._runtime.owner()  # another thread asked this loop: the runtime must know where to tell of a loss
         return self
@@ -238,7 +239,7 @@ class _Steps(Iteration):
             if loss is None:
                 lease._begin_body()
             else:
-                lease._bodies += 1  # the generator gets the loss as an exception, and needs no cancellation
+                lease._enter_body_of_lost()  # the generator gets the loss as an exception, and needs no cancellation
         return loss
 
     def suspend(self) -> None:

@@ -87,14 +87,14 @@ class Lease(LeaseMixin):
 
         Raises `LeaseLost` if the lease was lost, and `StoreUnavailable` if the store does not answer.
         """
-        drive(self._holding.renew_now(self))
+        drive(self._renew_now())
 
     def release(self) -> None:
         """Give the resource back.
 
         Raises `LeaseLost` if the lease was lost, and `NotHeld` if it was released before.
         """
-        drive(self._holding.give_back(self, strict=True))
+        drive(self._give_back(strict=True))
 
     def __enter__(self) -> Lease:
         entered(self, self)

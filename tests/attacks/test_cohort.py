@@ -78,7 +78,7 @@ class Turn:
         attempt = self._stage.client.lock("x", ttl=self._ttl)._core.attempt()
         lease = drive(attempt.run())
         assert lease
-        lease._owner = _Stays()
+        lease._set_owner(_Stays())
         firsts.extend((attempt, lease))
 
     def _take(self, leases: list[Lease]) -> None:

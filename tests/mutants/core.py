@@ -374,8 +374,8 @@ INTERRUPTED: list[Mutant] = [
         "a release does not look whether its thread is inside",
         "a garbage collector that ends a generator hangs its thread for ever",
         (
-            HOLDING,
-            "        if self.client.guard._is_owned() or self.client.store.inside():",
+            LEASE,
+            "        if client.guard._is_owned() or client.store.inside():",
             "        if False:",
         ),
         tests=reentered("inside_a_guard"),
@@ -416,7 +416,7 @@ COHORT: list[Mutant] = [
     mutant(
         "an heir has the token of its lender",
         "a late write of the lender passes for the heir's",
-        (ATTEMPT, "turn.lender._token + 1", "turn.lender._token"),
+        (ATTEMPT, "turn.lender.token + 1", "turn.lender.token"),
         tests=inherited("rising_tokens"),
     ),
     mutant(

@@ -168,7 +168,7 @@ class Attempt:
         client = self.client
         was_called = await self._runtime.wait(called, min(self.left(), TURN))
         if (turn := client.cohorts.decide(self)) is not None:
-            left = turn.lender._deadline - self._runtime.now()
+            left = turn.lender.deadline - self._runtime.now()
             if left > self.claim.place_ttl * timing.TAKEN_OVER:
                 return self._take_over(turn)
             await self._decline(turn)  # our loop was stuck: the lease would be lost before it is used
@@ -188,7 +188,7 @@ class Attempt:
         self.asked = self._runtime.now()
         self._heir_who, self.claim = self.claim.who, turn.lender._claim
         self._stands = True
-        return Granted(turn.lender._token + 1, self.claim.ttl)
+        return Granted(turn.lender.token + 1, self.claim.ttl)
 
     async def _decline(self, turn: Turn) -> None:
         """Give the claim that was passed on to us back to the store."""
@@ -356,9 +356,7 @@ class Attempt:
         self._leave_queue()
         try:
             if lease is not None:  # also if it was let go: the one who did may have been interrupted there
-                lease._let_go()
-                lease._holding.discharge(lease)
-                client.cohorts.withhold(lease)
+                lease._withdraw()
             if lease is None or not lease._passed_on:  # what another thread released may be another's now
                 await self._take_back_quietly()
         finally:
@@ -368,7 +366,7 @@ class Attempt:
                 await self._leave_cohort()
         self.over = True
         if lease is not None:
-            lease._settled = True
+            lease._settle()
 
     async def _leave_cohort(self) -> None:
         """Stand in line no longer, and give back a claim that was passed on to us before we heard of it."""

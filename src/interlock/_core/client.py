@@ -117,10 +117,9 @@ class Client:
             try:
                 left = until - self.runtime.now()
                 if left > 0:
-                    await lease._holding.give_back(lease, left=left)
+                    await lease._give_back(left=left)
                 else:  # nobody looks after it from here on, so nobody may believe that it is held
-                    lease._let_go()
-                    lease._holding.discharge(lease)
+                    lease._withdraw()
             except NotHeld:
                 pass  # lost, or given back by its holder meanwhile
             except InterlockError as error:

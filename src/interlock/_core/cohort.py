@@ -63,7 +63,7 @@ class Turn:
             self.passes > 0
             and lender._last_try <= self.began
             and now - self.began < TURN
-            and lender._deadline - now > lender._claim.place_ttl * PASSED_ON
+            and lender.deadline - now > lender._claim.place_ttl * PASSED_ON
         )
         return first_waiting(self.heirs) if passable else None
 
@@ -156,7 +156,7 @@ class Cohorts:
                 break
             heirs.append(line.popleft())
         if heirs:
-            lease._turn = turn = Turn(lease, heirs)
+            turn = lease._begin_turn(heirs)
             for heir in heirs:
                 heir.turn = turn
         return self._advance(resource) if leads else None

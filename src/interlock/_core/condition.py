@@ -64,7 +64,7 @@ class HoldingMutex:
         """Give it up; the attempts of the `with` statements over it."""
         lease = self._holding.current(owner)
         entered = [attempt for attempt in list(self._holding.entered) if attempt.lease is lease]
-        await self._holding.give_back(lease)
+        await lease._give_back()
         return entered
 
     async def acquire_restore(self, saved: list[Attempt], owner: Owner) -> None:

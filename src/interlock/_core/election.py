@@ -76,14 +76,14 @@ class Candidacy:
         """Change the value of a won election; `NotHeld` or `LeaseLost` for who does not lead."""
         lease = self._leading()
         lease.check()
-        ask = Renewal(self.holding.resource, lease._claim.id, lease.ttl, checked_words(value, VALUE))
+        ask = Renewal(self.holding.resource, lease.id, lease.ttl, checked_words(value, VALUE))
         asked = self.client.runtime.now()
         answer = await self.client.renew_one(ask, IO_TIMEOUT)
         lease._on_reply(asked, answer)
         lease.check()
 
     async def resign(self) -> None:
-        await self.holding.give_back(self._leading(), strict=True)
+        await self._leading()._give_back(strict=True)
 
     def _leading(self) -> Lease:
         lease = next(iter(reversed(list(self.holding.leases))), None)

@@ -7,7 +7,6 @@ gives back the lease the calling owner took; only if it took none, the one the o
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from contextlib import suppress
 from typing import ClassVar
 
 from interlock import events
@@ -17,20 +16,12 @@ from interlock._core.client import Client
 from interlock._core.cohort import BLOCK
 from interlock._core.lease import Lease
 from interlock._core.names import checked_name
-from interlock._core.removal import DONE, FOR_EVER, GONE, PENDING, Removal, release_later, remove
+from interlock._core.removal import release_later
 from interlock._core.settings import Settings
 from interlock._core.states import FINAL, State
-from interlock.errors import (
-    InterlockError,
-    InvalidSetting,
-    NotHeld,
-    StoreUnavailable,
-    StoreUnfit,
-    Unsupported,
-)
-from interlock.model import EVERYTHING, Claim, Renewal, Renewed
-from interlock.ports import IO_TIMEOUT, Owner
-from interlock.wording import duration
+from interlock.errors import InvalidSetting, NotHeld, Unsupported
+from interlock.model import EVERYTHING, Claim
+from interlock.ports import Owner
 
 
 class Holding:
@@ -184,7 +175,7 @@ class Holding:
         lease = self.current(owner)
         if self.older:
             self._release_older(lease)
-        return self.give_back(lease, strict=True)
+        return lease._give_back(strict=True)
 
     def _release_older(self, lease: Lease) -> None:
         """Raise the loss that an earlier, forgotten lease would, if this lost one stands for others as well."""
@@ -194,102 +185,6 @@ class Holding:
                 self.older[lease] = older - 1
         if older:
             raise lease.loss()
-
-    async def give_back(self, lease: Lease, *, strict: bool = False, left: float = FOR_EVER) -> None:
-        """Release one lease; `NotHeld` if that was done before, `LeaseLost` if it was lost.
-
-        Never touches another's: the store removes by claim id. With `strict` an unreachable store is
-        an error; otherwise it is reported, and the claim lapses by itself. Nobody waits for the store for longer than
-        the lease could live, nor for longer than about `left` seconds.
-        """
-        if self.client.guard._is_owned() or self.client.store.inside():
-            # Called by a garbage collector or a signal handler in the midst of a line of ours.
-            self.client.keeper.hand_over(lease)
-            return
-        try:
-            before = lease._let_go()
-            if before is State.RELEASED:
-                raise NotHeld(f"{self.resource}: lease with token {lease.token} was released before")
-            self.discharge(lease)
-            if before is State.LOST:
-                await self._give_back_lost(lease)
-            until = (
-                lease._deadline
-                if left == FOR_EVER
-                else min(lease._deadline, self.client.runtime.now() + left)
-            )
-            if lease._turn is None:
-                linger = self.lingering(lease) if self.min_hold else 0.0
-                removal = await remove(self.client, lease._claim, linger, until)
-            else:
-                removal = await self._pass_on(lease, before, until)
-            lease._settled = True
-        except InterlockError:
-            raise
-        except BaseException:  # interrupted, by a time limit perhaps: whoever waits must not pay for it
-            await self._give_back_anyway(lease)
-            raise
-        if removal is PENDING and strict:
-            raise StoreUnavailable(
-                f"{self.resource}: the store did not answer the release; it is asked again in the background, "
-                f"and the claim lapses by itself within {duration(lease.ttl)}"
-            )
-        if removal is GONE:  # the store had forgotten it, and we had not noticed yet
-            lease._cause = "refused"
-            raise lease.loss()
-        if self.client.wants_all_events():
-            held = self.client.runtime.now() - lease._granted_at
-            self.client.emit(events.Released(self.resource, lease.token, held))
-
-    async def _pass_on(self, lease: Lease, before: State, until: float) -> Removal:
-        """Pass the claim on within the client; or release it, for other clients, and have our own waiters ask again."""
-        if before is State.HELD and self.client.cohorts.pass_on(lease):
-            return DONE
-        try:
-            return await remove(self.client, lease._claim, 0.0, until)
-        finally:
-            self.client.cohorts.dissolve(lease)
-
-    async def _give_back_anyway(self, lease: Lease) -> None:
-        lease._let_go()
-        self.discharge(lease)
-        self.client.cohorts.withhold(lease)
-        if lease._passed_on:
-            self.client.cohorts.call_heir(lease)
-        elif lease._cause != "forked":
-            linger, until = self.lingering(lease), self.client.runtime.now() + timing.HURRY
-            try:
-                await self.client.runtime.finish(lambda: remove(self.client, lease._claim, linger, until))
-            finally:
-                self.client.cohorts.dissolve(lease)
-        lease._settled = True
-
-    async def _give_back_lost(self, lease: Lease) -> None:
-        """Raise the loss. What may still stand is taken back, but whoever lost it must hear so at once."""
-        if lease._cause != "forked":
-            with suppress(StoreUnfit):  # the loss is the worse news
-                await remove(self.client, lease._claim, self.lingering(lease), 0.0)
-        lease._settled = True
-        raise lease.loss()
-
-    def clean_up(self, lease: Lease) -> None:
-        """Let go of a lease whose holder cannot; for the keeper. Its claim becomes a pending release."""
-        client = self.client
-        lease._let_go()
-        self.discharge(lease)
-        client.cohorts.withhold(lease)
-        if lease._settled:
-            return
-        lease._settled = True
-        if lease._passed_on:
-            client.cohorts.call_heir(lease)
-        else:
-            release_later(client, lease._claim, self.lingering(lease), pause=0.0)
-            client.cohorts.dissolve(lease)
-
-    def lingering(self, lease: Lease) -> float:
-        """How long the claim must stand on after its release, for `min_hold`."""
-        return max(0.0, self.min_hold - (self.client.runtime.now() - lease._granted_at))
 
     def enter(self, attempt: Attempt) -> None:
         """A `with` body begins under the lease of this attempt."""
@@ -317,36 +212,13 @@ class Holding:
         if lease is None or lease._state is State.RELEASED:  # the body released it itself
             return
         try:
-            await self.give_back(lease, left=timing.time_for(error))
+            await lease._give_back(left=timing.time_for(error))
         except Exception as failure:  # a loss; or a store that became unfit
             if type(failure) is NotHeld:
                 return  # somebody else released it just now: whoever closed the client, say
             if error is None:
                 raise
             error.add_note(f"and meanwhile: {failure}")
-
-    async def renew_now(self, lease: Lease) -> None:
-        """Ask for a whole ttl from now; raise unless the lease is held afterwards."""
-        lease._last_try = asked = self.client.runtime.now()  # first: nobody inherits it from here on
-        lease.check()
-        ask = Renewal(self.resource, lease._claim.id, lease.ttl)
-        answer = await self.client.renew_one(ask, IO_TIMEOUT)
-        lease._on_reply(asked, answer)
-        lease.check()
-
-    async def shrink(self, lease: Lease, permits: int, timeout: float = IO_TIMEOUT) -> None:
-        """Give back a part of a lease: keep only `permits` of it."""
-        lease.check()
-        with self.client.guard:
-            if permits < lease.permits:  # or another has made it smaller meanwhile
-                lease._shrunk(permits)  # before the question: if it gets no answer, the keeper asks again
-            claim = lease._claim
-        asked = self.client.runtime.now()
-        ask = Renewal(self.resource, claim.id, claim.ttl, permits=claim.permits)
-        answer = await self.client.renew_one(ask, timeout)
-        lease._on_reply(asked, answer)
-        if not isinstance(answer, Renewed):
-            raise lease.loss()
 
     # ---- losing ------------------------------------------------------------------------
 
@@ -400,9 +272,9 @@ class Holding:
 
     def orphaned(self, lease: Lease) -> None:
         """Its owner has ended; called once, unless it is adopted and that owner ends as well."""
-        left = max(0.0, lease._deadline - self.client.runtime.now())
+        left = max(0.0, lease.deadline - self.client.runtime.now())
         self.client.emit(events.OwnerEnded(self.resource, lease.token, str(lease._owner), left))
 
     def doubtful(self, lease: Lease) -> None:
-        left = lease._deadline - self.client.runtime.now()
+        left = lease.deadline - self.client.runtime.now()
         self.client.emit(events.Doubtful(self.resource, lease.token, max(0.0, left)))

@@ -1,24 +1,33 @@
-"""The lease in its holder's hand.
+"""The lease in its holder's hand, from the grant until it is given back or lost.
 
-Nothing outside this file changes a lease's state. The state is never behind the clock: whoever asks
-for it compares the deadline with now first, so no hung reply, paused process or late timer can make
-a lease look alive. The keeper's timer only makes sure that somebody asks.
+Nothing outside this file assigns an attribute of a lease; a test reads the source for that. Names without an underscore
+are the user's. Names with one are the core's own: its other modules call and read them.
+
+The state is never behind the clock: whoever asks for it compares the deadline with now first, so no hung reply, paused
+process or late timer can make a lease look alive. The keeper's timer only makes sure that somebody asks.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from interlock import events
 from interlock._core import timing
+from interlock._core.cohort import Turn
+from interlock._core.removal import DONE, FOR_EVER, GONE, PENDING, Removal, release_later, remove
 from interlock._core.signature import signature
 from interlock._core.states import FINAL, TRANSITIONS, LeaseEvent, State
-from interlock.errors import LeaseLost, NotHeld
+from interlock.errors import InterlockError, LeaseLost, NotHeld, StoreUnavailable, StoreUnfit
 from interlock.model import Claim, Gone, Granted, NoAnswer, Renewal, RenewAnswer, Renewed
-from interlock.ports import Owner, Runtime, Signal
+from interlock.ports import IO_TIMEOUT, Owner, Runtime, Signal
 from interlock.record import replaced
+from interlock.wording import duration
 
 if TYPE_CHECKING:
-    from interlock._core.cohort import Turn
+    from collections import deque
+
+    from interlock._core.attempt import Attempt
     from interlock._core.holding import Holding
 
 
@@ -84,6 +93,11 @@ class Lease:
             self._last_try = now - timing.renew_every(self._claim.ttl)
         turn.holder = self  # first: a lease that has a turn and is not its holder counts as passed on
         self._turn = turn
+
+    def _begin_turn(self, heirs: deque[Attempt]) -> Turn:
+        """Let these attempts of the same client inherit the claim, one after the other."""
+        self._turn = turn = Turn(self, heirs)
+        return turn
 
     @property
     def _passed_on(self) -> bool:
@@ -194,11 +208,16 @@ class Lease:
             signal.set()
         return signal
 
-    def _enter_body(self) -> None:
-        """An async body begins: from now on a loss cancels its task."""
+    def _enter_body(self, task: Owner) -> None:
+        """An async body begins: from now on a loss cancels this task, which runs the outermost body."""
+        self._body = task
         self._bodies += 1
         if self.state is State.LOST:
             self._runtime.interrupt(self._body, self._wants_interrupt)
+
+    def _enter_body_of_lost(self) -> None:
+        """A body begins that is told of the loss in another way than by a cancellation."""
+        self._bodies += 1
 
     def _leave_body(self) -> bool:
         """A body has ended; True if it was the outermost, and its task was cancelled for the loss of this lease."""
@@ -210,6 +229,16 @@ class Lease:
             return False
         self._interrupted = True
         return True
+
+    def _shorten(self, until: float) -> None:
+        """Let the lease end sooner: its holder has asked the store for that."""
+        with self._holding.client.guard:
+            self._deadline = until
+        self._holding.client.keeper.keep(self)  # it must look sooner than it meant to
+
+    def _set_owner(self, owner: Owner) -> None:
+        """Make another the owner: renewal goes on as long as it lives."""
+        self._owner = owner
 
     # ---- what the keeper asks (see keeper.Renewable) --------------------------------
 
@@ -317,14 +346,6 @@ class Lease:
         """In a forked child: the parent holds this, we do not. Nobody is called."""
         self._state, self._cause, self._settled = State.LOST, "forked", True
 
-    def _abandon(self) -> None:
-        """A `with` statement over this lease has ended; see `Attempt._abandon`."""
-        if not self._settled:
-            self._holding.client.keeper.hand_over(self)
-
-    def _clean_up(self) -> None:
-        self._holding.clean_up(self)
-
     def _let_go(self) -> State:
         """The holder releases: no renewal from here on. Returns the state before."""
         client = self._holding.client
@@ -353,3 +374,143 @@ class Lease:
             self._holding.lost(self)
         elif after is State.DOUBTFUL:
             self._holding.doubtful(self)
+
+    # ---- asking for more, or for less ----------------------------------------------------
+
+    async def _renew_now(self) -> None:
+        """Ask for a whole ttl from now; raise unless the lease is held afterwards."""
+        client = self._holding.client
+        self._last_try = asked = client.runtime.now()  # first: nobody inherits it from here on
+        self.check()
+        answer = await client.renew_one(Renewal(self.resource, self.id, self.ttl), IO_TIMEOUT)
+        self._on_reply(asked, answer)
+        self.check()
+
+    async def _shrink(self, permits: int, timeout: float = IO_TIMEOUT) -> None:
+        """Give back a part of the lease: keep only `permits` of it."""
+        client = self._holding.client
+        self.check()
+        with client.guard:
+            if permits < self.permits:  # or another has made it smaller meanwhile
+                self._shrunk(permits)  # before the question: if it gets no answer, the keeper asks again
+            claim = self._claim
+        asked = client.runtime.now()
+        ask = Renewal(self.resource, claim.id, claim.ttl, permits=claim.permits)
+        answer = await client.renew_one(ask, timeout)
+        self._on_reply(asked, answer)
+        if not isinstance(answer, Renewed):
+            raise self.loss()
+
+    # ---- giving back ---------------------------------------------------------------------
+
+    async def _give_back(self, *, strict: bool = False, left: float = FOR_EVER) -> None:
+        """Release the lease; `NotHeld` if that was done before, `LeaseLost` if it was lost.
+
+        Never touches another's: the store removes by claim id. With `strict` an unreachable store is
+        an error; otherwise it is reported, and the claim lapses by itself. Nobody waits for the store for longer than
+        the lease could live, nor for longer than about `left` seconds.
+        """
+        holding, client = self._holding, self._holding.client
+        if client.guard._is_owned() or client.store.inside():
+            # Called by a garbage collector or a signal handler in the midst of a line of ours.
+            client.keeper.hand_over(self)
+            return
+        try:
+            before = self._let_go()
+            if before is State.RELEASED:
+                raise NotHeld(f"{self.resource}: lease with token {self._token} was released before")
+            holding.discharge(self)
+            if before is State.LOST:
+                await self._give_back_lost()
+            until = self._deadline if left == FOR_EVER else min(self._deadline, client.runtime.now() + left)
+            if self._turn is None:
+                linger = self._linger() if holding.min_hold else 0.0
+                removal = await remove(client, self._claim, linger, until)
+            else:
+                removal = await self._pass_on(before, until)
+            self._settled = True
+        except InterlockError:
+            raise
+        except BaseException:  # interrupted, by a time limit perhaps: other waiters must not pay for it
+            await self._give_back_anyway()
+            raise
+        if removal is not DONE:
+            self._check_removal(removal, strict)
+        if client.wants_all_events():
+            client.emit(events.Released(self.resource, self._token, client.runtime.now() - self._granted_at))
+
+    def _check_removal(self, removal: Removal, strict: bool) -> None:
+        """Raise if the claim was gone before it was released, or if it may still stand and that matters."""
+        if removal is PENDING and strict:
+            raise StoreUnavailable(
+                f"{self.resource}: the store did not answer the release; it is asked again in the background, "
+                f"and the claim lapses by itself within {duration(self.ttl)}"
+            )
+        if removal is GONE:  # the store had forgotten it, and we had not noticed yet
+            self._cause = "refused"
+            raise self.loss()
+
+    async def _pass_on(self, before: State, until: float) -> Removal:
+        """Pass the claim on within the client; or release it, for other clients, and have our own waiters ask again."""
+        client = self._holding.client
+        if before is State.HELD and client.cohorts.pass_on(self):
+            return DONE
+        try:
+            return await remove(client, self._claim, 0.0, until)
+        finally:
+            client.cohorts.dissolve(self)
+
+    async def _give_back_lost(self) -> None:
+        """Raise the loss. A claim that may still stand is taken back, but the holder hears of the loss at once."""
+        if self._cause != "forked":
+            with suppress(StoreUnfit):  # the loss is the worse news
+                await remove(self._holding.client, self._claim, self._linger(), 0.0)
+        self._settled = True
+        raise self.loss()
+
+    async def _give_back_anyway(self) -> None:
+        """Finish a release that was interrupted."""
+        client = self._holding.client
+        self._withdraw()
+        if self._passed_on:
+            client.cohorts.call_heir(self)
+        elif self._cause != "forked":
+            linger, until = self._linger(), client.runtime.now() + timing.HURRY
+            try:
+                await client.runtime.finish(lambda: remove(client, self._claim, linger, until))
+            finally:
+                client.cohorts.dissolve(self)
+        self._settled = True
+
+    def _withdraw(self) -> State:
+        """Let go of the lease without asking the store, and let nobody inherit it. Returns the state before."""
+        before = self._let_go()
+        self._holding.discharge(self)
+        self._holding.client.cohorts.withhold(self)
+        return before
+
+    def _settle(self) -> None:
+        """Note that nothing is left to do for this lease."""
+        self._settled = True
+
+    def _linger(self) -> float:
+        """How long the claim must stand on after its release, for `min_hold`."""
+        return max(0.0, self._holding.min_hold - (self._runtime.now() - self._granted_at))
+
+    def _abandon(self) -> None:
+        """A `with` statement over this lease has ended; see `Attempt._abandon`."""
+        if not self._settled:
+            self._holding.client.keeper.hand_over(self)
+
+    def _clean_up(self) -> None:
+        """Let go of the lease for a holder that cannot; for the keeper. Its claim becomes a pending release."""
+        client = self._holding.client
+        self._withdraw()
+        if self._settled:
+            return
+        self._settled = True
+        if self._passed_on:
+            client.cohorts.call_heir(self)
+        else:
+            release_later(client, self._claim, self._linger(), pause=0.0)
+            client.cohorts.dissolve(self)

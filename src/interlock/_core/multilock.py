@@ -82,7 +82,7 @@ class Multi:
         for lease in reversed(leases):
             try:
                 left = until - self.client.runtime.now()
-                await lease._holding.give_back(lease, strict=strict, left=left)
+                await lease._give_back(strict=strict, left=left)
             except NotHeld as loss:
                 failure = failure or loss
             except BaseException as other:

@@ -145,9 +145,9 @@ class Reentrant:
                     ):  # no call since the count: an interrupt strikes before both or after
                         attempt.counted = False
             if last:
-                await entry.lease._holding.give_back(entry.lease, strict=attempt is None, left=left)
+                await entry.lease._give_back(strict=attempt is None, left=left)
             elif self.mode == "write" and not entry.writes:
-                await entry.lease._holding.shrink(entry.lease, 1, timing.patience(left))
+                await entry.lease._shrink(1, timing.patience(left))
         finally:
             if last:
                 self._forget_if_over(entry, owner)
@@ -196,7 +196,7 @@ class Reentrant:
             raise NotHeld(f"{self.resource}: cannot release a lock that the caller does not hold")
         try:
             entry.over = entry.away = True
-            await entry.lease._holding.give_back(entry.lease)
+            await entry.lease._give_back()
         finally:
             self._forget_if_over(entry, owner)
         return entry

@@ -149,9 +149,9 @@ class SemaphoreHolding(Holding):
             left = until - self.client.runtime.now()
             try:
                 if whole:
-                    await self.give_back(lease, strict=True, left=left)
+                    await lease._give_back(strict=True, left=left)
                 else:
-                    await self.shrink(lease, lease.permits, timing.patience(left))
+                    await lease._shrink(lease.permits, timing.patience(left))
             except NotHeld as error:  # one that was lost must not keep the others from those who wait
                 if lease._state is not State.RELEASED or lease._cause:
                     failure = failure or error

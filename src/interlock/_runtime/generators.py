@@ -117,7 +117,7 @@ class Iteration:
     def _own(self, owner: Owner) -> None:
         if self._moves:
             for lease in self._leases:
-                lease._owner = owner
+                lease._set_owner(owner)
 
     def resume(self) -> LeaseLost | None:
         """A step begins; the loss that its body must meet first, if there was one."""

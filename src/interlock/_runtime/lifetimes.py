@@ -56,9 +56,8 @@ def _give_back(client: Client, until: float) -> None:
     standing: list[Claim | QueuePlace] = [*client.cohorts.underway(client)]
     for lease in list(client.leases):
         if lease._let_go() in (State.HELD, State.DOUBTFUL):
-            lease._holding.discharge(lease)
-            linger = lease._holding.lingering(lease)
-            drive(store.release(lease.resource, lease._claim.id, linger, _left(until)))
+            lease._withdraw()
+            drive(store.release(lease.resource, lease.id, lease._linger(), _left(until)))
     # Somebody waits: nobody should wait behind a process that is gone.
     standing += [kept for kept in client.keeper.kept() if isinstance(kept, QueuePlace)]
     for claim in standing:

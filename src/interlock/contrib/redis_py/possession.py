@@ -66,7 +66,7 @@ def lease_of(lock: RedisLock, token: bytes | None) -> Lease | None:
     lease: Lease | None = lock.local.lease
     if token is None or lease is None:
         return None
-    own = lease._claim.id.encode() == token or lease._claim.note == tokens.note(token)
+    own = lease.id.encode() == token or lease._claim.note == tokens.note(token)
     return lease if own else None
 
 
@@ -90,10 +90,10 @@ async def take(
         lock.local.ahead = attempt.ahead
         return False
     if passed_on:
-        lease._owner = Bearer(lock, holding.resource)
+        lease._set_owner(Bearer(lock, holding.resource))
     if lock.timeout:
         outlives_exit(lease)
-    lock.local.token = lease._claim.id.encode() if chosen is None else chosen
+    lock.local.token = lease.id.encode() if chosen is None else chosen
     lock.local.lease = lease
     return True
 
@@ -102,7 +102,7 @@ async def _granted(holding: Holding, attempt: Attempt) -> Lease | None:
     try:
         lease = await attempt.run()
         if lease is not None and not holding.renew and lease.remaining() < WHOLE * lease.ttl:
-            await holding.renew_now(lease)  # nobody else does: the keeper leaves it alone
+            await lease._renew_now()  # nobody else does: the keeper leaves it alone
         return lease
     except BaseException:  # interrupted between the grant and our return: nobody would release it
         await holding.client.runtime.finish(attempt.undo)
@@ -126,7 +126,7 @@ async def give_back(lock: RedisLock, client: Client, token: bytes) -> None:
         if lease is None or lease._state is State.RELEASED or lease._holding.client.closed:
             await _give_back_by(lock, client, token)
         else:
-            await lease._holding.give_back(lease, strict=True)
+            await lease._give_back(strict=True)
     except InterlockError as error:
         raise translated(error, "release") from error
     finally:
@@ -154,7 +154,7 @@ async def move(lock: RedisLock, seconds: float, mode: str, doing: str) -> None:
     if lease is not None:
         if lease.state in FINAL:
             raise _lost(lease, doing)
-        id: bytes | None = lease._claim.id.encode()
+        id: bytes | None = lease.id.encode()
     else:
         id = await tokens.standing(lock, token)
     if id is None:
@@ -171,15 +171,12 @@ async def move(lock: RedisLock, seconds: float, mode: str, doing: str) -> None:
 
 def _moved(lease: Lease, asked: float, left: int | None) -> None:
     """Tell the lease what the server said."""
-    client = lease._holding.client
     if left is None:
         lease._on_reply(asked, Gone())
-    elif (until := timing.deadline(asked, left / 1000)) > lease._deadline:
+    elif (until := timing.deadline(asked, left / 1000)) > lease.deadline:
         lease._on_reply(asked, Renewed(left / 1000))
     else:
-        with client.guard:
-            lease._deadline = until
-        client.keeper.keep(lease)  # it must look sooner than it meant to
+        lease._shorten(until)
 
 
 def _lost(lease: Lease, doing: str) -> InterlockError:
@@ -192,4 +189,4 @@ async def stands(lock: RedisLock) -> bool:
     lease = lease_of(lock, token)
     if token is None or (lease is not None and lease.state in FINAL):
         return False
-    return await tokens.standing(lock, token if lease is None else lease._claim.id.encode()) is not None
+    return await tokens.standing(lock, token if lease is None else lease.id.encode()) is not None
