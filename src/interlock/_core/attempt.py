@@ -172,7 +172,7 @@ class Attempt:
             if left > self.claim.place_ttl * timing.TAKEN_OVER:
                 return self._take_over(turn)
             await self._decline(turn)  # our loop was stuck: the lease would be lost before it is used
-        client.open()
+        client.check_open()
         if not was_called and self.left() <= 0:
             return None
         self.asked = self._runtime.now()
@@ -283,7 +283,7 @@ class Attempt:
         if not self._wait_reported:
             left = self._report_long_wait(left)
         granted = await self._pause(busy, left)
-        client.open()  # a waiter of a client that was closed would wait for ever
+        client.check_open()  # a waiter of a client that was closed would wait for ever
         if granted is None and (pause := client.draining()) > 0:
             await self._runtime.sleep(max(0.0, min(pause, self.left())))
         return granted
@@ -302,7 +302,7 @@ class Attempt:
             client.keeper.keep(self._place)
         else:
             self._place.refreshed = max(self._place.refreshed, self.asked)
-        client.open()  # now that the place can be seen: whoever closes the client wakes the waiters in it
+        client.check_open()  # now that the place can be seen: whoever closes the client wakes the waiters in it
         limit = min(left, max(0.001, busy.retry_after), claim.place_ttl)
         try:
             granted = await client.store.wait(claim, busy, limit)

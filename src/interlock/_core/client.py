@@ -93,7 +93,7 @@ class Client:
             raise StoreUnavailable(answer.why)
         return answer
 
-    def open(self) -> None:
+    def check_open(self) -> None:
         """Raise unless the client may be used."""
         if self.closed:
             raise ClientClosed("this client was closed")

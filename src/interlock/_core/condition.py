@@ -87,7 +87,7 @@ class ConditionCore:
     """The waiting side and the waking side of one condition."""
 
     def __init__(self, client: Client, name: str, mutex: Mutex) -> None:
-        client.open()
+        client.check_open()
         self.client = client
         self.name = checked_name(name)
         self.room = Room(client, self.name + WAITERS)

@@ -16,7 +16,7 @@ from interlock._core.client import Client
 from interlock._core.cohort import BLOCK
 from interlock._core.lease import Lease
 from interlock._core.names import checked_name
-from interlock._core.removal import release_later
+from interlock._core.removal import FOR_EVER, release_later
 from interlock._core.settings import Settings
 from interlock._core.states import FINAL, State
 from interlock.errors import InvalidSetting, NotHeld, Unsupported
@@ -39,7 +39,8 @@ class Holding:
         capacity: int = 1,
         passes: bool = False,
     ) -> None:
-        client.open()
+        if client.closed:
+            client.check_open()
         self.client = client
         self.resource = checked_name(resource)
         self.permits = permits
@@ -47,9 +48,14 @@ class Holding:
         self.ttl = (
             client.ttl if settings.ttl is None else timing.checked_ttl(settings.ttl, client.store.traits)
         )
-        self.timeout = timing.checked_timeout(settings.timeout)
-        self.max_hold = timing.checked_duration(settings.max_hold, "max_hold")
-        self.min_hold = timing.checked_duration(settings.min_hold, "min_hold") or 0.0
+        self.timeout = self.max_hold = None
+        self.min_hold = 0.0
+        if settings.timeout is not None:
+            self.timeout = timing.checked_timeout(settings.timeout)
+        if settings.max_hold is not None:
+            self.max_hold = timing.checked_duration(settings.max_hold, "max_hold")
+        if settings.min_hold is not None:
+            self.min_hold = timing.checked_duration(settings.min_hold, "min_hold") or 0.0
         if self.max_hold is not None:  # or the store would keep others out when this lease has long been lost
             self.ttl = min(self.ttl, max(self.max_hold, client.store.traits.min_ttl))
         self._place_ttl = timing.place_ttl(self.ttl)
@@ -93,7 +99,8 @@ class Holding:
     ) -> Attempt:
         """One attempt to take a lease, for the caller unless another owner is given; to be run by a face."""
         client = self.client
-        client.open()
+        if client.closed:
+            client.check_open()
         wait = (
             self.timeout
             if blocking and timeout is None
@@ -121,7 +128,8 @@ class Holding:
         """Look after a lease that was granted or inherited just now."""
         client, next_head = self.client, None
         with client.guard:
-            client.open()  # closed since it was asked for: nobody would look after it
+            if client.closed:  # since it was asked for: nobody would look after the lease
+                client.check_open()
             self.leases[lease] = client.leases[lease] = None
             if attempt.claim.block > 1 and attempt.turn is None:
                 next_head = client.cohorts.begin_turn(attempt, lease)
@@ -212,7 +220,7 @@ class Holding:
         if lease is None or lease._state is State.RELEASED:  # the body released it itself
             return
         try:
-            await lease._give_back(left=timing.time_for(error))
+            await lease._give_back(left=FOR_EVER if error is None else timing.time_for(error))
         except Exception as failure:  # a loss; or a store that became unfit
             if type(failure) is NotHeld:
                 return  # somebody else released it just now: whoever closed the client, say

@@ -245,7 +245,7 @@ class Lease:
     @property
     def _due(self) -> float:
         """The next instant somebody must look at this lease."""
-        pause = timing.renew_every(self._claim.ttl)
+        pause = self._claim.ttl / timing.RENEWALS
         if self._unsigned is not None:
             return min(self._deadline, self._last_try + pause, self._granted_at + SIGNED_AFTER)
         if self._state is not State.HELD:

@@ -25,7 +25,7 @@ class Cell:
     """One register of one kind, with JSON values; None means that nothing is there."""
 
     def __init__(self, client: Client, kind: str, name: str) -> None:
-        client.open()
+        client.check_open()
         traits = client.store.traits
         if not traits.registers:
             raise Unsupported(
@@ -37,7 +37,7 @@ class Cell:
         self._key = f"{kind}\x1f{self.name}"
 
     async def read(self, left: float = float("inf")) -> tuple[Any, int]:
-        self.client.open()
+        self.client.check_open()
         read = await self.client.store.read(self._key, timing.patience(left))
         return decoded(read), read.version
 
@@ -54,7 +54,7 @@ class Cell:
 
     async def _write(self, version: int, value: Any, until: float) -> tuple[int | None, bool]:
         """The new version or None, and whether that is certain."""
-        self.client.open()
+        self.client.check_open()
         runtime, text = self.client.runtime, encoded(value)
         id = runtime.fresh_id()
         for tries in range(TRIES):

@@ -39,7 +39,8 @@ async def remove(client: Client, claim: Claim, linger: float = 0.0, until: float
         release_later(client, claim, 0.0, pause=linger)
         return DONE
     for tries in range(2):
-        patience = IO_TIMEOUT if until == FOR_EVER else timing.patience(until - client.runtime.now())
+        left = until - client.runtime.now()
+        patience = IO_TIMEOUT if left >= IO_TIMEOUT else timing.patience(left)
         try:
             stood = await client.store.release(claim.resource, claim.id, linger, patience)
         except StoreUnavailable:

@@ -65,8 +65,12 @@ def time_for(error: BaseException | None) -> float:
     return HURRY if interrupted else math.inf
 
 
+RENEWALS = 3
+"""How often a lease is renewed within its ttl: two renewals may get no answer before it is lost."""
+
+
 def renew_every(ttl: float) -> float:
-    return ttl / 3
+    return ttl / RENEWALS
 
 
 def place_ttl(ttl: float) -> float:

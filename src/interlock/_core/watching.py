@@ -20,7 +20,7 @@ async def changed(client: Client, resource: str, seen: Queue | None, timeout: fl
     runtime = client.runtime
     until = None if timeout is None else runtime.now() + timeout
     while True:
-        client.open()
+        client.check_open()
         queue = await client.store.inspect(resource)
         shown = all_signed(queue)
         if seen is None or outline(shown) != outline(seen):
@@ -32,18 +32,18 @@ async def changed(client: Client, resource: str, seen: Queue | None, timeout: fl
 
 
 async def watched(client: Client, name: str, seen: Queue | None, timeout: float | None) -> Queue | None:
-    client.open()
+    client.check_open()
     return await changed(client, checked_name(name), seen, timing.checked_timeout(timeout))
 
 
 async def inspected(client: Client, name: str) -> Queue:
-    client.open()
+    client.check_open()
     return all_signed(await client.store.inspect(checked_name(name)))
 
 
 async def page(client: Client, prefix: str, after: str) -> list[str]:
     """The next names after `after`; an empty list at the end."""
-    client.open()
+    client.check_open()
     return await client.store.scan(checked_words(prefix, "a prefix"), after, PAGE)
 
 
@@ -55,7 +55,7 @@ def shown(names: list[str]) -> list[str]:
 async def evicted(
     client: Client, name: str, id: str | None, reason: str, foreign: bool, no_expiry: bool
 ) -> list[Standing]:
-    client.open()
+    client.check_open()
     if not checked_words(reason, "a reason").strip():
         raise InvalidSetting("an eviction needs a reason: its victim is told, and so is the next operator")
     met = await client.store.evict(checked_name(name), id, reason, foreign=foreign, no_expiry=no_expiry)
