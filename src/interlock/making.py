@@ -72,7 +72,7 @@ Origin = tuple[Callable[..., Any], str | list[str] | None, Mapping[str, Any]]
 
 def made_again(core: Client, origin: Origin | None) -> tuple[Callable[..., Any], tuple[Any, ...]]:
     """Return what pickle needs to make a client again in another process; TypeError if nobody can."""
-    core.open()
+    core.check_open()
     if origin is None:
         raise TypeError("this client was not made by connect(): connect in the worker")
     if core.store.traits.reach == "process":

@@ -48,16 +48,9 @@ class Holding:
         self.ttl = (
             client.ttl if settings.ttl is None else timing.checked_ttl(settings.ttl, client.store.traits)
         )
-        self.timeout = self.max_hold = None
-        self.min_hold = 0.0
-        if settings.timeout is not None:
-            self.timeout = timing.checked_timeout(settings.timeout)
-        if settings.max_hold is not None:
-            self.max_hold = timing.checked_duration(settings.max_hold, "max_hold")
-        if settings.min_hold is not None:
-            self.min_hold = timing.checked_duration(settings.min_hold, "min_hold") or 0.0
-        if self.max_hold is not None:  # or the store would keep others out when this lease has long been lost
-            self.ttl = min(self.ttl, max(self.max_hold, client.store.traits.min_ttl))
+        self.timeout, self.max_hold, self.min_hold = settings.timeout, settings.max_hold, 0.0
+        if not (settings.timeout is None and settings.max_hold is None and settings.min_hold is None):
+            self._set_limits(settings)
         self._place_ttl = timing.place_ttl(self.ttl)
         self.renew = settings.renew
         self.fair = settings.fair
@@ -70,6 +63,13 @@ class Holding:
         plain = settings.renew and settings.fair and self.max_hold is None and not self.min_hold
         self.block = BLOCK if passes and plain and client.store.traits.blocks else 1
         self._check_traits()
+
+    def _set_limits(self, settings: Settings) -> None:
+        self.timeout = timing.checked_timeout(settings.timeout)
+        self.max_hold = timing.checked_duration(settings.max_hold, "max_hold")
+        self.min_hold = timing.checked_duration(settings.min_hold, "min_hold") or 0.0
+        if self.max_hold is not None:  # or the store would keep others out when this lease has long been lost
+            self.ttl = min(self.ttl, max(self.max_hold, self.client.store.traits.min_ttl))
 
     def _check_traits(self) -> None:
         traits = self.client.store.traits
