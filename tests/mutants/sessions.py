@@ -45,7 +45,7 @@ MUTANTS: list[Mutant] = [
         "holders go on until each of their leases is refused or lapses by itself",
         (
             "_core/keeper.py",
-            "            if ids is None or kept.id in ids:\n                kept._lose()",
+            "            if ids is None or kept.id in ids:\n                kept._on_session_lost()",
             "            continue",
         ),
         tests=simulated("lost_at_once"),
