@@ -121,7 +121,7 @@ class Attempt:
         client, holding = self.client, self._holding
         assert holding is not None
         try:
-            client.attempts[self] = None  # whoever closes the client waits for us
+            client.attempts[self] = None  # closing the client waits for us
             called = None if self.claim.block == 1 else client.cohorts.join(self)
             granted = await (self.granted() if called is None else self._stand_in_line(called))
             if granted is None:
@@ -302,7 +302,7 @@ class Attempt:
             client.keeper.keep(self._place)
         else:
             self._place.refreshed = max(self._place.refreshed, self.asked)
-        client.check_open()  # now that the place can be seen: whoever closes the client wakes the waiters in it
+        client.check_open()  # again, now that the place can be seen: closing the client wakes the waiters that it sees
         limit = min(left, max(0.001, busy.retry_after), claim.place_ttl)
         try:
             granted = await client.store.wait(claim, busy, limit)
@@ -355,9 +355,13 @@ class Attempt:
             return
         self._leave_queue()
         try:
-            if lease is not None:  # also if it was let go: the one who did may have been interrupted there
+            if (
+                lease is not None
+            ):  # even if it was let go: the thread that did so may have been interrupted there
                 lease._withdraw()
-            if lease is None or not lease._passed_on:  # what another thread released may be another's now
+            if (
+                lease is None or not lease._passed_on
+            ):  # a lease that another thread released may be an heir's now
                 await self._take_back_quietly()
         finally:
             if lease is not None:
@@ -391,7 +395,7 @@ class Attempt:
         try:
             await self.take_back(soon if self._until is None else min(soon, self._until))
         except ClientClosed:
-            pass  # whoever closed the client has taken it back
+            pass  # closing the client has taken it back
         except Exception as error:  # never over the first error
             self.client.emit(events.CleanupFailed(self.claim.resource, repr(error)))
 

@@ -40,7 +40,7 @@ State: TypeAlias = dict[str, Any]
 
 
 class BarrierCell:
-    """What all parties know of a barrier: its register, and who stands there."""
+    """A barrier as all parties share it: its register, and the room where they stand."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class BarrierCell:
             raise TypeError("action must be callable")
         self.action = action
         self._timeout = timing.checked_timeout(timeout)
-        self.known = 0  # who waits, as last seen; for repr, which never asks the store
+        self.known = 0  # the number of waiters as last seen; for repr, which never asks the store
         self.known_broken = False
 
     def state(self, value: Any) -> State:
@@ -75,7 +75,7 @@ class BarrierCell:
         return {**self.state(None), "broken": broken[-REMEMBERED:]} if broken else None
 
     def fate(self, value: Any, gen: str) -> Fate | None:
-        """What became of a generation; None as long as it is neither through nor broken."""
+        """The end of a generation: passed or broken; None as long as it is neither."""
         state = self.state(value)
         self.known = sum(map(bool, state["arrived"])) if state["state"] == "filling" else 0
         if gen in state["broken"] or (state["gen"] == gen and state["state"] == "broken"):
@@ -155,7 +155,7 @@ class Visit:
         except BrokenBarrier:
             await self._runtime.finish(self._leave_quietly)
             raise
-        except BaseException as error:  # whoever waits with us would wait for ever
+        except BaseException as error:  # the others that wait with us would wait for ever
             hurry = isinstance(error, StoreUnavailable) or not isinstance(error, Exception)
             await self._runtime.finish(lambda: self._withdraw(0.0 if hurry else FOR_EVER))
             raise
@@ -203,7 +203,7 @@ class Visit:
         living: set[str] = set()
 
         async def look(value: Any) -> None:
-            """After the register was read: whoever is listed there has stood in the room before."""
+            """The room, read after the register: everybody that is listed there has stood in the room before."""
             living.clear()
             if self._barrier.state(value)["arrived"]:
                 living.update(await self._room.standings(timing.patience(self._left())))
@@ -225,7 +225,7 @@ class Visit:
         return role
 
     def _listed(self, state: State, living: set[str]) -> tuple[State, Role]:
-        """The state with us in the first free place: that of somebody who left, or who died, is free."""
+        """The state with us in the first free place; the place of a party that left or died is free."""
         me, parties = self._me.id, self._barrier.parties
         arrived: list[str | None] = [id if id in living else None for id in state["arrived"]]
         if None not in arrived:
@@ -294,7 +294,7 @@ class Visit:
         return await self._barrier.break_up(self._ours, self._until) if listed else "broken"
 
     async def _look_after(self, actor: str, first: bool) -> float:
-        """Break the barrier if whoever runs the action is dead; otherwise, how long to wait for the end of it.
+        """Break the barrier if the party that runs the action is dead; otherwise return how long to wait for its end.
 
         Most actions are over before anybody looks. The first parties look more often than the last: of a
         thousand not everybody must ask every few seconds.

@@ -1,4 +1,4 @@
-"""What all synchronizers of one client share: its store, runtime, keeper, leases and listeners."""
+"""The state that all synchronizers of one client share: its store, runtime, keeper, leases and listener."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from interlock._core.reentry import Entry
 
 CLOSING = 5.0  # seconds that closing may take
-TAKING_BACK = 0.5  # seconds in which a closed client takes back claims whose askers had no answer
+TAKING_BACK = 0.5  # seconds in which a closed client takes back the claims of attempts that got no answer
 DRAINING = 1.0  # seconds for which waiters ask for nothing because their process is about to end
 
 
@@ -110,7 +110,7 @@ class Client:
         return self._draining_until - self.runtime.now() if self._draining_until else 0.0
 
     async def release_all(self, timeout: float = CLOSING) -> None:
-        """Give back everything that is held, within a bound; what fails lapses by itself."""
+        """Give back everything that is held, within a bound; a lease that cannot be given back lapses by itself."""
         until = self.runtime.now() + timeout
         unexpected: Exception | None = None
         for lease in list(self.leases):
@@ -127,7 +127,7 @@ class Client:
             except Exception as error:
                 unexpected = error
         if unexpected is not None:
-            raise unexpected  # a time limit, perhaps: whoever closes the client ends it first
+            raise unexpected  # a time limit, perhaps: the client is closed before it is obeyed
 
     def attempt_ended(self) -> None:
         """One attempt fewer is under way in a client that was closed."""
@@ -139,9 +139,9 @@ class Client:
         return [attempt for attempt in list(self.attempts) if attempt.runner is not self._closer]
 
     async def _see_attempts_end(self, timeout: float = 1.0) -> None:
-        """Wait for those who are asking the store now: granted a lease, they give it back, and need the store for it.
+        """Wait for the attempts that are asking the store now: if one gets a lease, it needs the store to give it back.
 
-        Whoever has had no answer by then is not waited for: the claim is taken back for them, by its id.
+        An attempt that has had no answer by then is not waited for: its claim is taken back for it, by its id.
         """
         self._closer = self.runtime.runner()
         self._none_under_way = self.runtime.signal()
@@ -156,7 +156,7 @@ class Client:
                     )
 
     async def _dismiss(self, timeout: float = 1.0) -> None:
-        """Take back the claims of those who wait: that wakes them, and they hear that the client was closed."""
+        """Take back the claims of all waiters: that wakes them, and they learn that the client was closed."""
         until = self.runtime.now() + timeout
         standing: list[Claim | QueuePlace] = [*self.cohorts.underway(self)]
         standing += [kept for kept in self.keeper.kept() if isinstance(kept, QueuePlace)]

@@ -74,7 +74,7 @@ class HoldingMutex:
             for each in saved:  # their bodies go on under the new lease
                 each.lease = lease
             if saved and not any(each in self._holding.entered for each in saved):
-                await attempt.undo()  # they are over: whoever waited was called away for good
+                await attempt.undo()  # the statements are over: the waiter was called away for good
         except BaseException:  # held but not known, the next try would wait for it for ever
             await attempt.undo()
             raise
@@ -121,7 +121,7 @@ class ConditionCore:
             await self.wait(left, owner)
 
     async def notify(self, count: int, owner: Owner | None = None) -> None:
-        """Wake up to `count` of those who wait, the first come first."""
+        """Wake up to `count` waiters, the first come first."""
         if not self.mutex.owned(owner or self.client.runtime.owner()):
             raise NotHeld(f"{self.name}: cannot notify on un-acquired lock")
         await self.wake(count)
@@ -130,7 +130,7 @@ class ConditionCore:
         await self.notify(EVERYTHING, owner)
 
     async def wake(self, count: int, before: float = float("inf")) -> None:
-        """Wake up to `count`, of those whose token is below `before`: who came later was not meant."""
+        """Wake up to `count` waiters whose token is below `before`: the notification is not for those that came later."""
         standings = (await self.room.standings()).values()
         waiting = [one for one in standings if not one.id.endswith(CALL) and one.token < before]
         others = len(waiting) > count  # to whom it can be passed on
@@ -140,7 +140,7 @@ class ConditionCore:
             count -= await self._wake_one(standing, others)
 
     async def _wake_one(self, standing: Standing, others: bool) -> bool:
-        """Notify one of those who wait; False if it waits no longer."""
+        """Notify one waiter; False if it waits no longer."""
         store, resource = self.client.store, self.room.resource
         if not others:
             return await store.release(resource, standing.id)
@@ -165,7 +165,7 @@ class ConditionCore:
 
 
 class Wait:
-    """One who waits for a condition, from letting the lock go until it has it again."""
+    """One waiter of a condition, from letting the lock go until it has it again."""
 
     def __init__(self, condition: ConditionCore, owner: Owner) -> None:
         self._condition, self._room, self._client = condition, condition.room, condition.client
@@ -179,7 +179,7 @@ class Wait:
     async def run(self, timeout: float | None) -> bool:
         mutex = self._condition.mutex
         try:
-            await self._room.enter(self._me)  # before letting go: who notifies in between must meet us
+            await self._room.enter(self._me)  # before letting go: a notification in between must find us
             saved = await mutex.release_save(self._owner)
             try:
                 self._owed = notified = await self._until_notified(timeout)
@@ -196,11 +196,11 @@ class Wait:
 
     async def _answer(self) -> None:
         """The call was heard, and we have the lock: nobody must pass it on."""
-        with suppress(InterlockError):  # what cannot be removed lapses by itself
+        with suppress(InterlockError):  # a call that cannot be removed lapses by itself
             await self._room.leave(self._call)
 
     async def _take_again_after(self, error: BaseException, saved: Any) -> None:
-        """As `_take_again`; but whoever is interrupted does not wait for a store that is away, nor hears of that first."""
+        """As `_take_again`; but an interrupted waiter does not wait for a store that is away, and its own error comes first."""
         try:
             if timing.time_for(error) < FOR_EVER:
                 await self._room.standings(timing.patience(timing.HURRY))  # does it answer?
@@ -241,7 +241,7 @@ class Wait:
                     return True
             except StoreUnavailable:
                 await runtime.sleep(min(0.2, max(0.0, until - runtime.now())))
-        # Whoever removes the claim decides: if it is gone, we were notified at the last moment.
+        # The removal of the claim decides: if it was gone already, we were notified at the last moment.
         if await self._room.leave(me, 0.0) is DONE:
             return False
         with suppress(StoreUnavailable):

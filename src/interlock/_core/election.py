@@ -19,7 +19,7 @@ VALUE = "a candidate's value"
 
 @record
 class Leader:
-    """Who leads: the value it proclaimed, its token, and where it runs."""
+    """The leader: the value it proclaimed, its token, and where it runs."""
 
     value: str
     token: int
@@ -73,7 +73,7 @@ class Candidacy:
             seen = queue
 
     async def proclaim(self, value: str) -> None:
-        """Change the value of a won election; `NotHeld` or `LeaseLost` for who does not lead."""
+        """Change the value of a won election; `NotHeld` or `LeaseLost` for a candidate that does not lead."""
         lease = self._leading()
         lease.check()
         ask = Renewal(self.holding.resource, lease.id, lease.ttl, checked_words(value, VALUE))

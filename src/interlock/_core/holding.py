@@ -1,4 +1,4 @@
-"""What one lock object asks for, and the leases taken through it.
+"""One lock object: the settings it asks with, and the leases taken through it.
 
 The lease carries the state, not the lock: any number of threads or tasks may use one object. `release`
 gives back the lease the calling owner took; only if it took none, the one the object holds now.
@@ -25,7 +25,7 @@ from interlock.ports import Owner
 
 
 class Holding:
-    """A resource, how it is asked for, and who holds it through this object."""
+    """A resource, the settings it is asked for with, and the leases that were taken through this object."""
 
     attempt_type: ClassVar[type[Attempt]] = Attempt
 
@@ -58,8 +58,8 @@ class Holding:
         self.leases: dict[Lease, None] = {}  # in the order they were granted
         self.older: dict[Lease, int] = {}  # how much one owner lost in a row before this lost one: see `lost`
         self._losses = 0  # leases that were lost since `_forget_losses` last looked at all
-        self.entered: dict[Attempt, None] = {}  # those whose leases a `with` body runs under
-        # An heir gets what is left of a ttl, and the claim of another: only if it asked for neither in particular.
+        self.entered: dict[Attempt, None] = {}  # the attempts whose leases a `with` body runs under
+        # An heir gets the rest of a ttl and the claim of another: only locks that ask for nothing special are passed on.
         plain = settings.renew and settings.fair and self.max_hold is None and not self.min_hold
         self.block = BLOCK if passes and plain and client.store.traits.blocks else 1
         self._check_traits()
@@ -223,7 +223,7 @@ class Holding:
             await lease._give_back(left=FOR_EVER if error is None else timing.time_for(error))
         except Exception as failure:  # a loss; or a store that became unfit
             if type(failure) is NotHeld:
-                return  # somebody else released it just now: whoever closed the client, say
+                return  # somebody else released it just now, for example by closing the client
             if error is None:
                 raise
             error.add_note(f"and meanwhile: {failure}")

@@ -4,7 +4,7 @@ Each client has one keeper, on one thread (or one task). It does its work in thi
 
     renewals            of leases, and of places in queues: nothing else may delay them
     verdicts            a lease whose deadline has passed is lost, whether or not the store has answered
-    pending releases    what could not be taken back in time is taken back, until the next renewal is due
+    pending releases    claims that could not be taken back in time are taken back, until the next renewal is due
 
 A renewal takes no longer than half the time to the earliest deadline, so a hung server cannot delay a
 verdict; but it is given the time that the server has lately needed, or a lease shorter than two round trips
@@ -81,12 +81,12 @@ class Abandoned(Protocol):
     """A lease or an attempt whose caller cannot clean up after itself."""
 
     def _clean_up(self) -> None:
-        """Let go of it, on the keeper's thread, and make what may stand in the store a pending release."""
+        """Let go of it, on the keeper's thread; a claim that may stand in the store becomes a pending release."""
         ...
 
 
 class Keeper:
-    """Keeps what it is given until told to drop it, or until it has ended by itself."""
+    """Keeps leases and places until it is told to drop them, or until they have ended by themselves."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class Keeper:
         self._stalled = stalled  # how long the holders' event loop has been stuck
         self._stall_reported = False
         self._order = count()
-        self._young: dict[Renewable, None] = {}  # what came since the keeper last looked
+        self._young: dict[Renewable, None] = {}  # those that came since the keeper last looked
         self._live: dict[Renewable, None] = {}
         self._by_due: list[tuple[float, int, Renewable]] = []
         self._by_deadline: list[tuple[float, int, Renewable]] = []
@@ -200,12 +200,12 @@ class Keeper:
             return list(self._live)
 
     def pending(self) -> list[PendingRelease]:
-        """Releases that the store has not answered yet, among them what was handed over just now."""
+        """Releases that the store has not answered yet, including those that were handed over just now."""
         self._clean_up()
         return list(self._pending)
 
     def here(self) -> bool:
-        """Whether the caller is the keeper itself, who must not be held up."""
+        """Whether the caller is the keeper itself, which must not be held up."""
         return self._owner is not None and self._runtime.owner() is self._owner
 
     async def stop(self, timeout: float) -> None:
@@ -261,7 +261,7 @@ class Keeper:
         return due
 
     def _absorb(self) -> None:
-        """Enter what came since into the heaps, under the guard."""
+        """Enter the newcomers into the heaps. Under the guard."""
         for kept in list(self._young):
             if self._young.pop(kept, self) is None:  # or it was dropped this very moment
                 self._live[kept] = None
@@ -280,7 +280,7 @@ class Keeper:
         try:
             for start in range(0, len(due), BATCH):
                 await self._renew(due[start : start + BATCH])
-        finally:  # whatever was raised: what is not looked at again would silently lapse
+        finally:  # whatever was raised: a lease that is not looked at again would silently lapse
             with self._guard:
                 for kept in due:
                     if kept in self._live:
@@ -302,14 +302,14 @@ class Keeper:
     # ---- renewals ---------------------------------------------------------------
 
     def _take_due(self, now: float) -> list[Renewable]:
-        """Take out what is due, and what will be soon: one request for all of it."""
+        """Take out those that are due now or soon: one request renews all of them."""
         due: list[Renewable] = []
         if self._doubted > self._verified:
             return self._all_doubtful(now)
         with self._guard:
             heap = self._by_due
             if heap and heap[0][0] > now:
-                return due  # woken to look at the clock: what would be early is not begun for that
+                return due  # woken to look at the clock: that is no reason to renew anything early
             late = now - heap[0][0] if heap and heap[0][2] in self._live else 0.0
             while heap and heap[0][0] <= now + self._slack(heap[0][2], now):
                 kept = heapq.heappop(heap)[2]
@@ -320,7 +320,7 @@ class Keeper:
         return due
 
     def _all_doubtful(self, now: float) -> list[Renewable]:
-        """Everything is due: what the server before knew, the one that took over may not know."""
+        """Everything is due: the server that took over may not know what the one before it knew."""
         with self._guard:
             self._absorb()
             self._verified = now
@@ -363,7 +363,9 @@ class Keeper:
         else:
             self._trip += ((self._runtime.now() - asked) - self._trip) / 4
             for (kept, _), answer in zip(asking, answers, strict=True):
-                if asked < self._doubted:  # by whom? the server may be another since
+                if (
+                    asked < self._doubted
+                ):  # the answer may come from the server before: another has taken over since
                     kept._on_no_reply()
                 else:
                     kept._on_reply(asked, answer)
@@ -394,11 +396,11 @@ class Keeper:
         return NEVER
 
     def _pass_verdicts(self) -> None:
-        """Tell the holders of what has lapsed; whoever is told drops it."""
+        """Tell the holders of leases that have lapsed; a lease that is told drops itself."""
         now = self._runtime.now()
         while True:
             with self._guard:
-                # Both steps: what is dropped between them would leave another at the front, or none.
+                # Both steps under one guard: a drop between them would leave another entry at the front, or none.
                 if self._first_deadline() > now:
                     return
                 kept = heapq.heappop(self._by_deadline)[2]
@@ -407,7 +409,7 @@ class Keeper:
     # ---- pending releases ---------------------------------------------------------
 
     async def _release_pending(self) -> None:
-        """Try what is due, the least tried first, until a renewal is due.
+        """Try the releases that are due, the least tried first, until a renewal is due.
 
         A part of the store that does not answer is asked once in a round, not once for each claim that stands there.
         """
@@ -439,7 +441,7 @@ class Keeper:
                 self._report(events.CleanupFailed(pending.resource, silent[part]))
 
     async def _settle(self) -> None:
-        """The client closes: a last try at what is pending, or others would wait until it lapses."""
+        """The client closes: try each pending release once more, or others would wait until its claim lapses."""
         self._clean_up()
         pending, self._pending = list(self._pending), {}
         silent: set[str] = set()

@@ -5,6 +5,10 @@ are the user's. Names with one are the core's own: its other modules call and re
 
 The state is never behind the clock: whoever asks for it compares the deadline with now first, so no hung reply, paused
 process or late timer can make a lease look alive. The keeper's timer only makes sure that somebody asks.
+
+Leases are from Gray and Cheriton, "Leases: An Efficient Fault-Tolerant Mechanism for Distributed File Cache Consistency"
+(SOSP 1989). A lease alone cannot stop a holder that was paused past its end; the resource itself must check the token.
+Chubby called it a sequencer (Burrows, OSDI 2006), Kleppmann a fencing token ("How to do distributed locking", 2016).
 """
 
 from __future__ import annotations
@@ -35,7 +39,7 @@ SIGNED_AFTER = 1.0  # seconds after which an heir that still holds tells the sto
 
 
 class Lease:
-    """What both faces' leases are made of. Deadlines are on the runtime's monotonic clock."""
+    """The base of the sync and the async lease. Deadlines are on the runtime's monotonic clock."""
 
     __slots__ = (
         "__weakref__",
@@ -259,7 +263,7 @@ class Lease:
         return self._state in FINAL
 
     def _renewal(self, now: float) -> Renewal | None:
-        """What to ask the store, or None when this lease is not to be renewed any more."""
+        """The renewal to ask the store for; None if this lease is not to be renewed any more."""
         self._last_try = now
         renewed = self._holding.renew or self._short
         note = None if self._unsigned is None else signature(self._token, self._unsigned)
@@ -271,7 +275,7 @@ class Lease:
                 self._holding.orphaned(self)
             return None
         self._orphaned = False  # or somebody has adopted it
-        # One that is not renewed is only verified: asking for what it has left does not make it longer.
+        # A lease that is not renewed is only verified: asking for the time it has left does not make it longer.
         ttl = self._claim.ttl if renewed else max(0.001, self._deadline - now)
         if self._holding.max_hold is not None:
             ttl = min(ttl, self._granted_at + self._holding.max_hold - now)
@@ -323,7 +327,7 @@ class Lease:
 
     def _lapse(self) -> None:
         max_hold = self._holding.max_hold
-        # The last renewal asks for no more than what max_hold leaves, and the margin comes off that.
+        # The last renewal asks for no more than max_hold leaves, and the margin comes off that.
         latest = self._deadline + timing.margin(self._claim.ttl) + 1e-6
         if max_hold is not None and latest >= self._granted_at + max_hold:
             self._move(LeaseEvent.LAPSED, "max_hold")
@@ -363,7 +367,7 @@ class Lease:
             after = TRANSITIONS[before][event]
             if after is before:
                 return
-            if after is State.LOST:  # the cause first: who sees that it is lost may ask why at once
+            if after is State.LOST:  # the cause first: a thread that sees the loss may ask for it at once
                 self._cause, self._reason = cause, reason
             self._state = after
             signal = self._lost

@@ -62,7 +62,7 @@ class Multi:
             holding.enter(each)
 
     def exit(self) -> MultiAttempt:
-        """What the caller's `with` body runs under that is ended by hand."""
+        """The attempts of the caller's `with` body that is ended by hand."""
         found = [holding.exit() for holding in self.holdings]
         return MultiAttempt(self, None, [attempt for attempt in found if attempt is not None])
 

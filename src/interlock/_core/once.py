@@ -1,4 +1,4 @@
-"""Run once: a lock that is taken at once or not at all; whoever does not get it skips.
+"""Run once: a lock that is taken at once or not at all; a caller that does not get it skips.
 
 The name may follow from the arguments of a call, so that runs for different orders or days do not exclude each other.
 """
@@ -63,7 +63,7 @@ class OnceHolding(Holding):
 
 
 class Once:
-    """What runs once: a resource, or one for each call of a function whose arguments name it."""
+    """A job that runs once: over one resource, or over one for each call of a function whose arguments name it."""
 
     def __init__(self, client: Client, name: Name, settings: Settings) -> None:
         self._client, self._settings = client, settings
@@ -75,7 +75,7 @@ class Once:
         self.holding: OnceHolding | Unnamed = plain if resource is not None else Unnamed(self._naming)
 
     def over(self, function: Callable[..., object]) -> Callable[[Arguments, Keywords], OnceHolding]:
-        """How each call of a function comes to what it holds; raises now if the name can never be filled in."""
+        """Return how each call of a function gets its holding; raise now if the name can never be filled in."""
         if not callable(function):
             raise TypeError("client.once takes a name, and what it returns decorates: @client.once('job')")
         name = self._naming.over(function)
@@ -83,7 +83,7 @@ class Once:
 
 
 class Unnamed:
-    """Stands where a `with` would find what it holds, for a name that only a call's arguments can complete."""
+    """Stands in for the holding of a `with` if only a call's arguments can complete the name."""
 
     def __init__(self, naming: Naming) -> None:
         self._naming = naming

@@ -23,7 +23,7 @@ Mode = Literal["read", "write"]
 
 
 class Entry:
-    """What one owner holds of one resource, however often it entered."""
+    """The lease that one owner holds on one resource, and how often the owner has entered."""
 
     __slots__ = ("away", "lease", "over", "reads", "writes")
 
@@ -58,10 +58,10 @@ class Reentrant:
         self.mode: Mode = mode
         self._key = f"{holding.capacity}:{holding.resource}"
 
-    # An owner is given where a task of asyncio's own asks for whoever made it; None stands for the caller.
+    # An owner is given where a task that asyncio made asks on behalf of its maker; None stands for the caller.
 
     def entry(self, owner: Owner | None = None) -> Entry | None:
-        """What the owner holds. A lease it released by hand is forgotten here."""
+        """The owner's entry, or None. A lease that it released by hand is forgotten here."""
         owner = owner or self.client.runtime.owner()
         entry = self.client.entries.get(owner, {}).get(self._key)
         if entry is not None and (entry.over or entry.lease._state is State.RELEASED):
@@ -73,7 +73,7 @@ class Reentrant:
         self.client.entries.setdefault(owner, {})[self._key] = entry
 
     def forget(self, owner: Owner, entry: Entry | None = None) -> None:
-        """Forget what the owner holds; given an entry, only if it is that."""
+        """Forget the owner's entry; given one, only if it is that."""
         entries = self.client.entries.get(owner, {})
         if entry is None or entries.get(self._key) is entry:
             entries.pop(self._key, None)
@@ -153,7 +153,7 @@ class Reentrant:
                 self._forget_if_over(entry, owner)
 
     def _forget_if_over(self, entry: Entry, owner: Owner) -> None:
-        """Forget what was given back; not what an interrupt kept from it: nobody could release it again."""
+        """Forget an entry that was given back; if an interrupt prevented that, keep it: nobody could release it again."""
         if entry.lease._state in FINAL or self.client.inside():  # or the keeper gives it back
             self.forget(owner, entry)
         else:
@@ -163,7 +163,7 @@ class Reentrant:
         """A `with` body begins; the count has it already."""
 
     def exit(self) -> ReentrantAttempt | None:
-        """What the caller's `with` body runs under that is ended by hand."""
+        """The attempt of the caller's `with` body that is ended by hand."""
         owner = self.client.runtime.owner()
         entry = self.entry(owner)
         return None if entry is None else ReentrantAttempt(self, None, entry, owner)
@@ -210,7 +210,7 @@ class Reentrant:
             saved.over = saved.away = False
             if saved.total > 0:
                 self.remember(saved, owner)
-            else:  # the statements are over: whoever waited was called away for good, and nobody would release it
+            else:  # the statements are over: the waiter was called away for good, and nobody would release it
                 await attempt.undo()
         except BaseException:  # held but not remembered, the next try would wait for it for ever
             await attempt.undo()
@@ -229,7 +229,7 @@ class ReentrantAttempt:
         self, reentrant: Reentrant, attempt: Attempt | None, entry: Entry | None, owner: Owner
     ) -> None:
         self._reentrant = reentrant
-        self._attempt = attempt  # None for one that ends by hand what another began
+        self._attempt = attempt  # None for an attempt that ends by hand the statement that another began
         self.entry = entry
         self.owner = owner
         self._first = entry is None
@@ -255,7 +255,7 @@ class ReentrantAttempt:
     def _enter_again(self, entry: Entry) -> Lease | None:
         """Count once more; None if the lease was given back since, by a body that ended on another thread."""
         if entry.lease.state is State.LOST:
-            entry.lease.check()  # nobody enters again what was lost meanwhile
+            entry.lease.check()  # a lease that was lost meanwhile is not entered again
         with self._reentrant.client.guard:
             if entry.over or entry.lease._state is State.RELEASED:
                 return None

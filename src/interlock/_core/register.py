@@ -107,7 +107,7 @@ class Cell:
         )
 
     async def until(self, enough: Callable[[Any, int], R | None], timeout: float | None) -> R | None:
-        """What `enough(value, version)` returns once it is not None; None when the time was up."""
+        """The first result of `enough(value, version)` that is not None; None if the time was up."""
         runtime = self.client.runtime
         end = None if timeout is None else runtime.now() + timeout
         while True:
@@ -184,7 +184,7 @@ class EventCell:
 
 
 class LatchCell:
-    """A count that goes down to 0 once, and whoever waits for that."""
+    """A count that goes down to 0 once, and a wait for that."""
 
     def __init__(self, client: Client, name: str, count: int) -> None:
         self._cell = Cell(client, "latch", name)

@@ -1,7 +1,7 @@
-"""Presence: a claim that says only that its owner lives, for those who wait at barriers and conditions.
+"""The room of a barrier or a condition: each waiter stands there with a claim that says only that it lives.
 
-All of them stand on one resource with room for everybody, so each is admitted at once. The keeper renews their
-claims; the claim of a process that was killed lapses on the store's clock, and that is how the others learn of it.
+The room is one resource with capacity for everybody, so each claim is admitted at once. The keeper renews the claims;
+the claim of a process that was killed lapses on the store's clock, and that is how the others learn of it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from interlock.ports import IO_TIMEOUT, WAITERS, Owner
 
 
 class Presence(QueuePlace):
-    """One who waits. An id that was `gone` once is never used again: the others may have counted without it."""
+    """One waiter's claim. An id that was `gone` once is never used again: the others may have counted without it."""
 
     def __init__(self, claim: Claim, now: float, owner: Owner) -> None:
         super().__init__(claim, now, owner)
@@ -34,18 +34,18 @@ class Presence(QueuePlace):
 
 
 class Room:
-    """The resource on which those who wait stand, in the order they came."""
+    """The resource on which the waiters stand, in the order they came."""
 
     def __init__(self, client: Client, resource: str) -> None:
         self.client = client
         self.resource = resource
-        self.ttl = max(timing.PLACE_TTL, client.store.traits.min_ttl)  # the same for all who stand here
+        self.ttl = max(timing.PLACE_TTL, client.store.traits.min_ttl)  # the same for all that stand here
 
     def claim(self, id: str, who: str) -> Claim:
         return Claim(self.resource, id, self.ttl, 1, EVERYTHING, False, self.ttl, "", who)
 
     def newcomer(self, owner: Owner) -> Presence:
-        """One who is about to enter. Made before the store is asked: an interrupt must find whom to take back."""
+        """A waiter that is about to enter. Made before the store is asked: an interrupt must find the claim to take back."""
         runtime = self.client.runtime
         return Presence(self.claim(runtime.fresh_id(), runtime.who(owner)), runtime.now(), owner)
 
@@ -81,6 +81,6 @@ class Room:
         return removal
 
     async def standings(self, timeout: float = IO_TIMEOUT) -> dict[str, Standing]:
-        """All who stand here now, by id, in the order they came."""
+        """All waiters that stand here now, by id, in the order they came."""
         queue = await self.client.store.inspect(self.resource, timeout)
         return {standing.id: standing for standing in queue.standings}

@@ -44,7 +44,7 @@ class SemaphoreHolding(Holding):
 
     @property
     def value(self) -> int:
-        """What is left as far as this object knows: as `threading.Semaphore` shows it."""
+        """The permits that are left as far as this object knows, as `threading.Semaphore` shows them."""
         held = [lease for lease in list(self.leases) if lease.state not in FINAL]
         return self.capacity + self.gift - sum(lease.permits for lease in held)
 
@@ -100,7 +100,9 @@ class SemaphoreHolding(Holding):
             failure = await self._give(shares)
         except InvalidSetting:
             raise
-        except BaseException:  # interrupted: what was set apart is nobody's, and others wait for it
+        except (
+            BaseException
+        ):  # interrupted: the permits that were set apart are nobody's, and others wait for them
             soon = self.client.runtime.now()
             await self.client.runtime.finish(lambda: self._give(shares, soon))
             raise
@@ -108,7 +110,7 @@ class SemaphoreHolding(Holding):
             raise failure
 
     def _reserve(self, count: int, owner: Owner, shares: list[Share]) -> None:
-        """Decide what is given back, in one step: a second release finds only what is left by the first."""
+        """Decide which permits are given back, in one step: a second release finds only those that the first has left."""
         with self.client.guard:
             leases = [lease for lease in self.leases if lease not in self._going]
             ordered = [lease for lease in reversed(leases) if lease._owner is owner]
@@ -139,7 +141,7 @@ class SemaphoreHolding(Holding):
             self.gift += gift
 
     async def _give(self, shares: list[Share], until: float = FOR_EVER) -> Exception | None:
-        """Give back what was set apart, all of it; return the first failure. May be repeated.
+        """Give back all that was set apart; return the first failure. May be repeated.
 
         From `until` on a store that does not answer is not waited for: the keeper asks it again.
         """
@@ -152,7 +154,7 @@ class SemaphoreHolding(Holding):
                     await lease._give_back(strict=True, left=left)
                 else:
                     await lease._shrink(lease.permits, timing.patience(left))
-            except NotHeld as error:  # one that was lost must not keep the others from those who wait
+            except NotHeld as error:  # a lease that was lost must not keep the others from the waiters
                 if lease._state is not State.RELEASED or lease._cause:
                     failure = failure or error
                 # Otherwise another release has given back all that was left of it, our part included.
@@ -163,7 +165,7 @@ class SemaphoreHolding(Holding):
 
 
 class GiftedAttempt(Attempt):
-    """An attempt that is paid for, in part, by permits somebody gave back without having taken them."""
+    """An attempt that is covered, in part, by permits that were released without having been taken."""
 
     __slots__ = ("_gift", "_semaphore")
 

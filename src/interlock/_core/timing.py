@@ -16,32 +16,37 @@ PLACE_TTL = 10.0
 """How long a waiter's place lives unrefreshed, seconds; a dead waiter delays the queue at most this."""
 
 GRACE = 0.15
-"""What a request may take beyond its caller's time, seconds: a call that may not wait must still be answered."""
+"""Seconds that a request may take beyond its caller's time: a call that may not wait must still be answered."""
 
 SHORTEST_ASK = 0.01
-"""What is left for a request, seconds, once the grace is used up: time to send it, hardly to be answered."""
+"""Seconds for a request once the grace is used up: enough to send it, hardly enough for an answer."""
 
 HURRY = 0.1
-"""What a caller that was cancelled or interrupted waits, seconds, beside the grace, for its claim to be taken back."""
+"""Seconds, beside the grace, that a cancelled or interrupted caller waits for its claim to be taken back."""
 
 FRESH = 1 / 2
-"""How much of a grant's ttl may have passed when it is heard of; later, it is asked for again."""
+"""The part of a grant's ttl that may have passed when its answer arrives; after that it is asked for again."""
 
 PASSED_ON = 1 / 2
-"""What must be left of a lease that is passed on, as part of a place's ttl: one told with a wake-up lives as long as that."""
+"""The time that must be left of a lease that is passed on, as part of a place's ttl.
+
+Of a place's, because a lease that was granted with a wake-up lives only as long as its waiter's place.
+"""
 
 TAKEN_OVER = PASSED_ON / 2
-"""What must be left of it when its heir takes it, as part of the same: a loop that was stuck for longer gives it back."""
+"""The time that must be left when the heir takes it over, as part of the same: after a longer stall of its event loop, the
+heir gives the claim back.
+"""
 
 DRIFT = 0.02
-"""How much two clocks may drift apart, of the time that passes."""
+"""How far two clocks may drift apart, as part of the time that passes."""
 
 REACTION = 0.002
-"""What it takes to stop, seconds."""
+"""Seconds that a holder needs to stop."""
 
 
 def margin(ttl: float) -> float:
-    """What a holder takes off its lease for clock drift and for time to stop: it knows before the store forgets."""
+    """The time a holder takes off its lease, for clock drift and to stop: it knows of the end before the store forgets."""
     return REACTION + ttl * DRIFT
 
 

@@ -21,7 +21,7 @@ Kind = Literal["function", "coroutine function", "generator function", "async ge
 
 
 def kind_of(function: object) -> Kind:
-    """What a call of it begins; also for partials, and for objects that can be called."""
+    """The kind of thing that a call of it begins; also for partials and for callable objects."""
     import inspect  # here, not above: `import interlock` stays light
 
     candidates = [function]
@@ -89,7 +89,7 @@ def refuse_generator(function: object) -> None:
 
 
 class GeneratorOwner:
-    """A generator; alive as long as what only its frame refers to."""
+    """A generator as an owner: alive as long as the `Iteration` that only its frame refers to."""
 
     __slots__ = ("__weakref__", "_iteration", "name", "quoted")
 
@@ -130,7 +130,7 @@ class Iteration:
 
 
 class Steps:
-    """What a decorated generator delegates to, by `yield from`: the steps of the generator below it."""
+    """The steps of the generator below a decorated one, which delegates to them by `yield from`."""
 
     def __init__(self, iteration: Iteration, generator: Generator[Any, Any, Any]) -> None:
         self._iteration = iteration

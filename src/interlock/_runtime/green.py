@@ -1,4 +1,4 @@
-"""Runtimes for programs of greenlets (gevent, eventlet): those who call wait as greenlets do, the keeper on a thread.
+"""Runtimes for programs of greenlets (gevent, eventlet): callers wait as greenlets do, the keeper runs on a thread.
 
 Greenlets of one thread take turns: while one computes, no other runs. The keeper must not be one of them. Its thread
 is the system's own, and so is all it waits for. What it tells greenlets goes through a pair of sockets: the locks of these
@@ -41,7 +41,7 @@ class GreenSignal(ThreadSignal):
             return self._flag
         heard, bell = socket.socketpair()
         try:
-            bell.setblocking(False)  # whoever rings never waits
+            bell.setblocking(False)  # ringing never waits
             heard.settimeout(timeout)
             self._bells.append(bell)
             if not self._flag:  # raised by another thread since the first look
@@ -116,7 +116,7 @@ class Green(Threads):
         _post(self._hub, self._tell)
 
     def _tell(self) -> None:
-        """Deliver what there is, in order: one at a time, however many were started for it."""
+        """Deliver all that waits, in order: one at a time, however many greenlets were started for it."""
         with suppress(IndexError):
             while not self._telling:
                 deliver, argument = self._told.popleft()

@@ -1,4 +1,4 @@
-"""Who is calling, and ids that nobody else has.
+"""The identity of the caller, and ids that nobody else has.
 
 An id is 80 random bits of this process and a count. A forked child draws new bits: two processes
 with the parent's would take each other's claims for their own.
@@ -22,7 +22,7 @@ _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
 class _Process:
-    """What is drawn once a process."""
+    """The values that are drawn once in a process."""
 
     def __init__(self) -> None:
         self.prefix = os.urandom(10).hex()

@@ -46,7 +46,7 @@ def give_back_everything(timeout: float = CLOSING) -> None:
     for client in clients:
         client.drain()  # or a place that is given back is taken anew, and others wait behind a process that is gone
     for client in clients:
-        with suppress(Exception):  # its store is away: what is left lapses by itself
+        with suppress(Exception):  # its store is away: the leases that are left lapse by themselves
             _give_back(client, until)
 
 

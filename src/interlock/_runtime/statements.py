@@ -26,7 +26,7 @@ from typing import Any, Protocol
 
 
 class Entered(Protocol):
-    """What a statement holds: an attempt, or a lease."""
+    """An attempt or a lease that a statement holds."""
 
     def _abandon(self) -> None:
         """The statement is over: if the lease was not given back, see that it is. Never waits."""
@@ -58,12 +58,12 @@ class Statement:
         self.watch: Watch | None = None
 
     def end(self) -> None:
-        """Everything was given back, or somebody has taken it upon himself: nobody need watch any more."""
+        """Everything was given back, or the keeper has taken that over: nobody need watch any more."""
         self.watch = self.entered = self.manager = None
 
 
 def sweep() -> None:
-    """See to what statements that were cut short have left. For keepers; never waits."""
+    """Clean up after statements that were cut short. For keepers; never waits."""
     while _over:
         try:
             statement = _over.popleft().statement

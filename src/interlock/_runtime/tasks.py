@@ -44,7 +44,7 @@ class TaskOwner:
 
 
 class LoopOwner:
-    """A whole event loop; alive until it is closed. It owns what was granted after whoever asked for it had ended."""
+    """A whole event loop; alive until it is closed. It owns leases that were granted after the task that asked had ended."""
 
     __slots__ = ("__weakref__", "_loop", "name")
 
@@ -181,7 +181,7 @@ class TaskJob:
 
 
 class Tasks:
-    """Waits by suspending, on the loop of whoever calls; callbacks run on the loop that called last."""
+    """Waits by suspending, on the caller's loop; callbacks run on the loop that called last."""
 
     def __init__(self, report: Callable[[BaseException, Any], object] | None = None) -> None:
         self._bound: asyncio.AbstractEventLoop | None = None
@@ -193,7 +193,7 @@ class Tasks:
     def _loop(self) -> asyncio.AbstractEventLoop:
         try:
             running = asyncio.get_running_loop()
-        except RuntimeError:  # another thread asks about what is held on the loop
+        except RuntimeError:  # another thread asks about a lease that is held on the loop
             if self._bound is None:
                 raise
             return self._bound
@@ -211,7 +211,9 @@ class Tasks:
     def owner(self) -> Owner:
         owner = task_owner()
         if type(owner) is TaskOwner:
-            _ = self._loop  # bound: who holds is told of a loss there, also if nothing had to wait so far
+            _ = (
+                self._loop
+            )  # bind it: a holder is told of a loss there, even if nothing has had to wait so far
         return owner
 
     def runner(self) -> Owner:

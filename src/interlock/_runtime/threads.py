@@ -49,7 +49,7 @@ class ThreadSignal(threading.Event):
             if not self._flag:
                 self._gate.acquire(timeout=-1 if timeout is None else max(0.0, timeout))
         finally:
-            if self._flag:  # whoever waits beside us must get through the gate, too
+            if self._flag:  # others that wait beside us must get through the gate, too
                 with suppress(RuntimeError):
                     self._gate.release()
         return self._flag
@@ -89,7 +89,7 @@ class Deliveries:
 
     def add(self, deliver: Callable[[Any], object], argument: object) -> None:
         if self._process != os.getpid():
-            # Forked: what waits is the parent's to tell, and one of its threads may have had the guard.
+            # Forked: the calls that wait are the parent's to make, and one of its threads may have had the guard.
             self.__init__()  # type: ignore[misc]
         with self._guard:
             self._waiting.append((deliver, argument))
@@ -156,7 +156,7 @@ class Threads:
         try:
             await cleanup()
         except (KeyboardInterrupt, SystemExit):
-            # Ctrl-C in the middle of giving back: whoever waits for the lock must not pay for it.
+            # Ctrl-C in the middle of giving back: other waiters of the lock must not pay for it.
             await cleanup()
             raise
 
@@ -192,7 +192,7 @@ class Threads:
 
 
 def blocking_runtime(report: Callable[[BaseException, Any], object] | None = None) -> Threads:
-    """The runtime of those who call from threads; in a program of greenlets, from those."""
+    """The runtime for callers on threads; in a program of greenlets, for callers on greenlets."""
     if not native.green():
         return Threads(report)
     from interlock._runtime.green import Green  # here, not above: few programs need it
