@@ -863,7 +863,7 @@ class Client(
 
 
 def connect(
-    url: urls.Place | None = None,
+    url: urls.URLOrClient | None = None,
     *,
     ttl: float = 30.0,
     connect_timeout: float | None = None,

@@ -726,7 +726,7 @@ class Client(
 
 
 def connect(
-    url: urls.Place | None = None,
+    url: urls.URLOrClient | None = None,
     *,
     ttl: float = 30.0,
     connect_timeout: float | None = None,
@@ -755,7 +755,7 @@ def connect(
 
 
 def _connected(
-    url: urls.Place | None,
+    url: urls.URLOrClient | None,
     ttl: float,
     listen: Callable[[events.Event], object],
     connect_timeout: float | None = None,

@@ -32,12 +32,12 @@ class ClusterClient(Protocol):
     def nodes_manager(self) -> Any: ...
 
 
-Place: TypeAlias = "str | PooledClient | ClusterClient | Sequence[str | PooledClient]"
+URLOrClient: TypeAlias = "str | PooledClient | ClusterClient | Sequence[str | PooledClient]"
 """What `connect` takes: a URL, a client, or, for a quorum of servers, several of either."""
 
 
 def open_store(
-    url: Place | None, runtime: Runtime, *, asynchronous: bool, connect_timeout: float | None = None
+    url: URLOrClient | None, runtime: Runtime, *, asynchronous: bool, connect_timeout: float | None = None
 ) -> Store:
     """The store behind `url`, or behind $INTERLOCK_URL, or the embedded SQLite file.
 
@@ -61,7 +61,7 @@ def open_store(
     )
 
 
-def settled(url: Place | None) -> str | list[str] | None:
+def settled(url: URLOrClient | None) -> str | list[str] | None:
     """The same place by URLs that mean it in another process, too; None if it was not given by URLs.
 
     There the working directory, $INTERLOCK_URL and the home directory may be others.
@@ -158,16 +158,16 @@ def _hidden(option: str) -> str:
     return f"{name}{equals}***" if equals and "password" in name.lower() else option
 
 
-def named(place: Place | None) -> str:
+def named(url: URLOrClient | None) -> str:
     """The store behind what `connect` was given, as people name it: a URL without passwords."""
-    if place is None:
-        place = default()
-    if isinstance(place, str):
-        path = file_of(place)
-        return redacted(place) if path is None else f"sqlite:///{path}"
-    if isinstance(place, (list, tuple)):
-        return ", ".join(named(node) for node in place)
-    return _named_client(place)
+    if url is None:
+        url = default()
+    if isinstance(url, str):
+        path = file_of(url)
+        return redacted(url) if path is None else f"sqlite:///{path}"
+    if isinstance(url, (list, tuple)):
+        return ", ".join(named(node) for node in url)
+    return _named_client(url)
 
 
 def default() -> str:

@@ -12,6 +12,12 @@ import interlock
 from interlock import aio
 
 
+def lost_in_a_thread(lease: interlock.Lease) -> None: ...
+
+
+async def lost_on_a_loop(lease: aio.Lease) -> None: ...
+
+
 def sync(client: interlock.Client) -> None:
     client.lock(42)  # error: arg-type
     client.lock("x", 10)  # error: call-arg
@@ -20,6 +26,10 @@ def sync(client: interlock.Client) -> None:
     client.lock("x").acquire().token  # error: union-attr
     client.lock("x", on_lost=lambda: None)  # error: arg-type, misc
     client.semaphore("x", capacity="3")  # error: arg-type
+    client.rwlock("x", min_hold=1)  # error: call-arg
+    client.once("x", timeout=5)  # error: call-arg
+    client.lock("x", on_lost=lost_on_a_loop)  # error: arg-type
+    client.rwlock("x").read().aquire()  # error: attr-defined
     client.evict("x")  # error: call-arg
     client.lease("x")  # error: attr-defined
     interlock.connect(6379)  # error: arg-type
@@ -39,6 +49,9 @@ async def awaited(client: aio.Client) -> None:
     client.lock("x").acquire().token  # error: attr-defined
     with client.lock("x"):  # error: attr-defined
         pass
+    client.lock("x", time_out=5)  # error: call-arg
+    client.semaphore("x", 3, ttl="10")  # error: arg-type
+    client.lock("x", on_lost=lost_in_a_thread)  # error: arg-type
     aio.connect(keeper="process")  # error: arg-type
 
     @client.lock("x")  # error: arg-type

@@ -132,23 +132,23 @@ class Lease:
 
     @property
     def ttl(self) -> float:
-        """How long the lease lives unrenewed, seconds."""
+        """How many seconds the lease lives unless it is renewed."""
         return self._claim.ttl
 
     @property
     def deadline(self) -> float:
-        """The instant, on the client's monotonic clock, at which the lease ends unless renewed."""
+        """When the lease ends unless it is renewed, on the monotonic clock of this process."""
         return self._deadline
 
     @property
     def state(self) -> State:
-        """Held, doubtful, lost or released, as of now."""
+        """Whether the lease is held, doubtful, lost or released, as of now."""
         if self._state not in FINAL and self._runtime.now() >= self._deadline:
             self._lapse()
         return self._state
 
     def remaining(self) -> float:
-        """Seconds until the lease ends unless it is renewed; 0.0 once it is lost or released."""
+        """Return the seconds until the lease ends unless it is renewed; 0.0 once it is lost or released."""
         if self.state in FINAL:
             return 0.0
         return max(0.0, self._deadline - self._runtime.now())
@@ -156,7 +156,7 @@ class Lease:
     def check(self) -> None:
         """Return if the lease is held; raise `LeaseLost` if it was lost, `NotHeld` if it was released.
 
-        Costs no round trip. Call it before each step that must not happen twice, and still pass the
+        Sends no request. Call it before each step that must not happen twice, and still pass the
         token to the resource: a process can be paused between this check and the step.
         """
         state = self.state
@@ -167,7 +167,7 @@ class Lease:
             raise NotHeld(f"{self.resource}: lease with token {self.token} was released")
 
     def loss(self) -> LeaseLost:
-        """The error that tells of the loss; of one to come, as long as the lease is held."""
+        """Return the `LeaseLost` error that `check` raises, or would raise if the lease were lost now."""
         return LeaseLost(self.resource, self._token, self._cause or "lapsed", self._reason)
 
     def __bool__(self) -> bool:
