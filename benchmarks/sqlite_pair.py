@@ -29,7 +29,7 @@ def bare(folder: str) -> Callable[[], None]:
         execute("begin immediate")
         execute(CLAIMS["queue"], ("bare",)).fetchall()
         (last,) = execute("select last from meta").fetchone()
-        token, now = max(last + 1, clock.micros()), clock.now()
+        token, now = max(last + 1, clock.wall_ns() // 1000), clock.now()
         execute("update meta set last = ?", (token,))
         execute(INSERT, ("bare", token, ID, now + 30, now, WHO))
         execute("commit")
@@ -50,7 +50,7 @@ def minimal(folder: str) -> Callable[[], None]:
     def pair() -> None:
         now = clock.now()
         execute("begin immediate")
-        execute(INSERT, ("bare", clock.micros(), ID, now + 30, now, WHO))
+        execute(INSERT, ("bare", clock.wall_ns() // 1000, ID, now + 30, now, WHO))
         execute("commit")
         execute("begin immediate")
         execute(DELETE, ("bare", ID))

@@ -15,6 +15,7 @@ import pytest
 import interlock
 from interlock._runtime.tasks import Tasks
 from interlock.backends.sqlite import open_store
+from interlock.backends.sqlite.async_store import AsyncSqliteStore
 from interlock.errors import StoreUnavailable, StoreUnfit
 from interlock.model import Claim
 from tests.attacks.stage import ENVIRONMENT, Stage, raises
@@ -62,6 +63,7 @@ def test_a_symbolic_link_leads_to_the_same_locks(tmp_path: Path) -> None:
 def test_a_claim_whose_caller_has_given_up_is_not_made_afterwards(tmp_path: Path) -> None:
     async def main() -> None:
         store = open_store(str(tmp_path / "locks.db"), Tasks(), asynchronous=True)
+        assert isinstance(store, AsyncSqliteStore)
         busy = asyncio.create_task(store._executor.run(lambda until: time.sleep(0.2), timeout=5.0))
         await asyncio.sleep(0)  # its turn comes first
         with pytest.raises(StoreUnavailable):

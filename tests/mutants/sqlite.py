@@ -16,22 +16,22 @@ MUTANTS: list[Mutant] = [
         "a stranger's release frees the holder's lock",
         (
             CLAIMS,
-            "where resource = ?1 and id = ?2 and state = 1 and bell",
-            "where resource = ?1 and state = 1 and bell",
+            "where resource = ? and id = ? and state = 1 and bell",
+            "where resource = ? and ? is not null and state = 1 and bell",
         ),
-        (CLAIMS, "  and not exists (select 1 from claim where resource = ?1 and id <> ?2)\n", ""),
+        (CLAIMS, "where resource = ? and id <> ?)", "where resource = ? and id <> ? and 0)"),
         tests=ANSWERS,
     ),
     mutant(
         "sqlite: what lapsed can be renewed",
         "a holder that lapsed comes back",
-        (CLAIMS, "  and lapses_at > ?6 and lapses_at <= ?6 + ttl + ?7;", "  and lapses_at <= ?6 + ttl + ?7;"),
+        (CLAIMS, "state < 2\n  and lapses_at > :now and lapses_at", "state < 2\n  and lapses_at"),
         tests=ANSWERS,
     ),
     mutant(
         "sqlite: renewal may shorten",
         "a late, short renewal takes away what the holder counts on",
-        (CLAIMS, "    lapses_at = max(lapses_at, ?6 + ?5),", "    lapses_at = ?6 + ?5,"),
+        (CLAIMS, "    lapses_at = max(lapses_at, :now + :ttl),", "    lapses_at = :now + :ttl,"),
         tests=ANSWERS,
     ),
     mutant(
@@ -42,7 +42,7 @@ MUTANTS: list[Mutant] = [
             "token = max(token, last + 1)",
             "token = max(token, 1)",
         ),
-        (CLAIMS, "where last < ?2\n", "where last < ?2 + 9000000000000000\n"),
+        (CLAIMS, "where last < ?\n", "where last < ? + 9000000000000000\n"),
         tests=ANSWERS,
     ),
     mutant(
@@ -50,8 +50,8 @@ MUTANTS: list[Mutant] = [
         "every hand-off waits for a lapse",
         (
             "backends/sqlite/tables/queue.py",
-            '        tx.execute(CLAIMS["admit"], (resource, row.token, tx.now))\n        tx.ring(row.bell, "c" + row.id)\n',
-            '        tx.execute(CLAIMS["admit"], (resource, row.token, tx.now))\n',
+            '        tx.execute(CLAIMS["admit"], {"resource": resource, "token": row.token, "now": tx.now})\n        tx.ring(row.bell, "c" + row.id)\n',
+            '        tx.execute(CLAIMS["admit"], {"resource": resource, "token": row.token, "now": tx.now})\n',
         ),
         tests=WOKEN,
     ),
@@ -66,8 +66,8 @@ MUTANTS: list[Mutant] = [
         "a claim in files that were removed is granted beside the holder's",
         (
             CLAIMS,
-            "  and not exists (select 1 from bell where topic = 'q' || ?1)\n  and unmoved();\n\n-- name: release_alone",
-            "  and not exists (select 1 from bell where topic = 'q' || ?1);\n\n-- name: release_alone",
+            "select ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, 0, '', ? from idle\nwhere unmoved();",
+            "select ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, 0, '', ? from idle;",
         ),
         tests=Tests("tests/sqlite/test_removed.py", "idle_claim or write_lock_in_hand"),
     ),

@@ -17,7 +17,7 @@ class Hands:
     def __init__(self, now: float = 1000.0, micros: int = 1_000_000_000, boot: str = "first") -> None:
         self.now = now
         self.micros = micros
-        self.clock = Clock(now=lambda: self.now, micros=lambda: self.micros, boot=boot)
+        self.clock = Clock(now=lambda: self.now, wall_ns=lambda: self.micros * 1000, boot=boot)
 
 
 def claim(resource: str = "r", id: str = "a", **wishes) -> Claim:

@@ -42,7 +42,7 @@ def test_exceptions_thrown_into_threads_leave_a_client_that_works(path: str) -> 
 def test_an_interrupt_that_strikes_while_a_thread_waits_for_the_guard_is_what_it_raises(
     store: SqliteStore,
 ) -> None:
-    database = store._operations._database
+    database = store._database
     inside, leave = threading.Event(), threading.Event()
     holding = threading.Thread(target=lambda: database.run(1e12, _stay, inside, leave))
     holding.start()
@@ -70,7 +70,7 @@ def _stay(_: object, inside: threading.Event, leave: threading.Event) -> None:
 
 def test_an_error_that_is_being_handled_is_not_taken_for_an_interrupt(store: SqliteStore) -> None:
     """Releases are called in `except` clauses, while another thread uses the connection."""
-    database = store._operations._database
+    database = store._database
     inside, leave = threading.Event(), threading.Event()
     holding = threading.Thread(target=lambda: database.run(1e12, _stay, inside, leave))
     holding.start()
@@ -95,7 +95,7 @@ def test_a_store_knows_when_its_own_thread_is_inside(opened: Open) -> None:
         elsewhere.join()
 
     assert not store.inside()
-    database = store._operations._database
+    database = store._database
     database.write(database.clock.now() + PATIENCE, look)
     assert seen == [True, True, False]
     assert not store.inside()
@@ -114,7 +114,7 @@ def test_a_call_from_within_is_refused_at_once_and_disturbs_nothing(opened: Open
         took.append(time.monotonic() - began)
         return "done"
 
-    database = store._operations._database
+    database = store._database
     assert database.write(database.clock.now() + PATIENCE, finalizer)[0] == "done"
     assert took[0] < 2.0  # without looking, it would wait for itself as long as it may: 5 s
     assert isinstance(drive(asked.claim(claim())), Granted)
@@ -154,7 +154,7 @@ def test_generators_that_are_collected_at_any_moment_hang_nobody(path: str) -> N
 
 
 def test_what_was_closed_from_within_is_closed_in_the_end(store: SqliteStore) -> None:
-    database = store._operations._database
+    database = store._database
     database.run(database.clock.now() + PATIENCE, lambda _: database.close())
     assert not database.connected
     with pytest.raises(interlock.ClientClosed):
@@ -163,7 +163,7 @@ def test_what_was_closed_from_within_is_closed_in_the_end(store: SqliteStore) ->
 
 def test_renewals_come_before_the_clients_own_threads(store: SqliteStore) -> None:
     drive(store.claim(claim("held", "h")))
-    database: Database = store._operations._database
+    database: Database = store._database
     inside, leave = threading.Event(), threading.Event()
     order: list[str] = []
 
@@ -195,14 +195,14 @@ def test_renewals_come_before_the_clients_own_threads(store: SqliteStore) -> Non
 
 def test_one_who_was_in_a_hurry_and_is_gone_holds_nobody_up(store: SqliteStore) -> None:
     """An exception thrown into it must not leave everybody waiting for its turn."""
-    database: Database = store._operations._database
+    database: Database = store._database
     database._urgent_until = database.clock.now() + 0.05
     assert isinstance(drive(store.claim(claim())), Granted)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing forks here")
 def test_a_fork_from_within_a_call_leaves_the_guard_as_it_was(store: SqliteStore) -> None:
-    database = store._operations._database
+    database = store._database
 
     def fork(_: object) -> int:
         child = os.fork()

@@ -62,7 +62,7 @@ def test_a_child_that_outlives_its_parent_keeps_its_lease_when_others_come_and_g
 def test_a_fork_waits_for_the_transaction_of_another_thread(store: SqliteStore) -> None:
     """A child that inherits a connection in the middle of a transaction would never get to write."""
     inside, leave = threading.Event(), threading.Event()
-    database: Database = store._operations._database
+    database: Database = store._database
 
     def transaction(_: object) -> None:
         inside.set()
@@ -111,7 +111,7 @@ def test_a_child_refuses_a_file_whose_connection_it_inherited_open(store: Sqlite
     child = os.fork()
     if not child:
         drive(store.claim(claim("other", "b")))
-        store._operations._database.after_fork_in_child()  # as if the fork had happened now, without notice
+        store._database.after_fork_in_child()  # as if the fork had happened now, without notice
         try:
             drive(store.claim(claim("third", "c")))
         except interlock.StoreUnfit as refusal:

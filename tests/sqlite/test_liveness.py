@@ -239,10 +239,10 @@ def test_where_nobody_can_tell_a_killed_holder_blocks_for_its_ttl(
 def test_a_kernel_that_does_not_answer_makes_nobody_dead(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    life = store._operations.life() + 1
-    assert not store._operations._database.liveness.alive(life)
+    life = store._database.liveness.life + 1
+    assert not store._database.liveness.alive(life)
     monkeypatch.setattr(liveness, "locked", lambda *_: None)
-    assert store._operations._database.liveness.alive(life)
+    assert store._database.liveness.alive(life)
 
 
 def test_on_a_network_filesystem_nobody_is_taken_for_dead(
@@ -250,7 +250,7 @@ def test_on_a_network_filesystem_nobody_is_taken_for_dead(
 ) -> None:
     monkeypatch.setattr(location, "filesystem", lambda directory: "nfs4")
     store = opened(allow_network_filesystem=True)
-    assert store._operations.life() == 0
+    assert store._database.liveness.life == 0
     assert store.vital() is None
 
 
@@ -268,7 +268,7 @@ def test_closing_the_last_store_closes_every_descriptor_of_the_file(opened: Open
         drive(store.release(f"{id(store)}", "a"))
     drive(first.close())
     drive(second.claim(claim()))
-    assert second._operations.life()
+    assert second._database.liveness.life
     drive(second.release("r", "a"))
     drive(second.close())
     assert descriptors(path) == 0
@@ -317,7 +317,7 @@ def test_only_the_next_ahead_is_watched(path: str) -> None:
         store = client._core.store
         assert isinstance(store, SqliteStore)
         until(lambda: len(store._notifier._watched.everyone()) == 3)
-        lives = set(store._notifier._watched.topics) - {store._operations.life()}
+        lives = set(store._notifier._watched.topics) - {store._database.liveness.life}
         assert len(lives) == 1  # the first waiter's: not the holder's
         for waiter in waiters:
             waiter.join(PATIENCE)
@@ -327,4 +327,4 @@ def test_the_file_of_a_presence_is_a_path(store: SqliteStore, path: str) -> None
     vital = store.vital()
     assert vital is not None
     assert vital[0] == str(Path(path).resolve())
-    assert vital[1] == store._operations.life() > 0
+    assert vital[1] == store._database.liveness.life > 0

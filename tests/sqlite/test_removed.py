@@ -79,7 +79,7 @@ def test_an_idle_claim_in_files_that_are_gone_is_not_granted(path: str) -> None:
 def test_no_quick_statement_writes_into_files_that_are_gone(store: SqliteStore, path: str, step: str) -> None:
     """The quick way is a single statement: it must not skip the question."""
     drive(store.claim(claim("held", "h")))
-    database = store._operations._database
+    database = store._database
     database._verify_at = database.clock.now() + PATIENCE  # nothing but the statement asks
     remove(path, "-shm")
     Path(path + "-shm").touch(mode=0o600)
@@ -141,7 +141,7 @@ def test_all_connections_of_a_process_move_together(opened: Open, path: str) -> 
     remove(path, "-shm")
     for number, store in enumerate(stores):
         assert drive(store.release(f"r{number}", f"{number}", timeout=PATIENCE))
-    assert {store._operations._database.opened for store in stores} == {2}
+    assert {store._database.opened for store in stores} == {2}
     assert os.path.exists(path + "-shm")
 
 
@@ -166,7 +166,7 @@ def test_whether_files_were_removed_is_asked_with_the_write_lock_in_hand(
         asked.append(locked())
         return holds(identity)
 
-    database = store._operations._database
+    database = store._database
     until(lambda: database.clock.now() < database._verify_at)
     assert database._identity is not None
     database._identity.changed = -1
@@ -189,7 +189,7 @@ def test_a_directory_that_has_not_changed_is_asked_instead_of_each_file(
     store: SqliteStore, path: str
 ) -> None:
     drive(store.claim(claim()))
-    database = store._operations._database
+    database = store._database
 
     def dated() -> bool:
         drive(store.inspect("r"))

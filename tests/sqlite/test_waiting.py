@@ -68,7 +68,7 @@ def stand(store: SqliteStore, *claims: Claim) -> list[Any]:
 
 def rung(store: SqliteStore, id: str, resource: str = "r") -> bool:
     """Whether a wait of this claim would return at once."""
-    return not store._operations.unchanged(store._operations.now() + 5, claim(resource, id), True)
+    return not store._unchanged(store.now() + 5, claim(resource, id), True)
 
 
 # ---- doorbells ----------------------------------------------------------------------------

@@ -7,8 +7,7 @@
 | `polling` | watching by looking again and again, where the server tells nobody of changes |
 | `deadline` | the time of one call, of which every request in it gets what is left |
 | `runtime` | the part of a runtime that stores use, and one for plain threads |
-| `executor` | where blocking calls run: on the caller's own thread |
-| `executor_thread` | or on one thread beside the event loop, which may own a connection |
+| `executor_thread` | a thread beside the event loop for calls that block, which may own a connection |
 
 Beside the kit, a store may use `interlock.native` (guards and threads), `interlock.clock` (the boot clock), `_core.admission` (the
 rule of who is in), `_core.outline` (what counts as a change of a queue) and `_core.drive` (running a coroutine that never suspends).

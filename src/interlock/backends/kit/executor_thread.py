@@ -105,6 +105,7 @@ class ExecutorThread:
 def _work(jobs: SimpleQueue[Callable[[], None] | None]) -> None:
     while (job := jobs.get()) is not None:
         job()
+        del job  # it may refer to the store: kept until the next job, it would keep a store that nobody has any more
 
 
 def _post(loop: asyncio.AbstractEventLoop, callback: Callable[..., None], *args: object) -> None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from interlock.backends.kit.executor import CallerThread, Executor
 from interlock.backends.sqlite.file.clock import Clock
 from interlock.backends.sqlite.file.database import Database
 from interlock.backends.sqlite.file.location import settle
 from interlock.backends.sqlite.notifier import Notifier
-from interlock.backends.sqlite.operations import Operations
 from interlock.backends.sqlite.store import SqliteStore
 from interlock.ports import Runtime
 
@@ -29,13 +27,9 @@ def open_store(
     path, kind = settle(path, allow_network_filesystem)
     database = Database(path, clock, runtime.random, kind)
     notifier = Notifier(Database(path, clock, runtime.random, kind))
-    operations = Operations(database, notifier)
-    operations.open()  # now, not at the first claim: a file that will not do is refused where it is named
-    executor: Executor
-    if asynchronous:
-        from interlock.backends.kit.executor_thread import ExecutorThread  # here, not above: it needs asyncio
+    database.open()  # now, not at the first claim: a file that will not do is refused where it is named
+    if not asynchronous:
+        return SqliteStore(database, notifier, runtime)
+    from interlock.backends.sqlite.async_store import AsyncSqliteStore  # here, not above: it needs asyncio
 
-        executor = ExecutorThread(clock.now, "interlock-sqlite", "the file")
-    else:
-        executor = CallerThread(clock.now)
-    return SqliteStore(operations, notifier, runtime, executor, shared=False)
+    return AsyncSqliteStore(database, notifier, runtime)

@@ -50,26 +50,22 @@ def _boot_id() -> str:
         return ""
 
 
-def _wall_micros() -> int:
-    return time.time_ns() // 1000
-
-
 class Clock:
     """What time it is for a store; a test may bring its own."""
 
     def __init__(
         self,
         now: Callable[[], float] | None = None,
-        micros: Callable[[], int] = _wall_micros,
+        wall_ns: Callable[[], int] = time.time_ns,
         boot: str | None = None,
     ) -> None:
         self.now = now or _boot_clock()
-        self.micros = micros
+        self.wall_ns = wall_ns
         self.boot = _boot_id() if boot is None else boot
 
     def booted(self) -> float:
         """The wall clock's reading when the boot clock was 0."""
-        return self.micros() / 1e6 - self.now()
+        return self.wall_ns() / 1e9 - self.now()
 
     def restarted(self, boot: str, booted: float) -> bool:
         """Whether the machine has started anew since `boot`, which began at `booted`; never a guess.

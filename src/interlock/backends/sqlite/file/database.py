@@ -76,13 +76,19 @@ class Database:
     def connected(self) -> bool:
         return self._connection is not None
 
-    def inside(self) -> bool:
-        """Whether the calling thread is using this connection at the moment."""
-        return self._section.owned()
-
     def surrounded(self) -> bool:
         """Whether the calling thread is using some connection of this process to the same files."""
-        return self._section.owned() or (self._files is not None and self._files.inside())
+        if self._section.owned():
+            return True
+        if self._files is not None:
+            for section in list(self._files.sections.values()):
+                if section.owned():
+                    return True
+        return False
+
+    def open(self) -> None:
+        """Open the file if it is not open; `StoreUnfit` if it cannot be used."""
+        self.run(self.clock.now() + IO_TIMEOUT, sqlite3.Connection.cursor)
 
     def run(self, until: float, step: Callable[..., T], *args: Any) -> T:
         """What `step` returns, run alone on the connection; again while other processes are in the way.
@@ -259,7 +265,7 @@ class Database:
         if files is not self._files:
             if self._files is not None:
                 self._files.part(self)
-            files.join(self)
+            files.join(self, self._section)
             self._files = files
         with files.opening:
             self._identity, self.liveness = files.settle()
@@ -326,6 +332,8 @@ class Database:
             self._connection = None
         self._forking = False
         self._section = CriticalSection()
+        if self._files is not None:
+            self._files.join(self, self._section)
 
 
 def _unmask(error: RuntimeError, missed: bool) -> None:

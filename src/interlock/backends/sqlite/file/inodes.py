@@ -26,6 +26,7 @@ from typing import Protocol
 
 from interlock import native
 from interlock.backends.sqlite.file import errors, ownership
+from interlock.backends.sqlite.file.critical_section import CriticalSection
 from interlock.backends.sqlite.file.liveness import Liveness, inode, present
 from interlock.backends.sqlite.file.location import NETWORK, make_beside
 from interlock.errors import InterlockError
@@ -56,7 +57,6 @@ class User(Protocol):
     def connected(self) -> bool: ...
     @property
     def closed(self) -> bool: ...
-    def inside(self) -> bool: ...
     def leave(self) -> None:
         """Close the connection now if nobody is using it, else before it is used again."""
         ...
@@ -140,6 +140,7 @@ class OpenFiles:
         self.path = path
         self.opening = native.guard()  # held while a connection is opened or closed
         self._present = kind not in NETWORK
+        self.sections: dict[int, CriticalSection] = {}  # in which the connections of this process are used
         self._users: dict[int, weakref.ref[User]] = {}
         self._identity: FileIdentity | None = None
         self._liveness = Liveness((0, 0))
@@ -147,12 +148,18 @@ class OpenFiles:
         self._directory = -1
         self._missed = 0.0  # since when files have been missing that others have open
 
-    def join(self, user: User) -> None:
+    def join(self, user: User, section: CriticalSection) -> None:
+        """Count a user, who uses its connection inside `section` only."""
         key = id(user)
-        self._users[key] = weakref.ref(user, lambda _: self._users.pop(key, None))
+        self.sections[key] = section
+        self._users[key] = weakref.ref(user, lambda _: self._forget(key))
 
     def part(self, user: User) -> None:
-        self._users.pop(id(user), None)
+        self._forget(id(user))
+
+    def _forget(self, key: int) -> None:
+        self._users.pop(key, None)
+        self.sections.pop(key, None)
 
     def users(self) -> list[User]:
         return [user for reference in list(self._users.values()) if (user := reference()) is not None]
@@ -161,10 +168,6 @@ class OpenFiles:
         """The names lead elsewhere: have every connection of this process closed."""
         for user in self.users():
             user.leave()
-
-    def inside(self) -> bool:
-        """Whether the calling thread is in the middle of using a connection to these files."""
-        return any(user.inside() for user in self.users())
 
     # ---- called while `opening` is held ------------------------------------------------
 

@@ -64,8 +64,10 @@ def _enter(
         (last,) = tx.execute(CLAIMS["last"]).fetchone()
         position.token = token = max(token, last + 1)
         state, ttl, bell = (IN, claim.ttl, "") if fits else (WAITS, claim.place_ttl, bell)
-        row = (claim.resource, token, claim.id, state, claim.permits, claim.capacity, ttl, tx.now)
-        tx.execute(CLAIMS["enter"], (*row, bell, tx.life, claim.note, claim.who))
+        row = {"resource": claim.resource, "token": token, "id": claim.id, "state": state}
+        row |= {"permits": claim.permits, "capacity": claim.capacity, "ttl": ttl, "now": tx.now}
+        row |= {"bell": bell, "life": tx.life, "note": claim.note, "who": claim.who}
+        tx.execute(CLAIMS["enter"], row)
     if fits:
         return True, Granted(token, claim.ttl)
     return claim.queued, _busy(tx, claim, position, claim.permits)
@@ -77,7 +79,8 @@ def _repeat(
     """Whether it came in just now, and the answer."""
     fits = position.fits(mine.permits, claim.capacity)
     state, ttl, bell = (IN, claim.ttl, "") if fits else (WAITS, claim.place_ttl, bell)
-    tx.execute(CLAIMS["repeat"], (claim.resource, mine.token, state, ttl, tx.now, bell, tx.life))
+    row = {"resource": claim.resource, "token": mine.token, "state": state, "ttl": ttl, "now": tx.now}
+    tx.execute(CLAIMS["repeat"], {**row, "bell": bell, "life": tx.life})
     if fits:
         return mine.state != IN, Granted(mine.token, claim.ttl)
     return False, _busy(tx, claim, position, mine.permits)
@@ -106,7 +109,8 @@ def release(tx: Transaction, resource: str, id: str, linger: float) -> bool:
         return False
     tx.ring(mine.bell, "c" + id)  # whoever waits for it to go: so a condition's waiter is notified
     if linger > 0 and _is_in(tx, mine, resource):
-        tx.execute(CLAIMS["linger"], (resource, mine.token, linger, tx.now))
+        row = {"resource": resource, "token": mine.token, "seconds": linger, "now": tx.now}
+        tx.execute(CLAIMS["linger"], row)
     else:
         drop(tx, resource, [mine.token])
     advance(tx, resource)
@@ -127,8 +131,8 @@ def evict(tx: Transaction, resource: str, id: str | None, reason: str) -> list[S
     for row, seen in zip(rows, standings(rows, tx.now), strict=True):
         if seen.admitted if id is None else row.id == id:
             met.append((row, seen))
-            remembered = max(REMEMBERED, row.ttl)
-            tx.execute(CLAIMS["mark"], (resource, row.token, reason, tx.now, remembered))
+            mark = {"resource": resource, "token": row.token, "reason": reason, "now": tx.now}
+            tx.execute(CLAIMS["mark"], {**mark, "seconds": max(REMEMBERED, row.ttl)})
             tx.ring(row.bell, "c" + row.id)
     if met:
         advance(tx, resource)
@@ -159,7 +163,8 @@ def renew(tx: Transaction, renewals: Sequence[Renewal]) -> list[RenewAnswer]:
 
 def _renew(tx: Transaction, renewal: Renewal, low: int, high: int) -> RenewAnswer:
     resource, id = renewal.resource, renewal.id
-    asked = (resource, low, high, id, renewal.ttl, tx.now, SLACK, renewal.note, tx.life)
+    asked = {"resource": resource, "low": low, "high": high, "id": id, "ttl": renewal.ttl}
+    asked |= {"now": tx.now, "slack": SLACK, "note": renewal.note, "life": tx.life}
     if tx.execute(CLAIMS["renew"], asked).rowcount == 0:
         return _gone(tx, resource, id)
     shrunk = renewal.permits is not None and _shrink(tx, resource, id, renewal.permits)
@@ -173,9 +178,14 @@ def _shrink(tx: Transaction, resource: str, id: str, permits: int) -> bool:
     mine = standing(tx, resource, id)
     if mine is None or mine.permits <= permits:
         return False
-    tx.execute(CLAIMS["shrink"], (resource, mine.token, permits))
+    tx.execute(CLAIMS["shrink"], {"resource": resource, "token": mine.token, "permits": permits})
     advance(tx, resource)
     nudge_waiters_watching(tx, resource, mine)
     if mine.state == WAITS:
         nudge(tx, resource, mine)  # a narrower claim watches other claims
     return True
+
+
+def listen(tx: Transaction, resource: str, id: str, bell: str) -> bool:
+    """From now on the bell is rung when the claim's standing changes; whether the claim stands."""
+    return tx.execute(CLAIMS["listen"], {"resource": resource, "id": id, "bell": bell}).rowcount == 1

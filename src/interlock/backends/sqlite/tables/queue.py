@@ -65,8 +65,8 @@ class Position:
         """Count those ahead; remove what has lapsed among them."""
         counted = tx.execute(CLAIMS["ahead"], (self.resource, self.token)).fetchone()
         while counted[0] and not (counted[6] > tx.now >= counted[7] - SLACK):
-            lapsed = tx.execute(CLAIMS["lapsed"], (self.resource, self.token, tx.now, SLACK)).fetchall()
-            drop(tx, self.resource, [token for (token,) in lapsed])
+            asked = {"resource": self.resource, "token": self.token, "now": tx.now, "slack": SLACK}
+            drop(tx, self.resource, [token for (token,) in tx.execute(CLAIMS["lapsed"], asked).fetchall()])
             self.left = True
             counted = tx.execute(CLAIMS["ahead"], (self.resource, self.token)).fetchone()
         self.ahead, self.taken, capacity, self.first, inside, _, self.first_lapse, _ = counted
@@ -89,7 +89,8 @@ class Position:
 
 def find(tx: Transaction, resource: str, id: str) -> Row | None:
     """The row of a claim that has not lapsed; also that of an evicted one, which tells its owner."""
-    found = tx.execute(CLAIMS["mine"], (resource, id, tx.now, SLACK)).fetchone()
+    asked = {"resource": resource, "id": id, "now": tx.now, "slack": SLACK}
+    found = tx.execute(CLAIMS["mine"], asked).fetchone()
     return None if found is None else Row(*found)
 
 
@@ -145,7 +146,7 @@ def advance(tx: Transaction, resource: str, asking: str = "") -> None:
     cursor.close()
     drop(tx, resource, lapsed)
     for row in came:
-        tx.execute(CLAIMS["admit"], (resource, row.token, tx.now))
+        tx.execute(CLAIMS["admit"], {"resource": resource, "token": row.token, "now": tx.now})
         tx.ring(row.bell, "c" + row.id)
     if outside is not None and outside.id != asking and widest + outside.permits <= outside.capacity:
         nudge(tx, resource, outside)

@@ -38,3 +38,8 @@ def compare_and_set(
     for (address,) in tx.execute(REGISTERS["bells"], (topic, tx.now)).fetchall():
         tx.ring(address, topic)
     return Versioned(value, number)
+
+
+def hang(tx: Transaction, topic: str, address: str, seconds: float) -> None:
+    """For so many seconds this bell is rung when something about the topic changes."""
+    tx.execute(REGISTERS["hang"], (topic, address, tx.now + seconds))

@@ -26,25 +26,31 @@ class SweepCursor:
     def __init__(self) -> None:
         self._row = START
         self._slice = SLICE
-        self._writes = WRITES  # the first write of a process pays: it may be the only one in days
-        self._at = 0.0
+        self.most = WRITES
+        self.writes = (
+            WRITES  # since the last slice; the first write of a process pays: it may be the only one in days
+        )
+        self.due_at = 0.0
 
     def due(self, now: float) -> bool:
         """Count one write; whether it is the one that shall sweep."""
-        self._writes += 1
-        return self._writes > WRITES or now >= self._at
+        self.writes += 1
+        return self.writes > self.most or now >= self.due_at
 
     def put_off(self, now: float) -> None:
-        self._writes = 0
-        self._at = now + SECONDS
+        self.writes = 0
+        self.due_at = now + SECONDS
 
     def sweep(self, tx: Transaction) -> None:
         end = tx.execute(SWEEP["slice_end"], (*self._row, self._slice - 1)).fetchone()
-        gone = tx.execute(SWEEP["sweep_claims"], (*self._row, *(end or END), tx.now, SLACK)).rowcount
-        gone += tx.execute(SWEEP["sweep_registers"], (tx.now, REMEMBERED + SLACK, self._slice)).rowcount
-        tx.execute(SWEEP["sweep_bells"], (tx.now, REMEMBERED + SLACK))
+        before, last = self._row, end or END
+        rows = {"resource": before[0], "token": before[1], "last_resource": last[0], "last_token": last[1]}
+        ahead = {"now": tx.now, "ahead": REMEMBERED + SLACK}
+        gone = tx.execute(SWEEP["sweep_claims"], {**rows, "now": tx.now, "slack": SLACK}).rowcount
+        gone += tx.execute(SWEEP["sweep_registers"], {**ahead, "limit": self._slice}).rowcount
+        tx.execute(SWEEP["sweep_bells"], ahead)
         many = gone > self._slice // 4
         self._row = START if end is None else end
         self._slice = min(LARGEST_SLICE, self._slice * 2) if many else SLICE
         if many:
-            self._writes = WRITES
+            self.writes = self.most

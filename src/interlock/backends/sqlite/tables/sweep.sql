@@ -5,8 +5,8 @@
 select boot, booted from meta;
 
 -- name: new_boot
--- ?1 boot, ?2 booted.
-update meta set boot = ?1, booted = ?2;
+-- ? boot, ? booted.
+update meta set boot = ?, booted = ?;
 
 -- name: drop_claims
 delete from claim;
@@ -15,21 +15,21 @@ delete from claim;
 delete from bell;
 
 -- name: slice_end
--- The last row of a slice of claims, if there are so many. ?1 and ?2 the row before, ?3 rows less one.
-select resource, token from claim where (resource, token) > (?1, ?2) order by resource, token limit 1 offset ?3;
+-- The last row of a slice of claims, if there are so many. ? and ? the row before, ? rows less one.
+select resource, token from claim where (resource, token) > (?, ?) order by resource, token limit 1 offset ?;
 
 -- name: sweep_claims
--- Removes lapsed claims of a slice. ?1 and ?2 the row before, ?3 and ?4 the last, ?5 now, ?6 slack.
+-- Removes lapsed claims of a slice. :resource and :token are the row before it, :last_resource and :last_token its last.
 delete from claim
-where (resource, token) > (?1, ?2) and (resource, token) <= (?3, ?4)
-  and (lapses_at <= ?5 or lapses_at > ?5 + ttl + ?6);
+where (resource, token) > (:resource, :token) and (resource, token) <= (:last_resource, :last_token)
+  and (lapses_at <= :now or lapses_at > :now + ttl + :slack);
 
 -- name: sweep_registers
--- Forgets registers deleted long enough ago. ?1 now, ?2 how far ahead a lapse can be, ?3 at most.
+-- Forgets registers deleted long enough ago. :ahead is how far ahead a lapse can be; at most :limit.
 delete from register where name in (
-  select name from register where lapses_at is not null and (lapses_at <= ?1 or lapses_at > ?1 + ?2) limit ?3
+  select name from register where lapses_at is not null and (lapses_at <= :now or lapses_at > :now + :ahead) limit :limit
 );
 
 -- name: sweep_bells
--- ?1 now, ?2 how far ahead a lapse can be.
-delete from bell where lapses_at <= ?1 or lapses_at > ?1 + ?2;
+-- Takes down the bells that nobody has hung again. :ahead is how far ahead a lapse can be.
+delete from bell where lapses_at <= :now or lapses_at > :now + :ahead;

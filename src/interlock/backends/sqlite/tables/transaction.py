@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
 Rings: TypeAlias = dict[str, list[str]]
@@ -23,7 +23,7 @@ class Cursor(Protocol):
 class Connection(Protocol):
     """What the tables need of a connection: to run one statement."""
 
-    def execute(self, sql: str, parameters: Sequence[Any] = ..., /) -> Cursor: ...
+    def execute(self, sql: str, parameters: Sequence[Any] | Mapping[str, Any] = ..., /) -> Cursor: ...
 
 
 class Transaction:

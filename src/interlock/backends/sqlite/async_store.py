@@ -1,0 +1,50 @@
+"""The store for asyncio: every call runs on one thread beside the event loop, and the loop never blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from interlock._core.drive import drive
+from interlock.backends.kit.executor_thread import ExecutorThread
+from interlock.backends.kit.runtime import ThreadRuntime, WaitRuntime
+from interlock.backends.sqlite.file.database import Database
+from interlock.backends.sqlite.notifier import Notifier
+from interlock.backends.sqlite.store import SqliteStore
+from interlock.model import Claim, ClaimAnswer
+from interlock.ports import IO_TIMEOUT, Store
+
+T = TypeVar("T")
+
+
+class AsyncSqliteStore(SqliteStore):
+    """`SqliteStore`, whose steps suspend their caller while the worker thread runs them."""
+
+    def __init__(self, database: Database, notifier: Notifier, runtime: WaitRuntime) -> None:
+        super().__init__(database, notifier, runtime)
+        self._executor = ExecutorThread(self.now, "interlock-sqlite", "the file")
+        self._blocking = SqliteStore(database, notifier, ThreadRuntime(self.now), shared=True)
+
+    async def claim(self, claim: Claim, timeout: float = IO_TIMEOUT) -> ClaimAnswer:
+        return await self._run(self._finish, super().claim, claim, timeout=timeout)
+
+    async def release(self, resource: str, id: str, linger: float = 0.0, timeout: float = IO_TIMEOUT) -> bool:
+        return await self._run(self._finish, super().release, resource, id, linger, timeout=timeout)
+
+    async def _run(self, step: Callable[..., T], *args: Any, timeout: float) -> T:
+        return await self._executor.run(step, *args, timeout=timeout)
+
+    def _finish(self, until: float, call: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> T:
+        """Run a call of the blocking store, which never suspends, to its end."""
+        return drive(call(*args, timeout=until - self.now()), nested=True)
+
+    def blocking(self) -> Store:
+        return self._blocking
+
+    def after_fork(self) -> None:
+        self._executor.after_fork()
+        super().after_fork()
+
+    async def close(self) -> None:
+        await super().close()
+        self._executor.close()
