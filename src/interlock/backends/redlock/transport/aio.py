@@ -20,6 +20,7 @@ from interlock.backends.redlock.transport.patience import ConnectPatience, Conne
 from interlock.backends.redlock.wire.packing import (
     HANDSHAKE,
     HANDSHAKE_REPLIES,
+    PLAIN_REPLIES,
     Packed,
     Packing,
     node_identity,
@@ -190,9 +191,9 @@ class AsyncQuorumTransport:
         on_reply: OnReply,
         limits: Limits,
     ) -> list[int]:
-        loop = self._on_loop()
-        packed = self._packing.pack(request)
-        on_reply = self._packing.decoding(request, on_reply)
+        loop, packed = self._on_loop(), self._packing.pack(request)
+        if type(request) not in PLAIN_REPLIES:
+            on_reply = self._packing.decoding(request, on_reply)
         connections = self._connections
         lost: list[int] = []
         if None in connections and (missing := [node for node in awaited if connections[node] is None]):

@@ -15,7 +15,7 @@ from interlock.backends.redlock.transport.connecting import ConnectAttempts
 from interlock.backends.redlock.transport.connections import ConnectionSet
 from interlock.backends.redlock.transport.interface import ignore_unacknowledged
 from interlock.backends.redlock.transport.patience import Limits
-from interlock.backends.redlock.wire.packing import Packing
+from interlock.backends.redlock.wire.packing import PLAIN_REPLIES, Packing
 from interlock.backends.redlock.wire.requests import OnReply, OnUnacknowledged, Release, Request, Vote
 from interlock.errors import ClientClosed, InterlockError, StoreUnavailable
 
@@ -84,7 +84,8 @@ class BlockingQuorumTransport:
     ) -> list[int]:
         packed = self._packing.pack(request)
         connections = self._take_set(request, limits)
-        on_reply = self._packing.decoding(request, on_reply)
+        if type(request) not in PLAIN_REPLIES:
+            on_reply = self._packing.decoding(request, on_reply)
         try:
             unanswered = connections.ask(packed, to, awaited, on_reply, limits)
         except BaseException:  # also an interrupt: nobody knows which replies will still arrive

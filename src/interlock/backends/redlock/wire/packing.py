@@ -48,7 +48,7 @@ NONE = bulk(b"")  # an argument that is not given
 _millis: dict[float, bytes] = {}
 
 
-PLAIN_REPLIES = (Vote, Release, Renew)
+PLAIN_REPLIES = (Vote, Release, Renew)  # the hot path: their replies are used as they come
 
 
 class Packed:
@@ -191,13 +191,15 @@ class Packing:
 
     def _renew(self, request: Renew) -> Packed:
         items = request.items
-        keys = [self._quorum, *(self.keys.claim_keys(item.resource) for item in items)]
+        keys = [self._quorum]
         args: list[bytes] = []
         for item in items:
+            ttl = _ttl(item.ttl)
+            keys.append(self.keys.claim_keys(item.resource))
             permits = NONE if item.permits is None else bulk(b"%d" % item.permits)
             note = NONE if item.note is None else bulk(b"=" + item.note.encode())
             token = bulk(b"%d" % item.token) if item.token else NONE
-            args += (bulk(item.id.encode()), _ttl(item.ttl), permits, note, token)
+            args += (bulk(item.id.encode()), ttl, permits, note, token)
         call = RENEW.call(1 + 4 * len(items), 1 + 5 * len(items))
         return Packed(call, b"".join(keys), 1, b"".join(args))
 
@@ -213,9 +215,7 @@ class Packing:
         return packing.holder(busy[4], busy[0])
 
     def decoding(self, request: Request, on_reply: OnReply) -> OnReply:
-        """An `on_reply` that takes the scripts' replies. Those to votes, releases and renewals, the hot path, are not decoded."""
-        if type(request) in PLAIN_REPLIES:
-            return on_reply
+        """An `on_reply` that takes the scripts' replies, for requests other than `PLAIN_REPLIES`."""
 
         def decoded_reply(node: int, reply: Any, sent: float, received: float) -> bool:
             identity = reply if isinstance(reply, InterlockError) else self._decoded(request, reply)
