@@ -1,29 +1,29 @@
--- Enter a claim if it is new, and say where it stands.
+-- Enters a claim if it is new, and says whether it holds or where it waits.
 --
 -- KEYS  1 holder  2 records  3 waiters  4 lapses  5 last token
 -- ARGV  1 id  2 ttl ms  3 permits  4 capacity  5 queued (0, 1)  6 place ttl ms
---       7 the record's end: channel \n bytes of note \n note who  8 how many tokens after its own are its own, too
---       9 the token of the place it was told it has, if it was told
+--       7 the record's end: channel \n bytes of note \n note who  8 how many further tokens are reserved for it
+--       9 the token of its place in the queue, if the caller knows it
 --
 -- Returns  token                         granted
---          {1, token, id, token, ...}    granted, and who else of the caller's channel was let in meanwhile
---          {0, ahead, ms, token, holder, us, id, token...}  busy: so many are ahead, look again after so many ms; its
---                                        own place has this token (0: it was not queued); the oldest holder's id and
---                                        record ('': another program), and the time on the server's clock
+--          {1, token, id, token, ...}    granted; other claims of the caller's channel that were admitted meanwhile
+--          {0, ahead, ms, token, holder, us, id, token...}  busy: claims ahead of it; ms after which to ask again; the
+--                                        token of its place (0: it was not queued); the oldest holder's id and
+--                                        record ('': another program's); the time on the server's clock
 --          {-1, reason}                  evicted by an operator
---          {-2, capacity}                live claims stand under another capacity
---          {-3, ''}                      it was released before it came
+--          {-2, capacity}                live claims use another capacity
+--          {-3, ''}                      it was released before it arrived
 
 local id, ttl = ARGV[1], ARGV[2]
 local plain = ARGV[3] == '1' and ARGV[4] == '1'
 local there = plain and redis.call('EXISTS', KEYS[1], KEYS[2], KEYS[3])
 
-if there == 0 then -- the quick way: nobody is there
+if there == 0 then -- the quick path: the resource is free
   local t = redis.call('TIME')
   local us = string.format('%d%06d', t[1], t[2])
   local token, digits = tonumber(us), us
   local last = tonumber(redis.call('SET', KEYS[5], string.format('%.0f', token + ARGV[8]), 'GET') or 0) or 0
-  if token <= last then -- the clock was ahead once: above every token so far
+  if token <= last then -- the clock was ahead once: the new token must exceed every token so far
     token = last + 1
     digits = string.format('%.0f', token)
     redis.call('SET', KEYS[5], string.format('%.0f', token + ARGV[8]))
@@ -32,7 +32,7 @@ if there == 0 then -- the quick way: nobody is there
   return token
 end
 
-local function number(us) -- the next token, in digits: above every one so far, and not below the clock
+local function number(us) -- the next token as digits: above every token so far, and not below the clock
   local last = tonumber(redis.call('SET', KEYS[5], string.format('%.0f', us + ARGV[8]), 'GET') or 0) or 0
   if tonumber(us) > last then return us end
   redis.call('SET', KEYS[5], string.format('%.0f', last + 1 + ARGV[8]))
@@ -40,17 +40,17 @@ local function number(us) -- the next token, in digits: above every one so far, 
 end
 
 local held = plain and redis.call('GET', KEYS[1])
-if held and string.sub(held, 1, #id + 1) == id .. '\n' then -- or we are
+if held and string.sub(held, 1, #id + 1) == id .. '\n' then -- this claim holds it
   local left = redis.call('PTTL', KEYS[1])
   if left >= 0 and left <= tonumber(ttl) then redis.call('PEXPIRE', KEYS[1], ttl) end
   return tonumber(string.match(held, '\n(%d+)', #id + 1))
 end
 
-if held and not ARGV[9] and there < 3 and tonumber(ARGV[6]) <= 60000 then -- or another is: we line up
+if held and not ARGV[9] and there < 3 and tonumber(ARGV[6]) <= 60000 then -- another claim holds it: this one queues
   local t = redis.call('TIME')
   local now = 8e15 + t[1] * 1000 + math.floor(t[2] / 1000) -- as lapses are kept: see queue.lua
   local waiting = there == 2 and redis.call('ZCOUNT', KEYS[3], now + 1, '+inf') or 0
-  if (waiting > 0) == (there == 2) then -- of the holder's companions there are waiters, or none
+  if (waiting > 0) == (there == 2) then -- of the companion keys there are the waiters', or none
     local again, lasts = tonumber(ARGV[6]), string.match(held, '^[^\n]*\n%d+\n%d+\n(%d+)\n1\n')
     if waiting == 0 then
       again = redis.call('PTTL', KEYS[1])
@@ -64,7 +64,7 @@ if held and not ARGV[9] and there < 3 and tonumber(ARGV[6]) <= 60000 then -- or 
       local member = id .. '\n' .. digits .. '\n' .. us .. '\n' .. ttl .. '\n1\n' .. ARGV[7]
       entered = redis.call('ZADD', KEYS[3], 'NX', now + ARGV[6], id, digits, member)
       if entered < 2 then
-        redis.pcall('ZREM', KEYS[3], member) -- its id is there: it waits already, or has lapsed
+        redis.pcall('ZREM', KEYS[3], member) -- its id is there already: it waits, or has lapsed
       elseif waiting == 0 or (t[2] % 8 == 0 and redis.call('PTTL', KEYS[3]) < 300000) then
         redis.pcall('PEXPIRE', KEYS[3], 600000)
       end
@@ -98,7 +98,7 @@ if known[2] then return answer(-1, string.sub(known[2], 2)) end
 local under = standing(q)
 if under and under ~= capacity then return answer(-2, under) end
 
-if is(q, id) then -- let in just now, in passing
+if is(q, id) then -- opening the queue has just admitted it
   local _, r = split(q.held)
   redis.call('PEXPIRE', q.k, math.max(tonumber(ttl), redis.call('PTTL', q.k)))
   return answer(1, r.token)

@@ -1,15 +1,15 @@
--- Remove one claim, or every holder, for an operator; the victims are told why when they next ask.
+-- Removes one claim, or every holder, for an operator. The evicted clients learn the reason with their next request.
 --
 -- KEYS  1 holder  2 records  3 waiters  4 lapses
 -- ARGV  1 id ('' every holder)  2 reason  3 the caller's channel  4 ms to remember it at least
---       5 1: also a string that another program wrote  6 1: and also if it has no expiry
---       and, of the holders one after the other: 7 at most so many  8 none above this token ('' the first time)
+--       5 1: also a string that another program wrote  6 1: even if that has no expiry
+--       and, to evict all holders in slices: 7 how many at most  8 none above this token ('' the first time)
 --
--- Returns  {now us, {id, token, ...}, more, id, record, admitted, lapses in ms, ...}: who of the caller's channel was
---          let in or removed; '' or, if holders are left, the token up to which they are; then four for each claim it met.
---          Another program's string has neither id nor record
---          {now us, type, 0 or 1}  refused, nothing is changed: such a key of another program stands there, with an
---          expiry or without
+-- Returns  {now us, {id, token, ...}, more, id, record, admitted, lapses in ms, ...}: claims of the caller's channel
+--          that were admitted or removed; '' or, if holders are left, the token up to which they are; then four items for
+--          each evicted claim. Another program's string has neither id nor record
+--          {now us, type, 0 or 1}  refused, nothing was changed: a key of another program is in the way; 1 if it has
+--          an expiry, 0 if not
 
 -- include queue.lua
 
@@ -21,12 +21,12 @@ local function refused(kind, expires)
 end
 
 local value = redis.pcall('GET', KEYS[1])
-if type(value) == 'table' then -- a hash or a list: no lock of anybody's
+if type(value) == 'table' then -- a hash or a list: not a lock of any program
   local kind = redis.pcall('TYPE', KEYS[1])
   if not string.find(value.err, 'WRONGTYPE', 1, true) then return value end
   return refused(kind.ok or 'no string', redis.call('PTTL', KEYS[1]) >= 0 and 1 or 0)
 end
-if value and wanted == '' and not select(2, split(value)) then -- perhaps a lock; perhaps a session or a counter
+if value and wanted == '' and not select(2, split(value)) then -- it may be a lock, but also a session or a counter
   local expires = redis.call('PTTL', KEYS[1]) >= 0
   if ARGV[5] ~= '1' or not (expires or ARGV[6] == '1') then return refused('string', expires and 1 or 0) end
 end
@@ -36,7 +36,7 @@ local found = {q.us, q.told, ''}
 
 local function meet(id, r, admitted, left)
   for _, part in ipairs({id, r and pack(r) or '', admitted, left}) do found[#found + 1] = part end
-  if r then -- another program never asks us again
+  if r then -- otherwise it is another program's, which never asks us
     mark(q, id, '=' .. reason, q.now + math.max(remembered, tonumber(r.ttl)))
     tell(q, r.channel, id, '0')
   end
@@ -63,7 +63,7 @@ local function evict_sharers(ids)
 end
 
 local function evict_all_sharers()
-  local upto = ARGV[8] ~= '' and ARGV[8] -- or those who come in by this would be evicted, too
+  local upto = ARGV[8] ~= '' and ARGV[8] -- otherwise claims that this eviction admits would be evicted, too
     or redis.call('ZREVRANGEBYSCORE', q.e, TOKENS, '-inf', 'WITHSCORES', 'LIMIT', 0, 1)[2] or '0'
   local most, ids = tonumber(ARGV[7] or PAGE), nil
   repeat

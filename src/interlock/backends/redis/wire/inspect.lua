@@ -1,11 +1,11 @@
--- The live claims on one resource.
+-- Returns the live claims on one resource.
 --
 -- KEYS  1 holder  2 records  3 waiters  4 lapses
--- ARGV  1 the caller's channel  2 at most so many claims, from the front ('' all)
+-- ARGV  1 the caller's channel  2 how many claims at most, from the front ('' all)
 --
--- Returns  {now us, capacity, {id, token, ...}, id, record, admitted, lapses in ms, ...}: who of the caller's
---          channel was let in by this look, then four for each claim, in no order. Another program's string has neither
---          id nor record: its value may be a secret.
+-- Returns  {now us, capacity, {id, token, ...}, id, record, admitted, lapses in ms, ...}: claims of the
+--          caller's channel that this script admitted, then four items for each claim, in no order.
+--          Another program's string has neither id nor record: its value may be a secret.
 
 -- include queue.lua
 
@@ -18,7 +18,7 @@ local function show(id, record, admitted, lapses)
   left = left - 1
 end
 
-local function pages(key, page) -- all members that have a token, some at a time, until enough are shown
+local function pages(key, page) -- all members that have a token, page by page, until enough are collected
   local from, seen = '-inf', nil
   repeat
     seen = redis.call('ZRANGEBYSCORE', key, from, TOKENS, 'WITHSCORES', 'LIMIT', 0, math.min(PAGE, left))

@@ -1,7 +1,7 @@
--- A waiter's channel that begins with a capital S is a shard's own: it lies in the slot of the keys it tells of.
+-- Publishes a message. A channel that begins with a capital S is a sharded one, in the slot of the script's keys.
 --
--- This user may lack the right to publish, or this server the command. A script that ended here would be half done, so
--- it goes on, and tells its caller: see `muted`. Waiters that nobody wakes look again by themselves.
+-- The user may lack the right to publish, or the server may lack the command. A script that failed here would be half
+-- done, so it goes on and reports this to its caller: see `muted`. Waiters that nobody wakes poll.
 
 local muted = false
 

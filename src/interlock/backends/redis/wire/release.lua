@@ -1,27 +1,27 @@
--- Remove a claim, holder or waiter, and hand the resource straight to whoever comes next.
+-- Removes a claim, holder or waiter, and hands the resource straight to the next waiter.
 --
 -- KEYS  1 holder  2 records  3 waiters  4 lapses
 -- ARGV  1 id  2 linger ms (0: leave at once)  3 the caller's channel
---       and, if the caller knows more: 4 the token of the place it was told it has ('0' none)
---       5 1: a request for this claim may still be under way, and must not enter when it comes
+--       and, if the caller knows more: 4 the token of its place in the queue ('0' none)
+--       5 1: a request for this claim may still be under way, and must not enter when it arrives
 --
--- Returns  0 or 1                    whether it stood
---          {0 or 1, id, token, ...}  and who of the caller's channel was let in (token 0: should look again); an empty id:
---                                    others could not be told, the server refuses to publish
+-- Returns  0 or 1                    whether the claim was there
+--          {0 or 1, id, token, ...}  and the claims of the caller's channel that were admitted (token 0: ask again); an
+--                                    empty id: others could not be told, since the server refuses to publish
 
 local id, mine = ARGV[1], ARGV[3]
 local held = redis.call('GET', KEYS[1])
 local ours = held and string.sub(held, 1, #id + 1) == id .. '\n'
 local quick = ours and ARGV[2] == '0' and not ARGV[5]
 local head = quick and redis.call('ZRANGE', KEYS[3], 0, 0)[1]
-if quick and not head and string.find(held, mine, 1, true) then -- the quick way: nobody waits
+if quick and not head and string.find(held, mine, 1, true) then -- the quick path: nobody waits
   redis.call('DEL', KEYS[1])
   return 1
 end
 
 -- include publish.lua
 
-local function removed() -- another's claim was removed: whoever waits on it must learn
+local function removed() -- another client's claim was removed: those who wait for its removal must learn
   if not string.find(held, mine, 1, true) then
     publish(string.match(held, '^[^\n]*\n%d+\n%d+\n%d+\n%d+\n([^\n]*)'), id .. ' 0')
   end
@@ -33,15 +33,15 @@ if quick and not head then
   return muted and {1, '', '0'} or 1
 end
 
-if quick then -- the usual way: the first who waits is alive, and takes over
+if quick then -- the usual path: the first waiter is alive and takes over
   local next, token, ttl, tail, channel = string.match(head, '^([^\n]*)\n(%d+)\n%d+\n(%d+)\n1\n(([^\n]*)\n.*)$')
   local lapse = next and redis.call('ZSCORE', KEYS[3], next)
   local t = redis.call('TIME')
   local left = tonumber(lapse or 0) - 8e15 - t[1] * 1000 - math.floor(t[2] / 1000) -- as lapses are kept: see queue.lua
   if left > 0 and left <= 60000 then
     local value = next .. '\n' .. token .. '\n' .. string.format('%d%06d', t[1], t[2]) .. '\n' .. ttl .. '\n1\n' .. tail
-    redis.call('ZREM', KEYS[3], head, next) -- first: it needs no memory, which a full server would not give
-    local set = redis.pcall('SET', KEYS[1], value, 'PX', left) -- what is left of its place, never a whole ttl: it may be dead
+    redis.call('ZREM', KEYS[3], head, next) -- first, because it needs no memory, which a full server would refuse
+    local set = redis.pcall('SET', KEYS[1], value, 'PX', left) -- not for a whole ttl: it may be dead
     if set.err then
       redis.pcall('ZADD', KEYS[3], lapse, next, token, head)
       return set
@@ -68,7 +68,7 @@ local function left_holder(r)
   ready(q)
   if linger > 0 then
     hold(q, 'lingering-' .. r.token, r, linger)
-    look(q, head_of(q, 0)) -- it was told a lapse that is nearer now
+    look(q, head_of(q, 0)) -- it knows a later lapse than the new one
   else
     redis.call('DEL', q.k)
     q.held = false
@@ -88,7 +88,7 @@ local function left_queue(at)
   local member = find(q, id)
   leave(q, id, member, at > q.now)
   if member and at > q.now then gone(select(2, split(member))) end
-  -- Only the first looks at another program's key every now and then: the next one is the first now.
+  -- Only the first waiter polls another program's key, and now the next one is the first.
   if first == id and q.held and not select(2, split(q.held)) then look(q, head_of(q, 0)) end
 end
 

@@ -1,12 +1,12 @@
--- Push the lapse of many claims away; never an upsert. At most 100 in one call: more would hold the server up.
+-- Moves the lapses of many claims; never an upsert. At most 100 in one call: more would block the server.
 --
 -- KEYS  four for each claim: holder, records, waiters, lapses
 -- ARGV  1 the caller's channel, then four for each claim: id, ttl ms, permits ('' as it is),
 --       note ('' as it is, otherwise = and the note)
 --
 -- Returns  {answer, ..., {id, token, ...}}: 1 renewed, it holds; 3 renewed, it waits; 0 gone; a reason: evicted; an
---          error: refused, and the others were renewed all the same; last, who of the caller's channel was let in by a
---          claim that shrank
+--          error: refused, though the others were renewed; last, the claims of the caller's channel that were admitted
+--          because a claim shrank
 
 local told = {}
 
@@ -18,7 +18,7 @@ local function noted(r, note)
   r.tail = note .. who
 end
 
-local function rewrite_waiter(q, id, member, r) -- in its place: with the token it has
+local function rewrite_waiter(q, id, member, r) -- keeps its place: the token stays
   ready(q)
   redis.call('ZADD', q.w, r.token, id .. '\n' .. pack(r))
   redis.call('ZREM', q.w, member)
@@ -32,7 +32,7 @@ local function changed_holder(q, id, permits, note)
     q.held = id .. '\n' .. pack(r)
     redis.call('SET', q.k, q.held, 'KEEPTTL')
   end
-  if permits and permits < r.permits then -- a claim of no permits does not keep others out: it becomes a sharer
+  if permits and permits < r.permits then -- a claim of no permits excludes nobody, so it becomes a sharer
     local left = redis.call('PTTL', q.k)
     ready(q)
     redis.call('DEL', q.k)
@@ -79,7 +79,7 @@ end
 local t = redis.call('TIME')
 local now = LAPSES + t[1] * 1000 + math.floor(t[2] / 1000)
 
-local function value_of(key) -- what cannot be a holder's is nobody's of ours; and no others' renewal may fail for it
+local function value_of(key) -- a key of another type is not ours, and must not make the renewals of others fail
   local value = redis.pcall('GET', key)
   if type(value) ~= 'table' then return value end
   if not string.find(value.err, 'WRONGTYPE', 1, true) then error(value.err, 0) end
@@ -103,7 +103,7 @@ local function renewed(at, id, ttl)
     return 3
   end
   local f = redis.call('HMGET', h, id, '!' .. id, '#u')
-  local shares = parse(f[1]) and tonumber(redis.call('ZSCORE', e, id) or 0) or 0 -- in both, or the server evicted a part
+  local shares = parse(f[1]) and tonumber(redis.call('ZSCORE', e, id) or 0) or 0 -- in both, or the server evicted one key
   if shares > now then
     if now + ttl > shares then
       local q = {h = h, e = e, w = w, expires = tonumber(f[3] or 0)}

@@ -1,9 +1,9 @@
--- Whether a claim stands, holder or waiter. Changes nothing.
+-- Whether a claim is live, as holder or waiter. Changes nothing.
 --
 -- KEYS  1 holder  2 records  3 waiters  4 lapses
 -- ARGV  1 id
 --
--- Returns  1 it stands, 0 it does not
+-- Returns  1 it is live, 0 it is not
 
 local id = ARGV[1]
 local held = redis.call('GET', KEYS[1])

@@ -1,10 +1,10 @@
--- Push the lapse of one exclusive holder away by its own key alone: all that can be touched of a resource whose
--- slot is being moved to another node.
+-- Moves the lapse of one exclusive holder through its own key alone, since a script can reach no other key of a resource
+-- whose slot is being moved to another node.
 --
 -- KEYS  1 holder
 -- ARGV  1 id  2 ttl ms
 --
--- Returns  1 renewed, 0 it does not stand in this key
+-- Returns  1 renewed, 0 it is not in this key
 
 local held = redis.call('GET', KEYS[1])
 if not held or string.sub(held, 1, #ARGV[1] + 1) ~= ARGV[1] .. '\n' then return 0 end

@@ -1,11 +1,11 @@
--- Write a register if its version is still the one that was read.
+-- Writes a register if its version is still the one that was read.
 --
 -- KEYS  1 register (string: version \n writer's id \n = and the value; nothing after the writer: deleted)
 --       2 last token
 -- ARGV  1 version  2 writer's id  3 = and the value, or '' to delete  4 ms a deleted register stays readable
 --
--- Returns  the version it has now by this writer; 0: another version stands there
---          {version}  the same, but who watches could not be told: the server refuses to publish
+-- Returns  the version that this writer made; 0: the register has another version
+--          {version}  the same, but watchers could not be told, since the server refuses to publish
 
 -- include publish.lua
 
