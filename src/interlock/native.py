@@ -88,11 +88,11 @@ class PlainSocket:
 class _Life:
     """What a new thread calls. `ended` is called once, when that call is over or when the thread goes without making it."""
 
-    __slots__ = ("ended", "work")
+    ended: Callable[[], object] | None = None  # also if an interrupt strikes in the constructor
 
     def __init__(self, work: Callable[[], object], ended: Callable[[], object]) -> None:
         self.work = work
-        self.ended: Callable[[], object] | None = ended
+        self.ended = ended
 
     def __call__(self) -> None:
         try:
@@ -143,12 +143,19 @@ else:
         def start(self) -> None:
             """As the library's; RuntimeError also if the new thread was ended before it began."""
             super().start()
-            if self.ident is None:
+            if self._never_ran():
                 library = cast(Any, threading)
                 with library._active_limbo_lock:
                     library._limbo.pop(self, None)  # nobody else would take it out
                 self._is_stopped = True
                 raise RuntimeError("can't start new thread: an exception ended it before it began")
+
+        def is_alive(self) -> bool:
+            """As the library's; False, not an AssertionError, if the new thread was ended before it began."""
+            return not self._never_ran() and super().is_alive()
+
+        def _never_ran(self) -> bool:
+            return cast(Any, self)._tstate_lock is None and not cast(Any, self)._is_stopped
 
 
 _ends: dict[int, list[Callable[[], object]]] = {}  # by thread

@@ -13,7 +13,17 @@ from interlock import native
 from tests.patience import PATIENCE
 
 
+START: Any = vars(threading).get("_start_new_thread")
+EARLY = pytest.mark.skipif(sys.version_info >= (3, 12), reason="there, nothing can strike a new thread early")
+
+
 def no_work() -> None: ...
+
+
+def struck(call: Callable[[], object], args: tuple[object, ...]) -> int:
+    """A thread whose first instruction raises: it drops its call without making it."""
+    ident: int = START((lambda *_: None), (call,))
+    return ident
 
 
 class TestThread:
@@ -26,16 +36,10 @@ class TestThread:
         assert not thread.is_alive()
         assert thread not in threading.enumerate()
 
-    @pytest.mark.skipif(sys.version_info >= (3, 12), reason="there, nothing can strike a new thread early")
+    @EARLY
     def test_one_that_is_ended_before_it_begins_is_an_error_of_its_start(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        def struck(call: Callable[[], object], args: tuple[object, ...]) -> int:
-            """A thread whose first instruction raises: it drops its call without making it."""
-            ident: int = start((lambda *_: None), (call,))
-            return ident
-
-        start: Any = vars(threading)["_start_new_thread"]
         thread = native.Thread(target=no_work, daemon=True)
         monkeypatch.setattr(threading, "_start_new_thread", struck)
         with pytest.raises(RuntimeError, match="before it began"):
@@ -43,6 +47,15 @@ class TestThread:
         monkeypatch.undo()
         assert not thread.is_alive()
         assert thread not in threading.enumerate()
+
+    @EARLY
+    def test_one_that_never_began_is_not_alive_though_its_start_was_interrupted(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        thread = native.Thread(target=no_work, daemon=True)
+        monkeypatch.setattr(threading, "_start_new_thread", struck)
+        threading.Thread.start(thread)  # and no further
+        assert not thread.is_alive()
 
     def test_a_thread_that_cannot_be_had_is_an_error(self, monkeypatch: pytest.MonkeyPatch) -> None:
         def none_left(*args: object, **options: object) -> None:

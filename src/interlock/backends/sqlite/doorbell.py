@@ -91,6 +91,10 @@ class Doorbell:
         return received
 
     def take_down(self) -> None:
+        self._close()
+        self.__init__()  # type: ignore[misc]
+
+    def _close(self) -> None:
         for ours in (self._socket, self._sender):
             if ours is not None:
                 ours.close()
@@ -98,10 +102,9 @@ class Doorbell:
             with suppress(OSError):
                 os.unlink(self.address)
                 os.rmdir(self._directory)
-        self.__init__()  # type: ignore[misc]
 
     def __del__(self) -> None:
-        self.take_down()
+        self._close()  # and no more: at the end of the interpreter, modules are gone already
 
     def after_fork(self) -> None:
         """In a forked child: the bell is the parent's; only our copies of its sockets are closed."""
