@@ -12,7 +12,6 @@ import pytest
 from interlock import native
 from tests.patience import PATIENCE
 
-
 START: Any = vars(threading).get("_start_new_thread")
 EARLY = pytest.mark.skipif(sys.version_info >= (3, 12), reason="there, nothing can strike a new thread early")
 
