@@ -17,8 +17,8 @@ KINDS = pytest.mark.parametrize("kind", [Waiters, WeakWaiters])
 @KINDS
 def test_those_of_a_topic_are_found_and_no_others(kind: Kind) -> None:
     waiters, ours, theirs = kind(), threading.Event(), threading.Event()
-    waiters.add("a", ours)
-    waiters.add("b", theirs)
+    waiters.add(ours, "a")
+    waiters.add(theirs, "b")
     notify(waiters.of("a"))
     assert ours.is_set()
     assert not theirs.is_set()
@@ -29,21 +29,23 @@ def test_those_of_a_topic_are_found_and_no_others(kind: Kind) -> None:
 @KINDS
 def test_one_may_wait_for_several_topics_and_several_for_one(kind: Kind) -> None:
     waiters, first, second = kind(), threading.Event(), threading.Event()
-    for topic in ("claim", "queue"):
-        waiters.add(topic, first)
-    waiters.add("queue", second)
-    waiters.remove("queue", first)
+    waiters.add(first, "claim", "queue")
+    waiters.add(second, "queue")
+    waiters.remove(first, "queue")
     assert waiters.of("queue") == [second]
     assert waiters.of("claim") == [first]
+    waiters.add(first, "queue")
+    waiters.remove(first, "claim", "queue", "another")
+    assert waiters.everyone() == [second]
 
 
 @KINDS
 def test_nothing_is_left_of_a_topic_for_which_nobody_waits(kind: Kind) -> None:
     waiters, signal = kind(), threading.Event()
-    waiters.add("a", signal)
+    waiters.add(signal, "a")
     assert waiters
-    waiters.remove("a", signal)
-    waiters.remove("a", signal)  # once more, as whoever is interrupted does
+    waiters.remove(signal, "a")
+    waiters.remove(signal, "a")  # once more, as whoever is interrupted does
     assert not waiters
     assert not waiters.topics
 
@@ -51,8 +53,8 @@ def test_nothing_is_left_of_a_topic_for_which_nobody_waits(kind: Kind) -> None:
 def test_waking_sets_the_signals_of_a_topic() -> None:
     waiters: Waiters[str, threading.Event] = Waiters()
     signal, other = threading.Event(), threading.Event()
-    waiters.add("a", signal)
-    waiters.add("b", other)
+    waiters.add(signal, "a")
+    waiters.add(other, "b")
     waiters.wake("a")
     waiters.wake("nobody")
     assert signal.is_set()
@@ -62,9 +64,8 @@ def test_waking_sets_the_signals_of_a_topic() -> None:
 def test_those_left_behind_count_no_more_and_are_kept() -> None:
     waiters: Waiters[str, threading.Event] = Waiters()
     left, here = threading.Event(), threading.Event()
-    for topic in ("a", "b"):
-        waiters.add(topic, left)
-    waiters.add("b", here)
+    waiters.add(left, "a", "b")
+    waiters.add(here, "b")
     waiters.abandon(lambda waiter: waiter is left)
     assert waiters.everyone() == [here]
     assert list(waiters.topics) == ["b"]
@@ -74,9 +75,9 @@ def test_those_left_behind_count_no_more_and_are_kept() -> None:
 def test_one_that_goes_without_a_word_is_not_waited_for() -> None:
     waiters: WeakWaiters[str, threading.Event] = WeakWaiters()
     gone, alone, here = threading.Event(), threading.Event(), threading.Event()
-    waiters.add("a", gone)
-    waiters.add("a", here)
-    waiters.add("b", alone)
+    waiters.add(gone, "a")
+    waiters.add(here, "a")
+    waiters.add(alone, "b")
     del gone, alone
     assert waiters.everyone() == [here]
     assert {topic: len(found) for topic, found in waiters.topics.items()} == {"a": 1}

@@ -347,11 +347,11 @@ class TestNobodyIsLeftUntold:
         name = names(old)[0]
         store: Any = open_cluster_url(urlsplit(old.url()), Threads(), asynchronous=False)
         heard, signal = store._listener, threading.Event()
-        heard.listen(b"id", signal)
+        heard.listen(signal, b"id")
         heard.set_support(name, able=False)
         assert not heard.subscribed(heard.subscription_of(name)[0], signal)
         assert signal.wait(PATIENCE)
-        heard.forget(b"id", signal)
+        heard.forget(signal, b"id")
         drive(store.close())
 
 

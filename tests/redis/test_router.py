@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from interlock._core.drive import drive
 from interlock.backends.redis.cluster.router import ASKING, ClusterRouter
 from interlock.backends.redis.cluster.slots import HostPort, read_map
 from interlock.backends.redis.cluster.topology import NodeRoute, Topology
-from interlock.backends.redis.transport.handshake import stepped
 from interlock.backends.redis.wire.keys import slot
 from interlock.backends.redis.wire.resp import ErrorReply, command
 from interlock.errors import ClientClosed, StoreUnavailable, Unreached
@@ -64,14 +64,14 @@ class Stage:
         return Transport(self, route.node)
 
     def ask(self, name: str, timeout: float = 5.0, again: bool = True) -> Any:
-        return stepped(self.shards.ask(command(b"GET", name.encode()), timeout, 1, again))
+        return drive(self.shards.ask(command(b"GET", name.encode()), timeout, 1, again))
 
     def ask_all(self, *names: str, timeout: float = 5.0) -> list[Any]:
         requests = [
             (command(b"GET", name.encode()), command(b"EVAL", b"source", b"1", name.encode()))
             for name in names
         ]
-        return stepped(self.shards.ask_all(requests, timeout))
+        return drive(self.shards.ask_all(requests, timeout))
 
     @property
     def places(self) -> list[HostPort]:
@@ -249,11 +249,11 @@ def test_an_answer_stands_when_the_map_was_only_confirmed_meanwhile(stage: Stage
 def test_a_closed_leaf_of_a_node_that_left_is_no_closed_client(stage: Stage) -> None:
     stage.answers = {A: [b"a"], C: [b"c"]}
     assert stage.ask(LOW) == b"a"
-    stepped(stage.shards._transports[A].close())
+    drive(stage.shards._transports[A].close())
     stage.has({C: (0, HALF - 1), B: (HALF, LAST)}, 2)
     stage.topology.suspect(A)
     assert stage.ask(LOW, again=False) == b"c"
-    stepped(stage.shards.close())
+    drive(stage.shards.close())
     with pytest.raises(ClientClosed):
         stage.ask(LOW)
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from interlock._core.drive import drive
 from interlock.backends.redis.address import Address
 from interlock.backends.redis.sentinel import discovery
 from interlock.backends.redis.sentinel.discovery import Sentinels
-from interlock.backends.redis.transport.handshake import stepped
 from interlock.errors import StoreUnavailable
 
 SERVER = Address("redis", "Connection", {})
@@ -48,7 +48,7 @@ def watching(*ports: int) -> Sentinels:
 
 
 def connected(sentinels: Sentinels, world: World) -> int:
-    port: int = stepped(sentinels._open(world, 1.0))
+    port: int = drive(sentinels._open(world, 1.0))
     assert world.open == 1, "a connection was left open"
     world.open = 0
     return port

@@ -68,7 +68,7 @@ class Waiting:
     def __init__(self, listener: ShardedListener, name: str) -> None:
         self.signal = threading.Event()
         self._listener, self._name = listener, name
-        listener.listen(topic(name), self.signal)
+        listener.listen(self.signal, topic(name))
         self.subscribed = listener.subscribed(listener.subscription_of(name)[0], self.signal)
 
     @property
@@ -76,7 +76,7 @@ class Waiting:
         return self.signal.wait(SOON)
 
     def leave(self) -> None:
-        self._listener.forget(topic(self._name), self.signal)
+        self._listener.forget(self.signal, topic(self._name))
 
 
 class Stage:
@@ -158,7 +158,7 @@ def test_a_message_reaches_its_claim(stage: Stage) -> None:
     stage.confirmed(stage.line(A), LOW)
     assert waiter.woken
     signal = threading.Event()
-    stage.listener.listen(b"id", signal)
+    stage.listener.listen(signal, b"id")
     stage.line(A).says(b"smessage", stage.channel(LOW), b"id 17")
     assert signal.wait(SOON)
     assert stage.listener.take_token(b"id") == 17

@@ -253,7 +253,7 @@ def test_a_request_to_a_server_that_takes_nothing_keeps_nobody_for_long(
             sender = in_thread(lambda: waiters.subscribed(b"more than fits" * 4_000_000, waiter))
             sender.join(PATIENCE)
             assert not sender.is_alive()
-            waiters.forget(b"", waiter)
+            waiters.forget(waiter, b"")
 
 
 def test_without_files_for_bells_the_listeners_thread_reads_alone(

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
+from interlock._core.drive import drive
+from interlock.backends.kit.runtime import ThreadRuntime
 from interlock.backends.redis.address import Address
 from interlock.backends.redis.cluster import topology as topology_module
 from interlock.backends.redis.cluster.router import refused
 from interlock.backends.redis.cluster.slots import read_map, redirected_to, slot_of
 from interlock.backends.redis.cluster.topology import Topology
-from interlock.backends.redis.transport.handshake import stepped
-from interlock.backends.redis.transport.interface import ThreadRuntime
 from interlock.backends.redis.wire.keys import Keys, slot
 from interlock.backends.redis.wire.packing import claim_request, renew_request
 from interlock.backends.redis.wire.resp import ErrorReply, command
@@ -157,8 +157,8 @@ class TestTheEpoch:
 
     def look(self, topology: Topology, world: World, place: tuple[str, int] | None = None) -> Any:
         world.asked.clear()
-        runtime: Any = ThreadRuntime(Clock())  # type: ignore[arg-type]
-        stepped(topology.refresh(world, runtime, place, 1.0))
+        runtime: Any = ThreadRuntime(Clock().now)
+        drive(topology.refresh(world, runtime, place, 1.0))
         assert world.open == 0
         assert topology.map is not None
         return topology.map.node(0)

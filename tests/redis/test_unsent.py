@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import interlock
+from interlock._core.drive import drive
 from interlock.backends.redis.sentinel.failover import FailoverTransport
 from interlock.backends.redis.store import RedisStore
-from interlock.backends.redis.transport.handshake import stepped
 from interlock.errors import StoreUnavailable, Unreached
 from interlock.model import Claim
 from tests.attacks.stage import eventually
@@ -70,7 +70,7 @@ def test_behind_sentinels(met: tuple[StoreUnavailable, ...], unsent: bool, sever
     way: Any = Way()
     following = FailoverTransport(lambda: transport, way, Clock(), several=several)
     with pytest.raises(StoreUnavailable) as told:
-        stepped(following.ask(b"", 1.0))
+        drive(following.ask(b"", 1.0))
     assert isinstance(told.value, Unreached) is unsent
 
 
@@ -98,7 +98,7 @@ def test_of_a_grant_that_too_few_replicas_confirmed(url: str, monkeypatch: pytes
     with interlock.connect(f"{url}&replicas=1") as client:
         monkeypatch.setattr(RedisStore, "release", away)
         with pytest.raises(StoreUnavailable) as told:
-            stepped(client._core.store.claim(Claim("x", "me", 30.0), 0.5))
+            drive(client._core.store.claim(Claim("x", "me", 30.0), 0.5))
         monkeypatch.undo()
         assert not isinstance(told.value, Unreached)
         assert client.lock("x").locked()

@@ -490,7 +490,7 @@ def test_who_begins_to_listen_during_a_look_is_not_passed_over(
     waiter = notifier.Waiter("rn", heard, changed=lambda connection: True)
 
     def late(*args: Any) -> Any:
-        store._notifier._waiters.add("rn", waiter)
+        store._notifier._waiters.add(waiter, "rn")
         drive(writer.compare_and_set("n", 0, "v", "1"))
         return run(*args)
 

@@ -227,7 +227,7 @@ class MemoryStore(StoreDefaults):
         """
         space, signal = self._space, self._runtime.signal()
         with space.guard:
-            space.waiters.add(topic, signal)
+            space.waiters.add(signal, topic)
         try:
             with space.guard:
                 limit = min(timeout, left())
@@ -235,7 +235,7 @@ class MemoryStore(StoreDefaults):
                 await self._runtime.wait(signal, limit)
         finally:
             with space.guard:
-                space.waiters.remove(topic, signal)
+                space.waiters.remove(signal, topic)
 
     async def renew(self, renewals: Sequence[Renewal], timeout: float = IO_TIMEOUT) -> list[RenewAnswer]:
         with self._space.guard:

@@ -5,10 +5,10 @@ topic: the space in memory itself, the doorbell of SQLite, the subscription of R
 PostgreSQL's LISTEN, does the same.
 
     with guard:
-        waiters.add(topic, signal)
+        waiters.add(signal, topic)  # or several topics at once
     ...  look once more, for what changed before; then wait for the signal
     with guard:
-        waiters.remove(topic, signal)
+        waiters.remove(signal, topic)
 
 The registry has no lock. The store has a guard, for this and for what it must change in the same step (a thread that is started
 with the first who waits, say), and enters it once. A finalizer may run on any thread at any time and enter it again, so it is a
@@ -44,15 +44,17 @@ class Waiters(Generic[Topic, W]):
         """Whether anybody waits."""
         return bool(self.topics)
 
-    def add(self, topic: Topic, waiter: W) -> None:
-        self.topics.setdefault(topic, {})[waiter] = None
+    def add(self, waiter: W, *topics: Topic) -> None:
+        for topic in topics:
+            self.topics.setdefault(topic, {})[waiter] = None
 
-    def remove(self, topic: Topic, waiter: W) -> None:
-        waiting = self.topics.get(topic)
-        if waiting is not None:
-            waiting.pop(waiter, None)
-            if not waiting:
-                del self.topics[topic]
+    def remove(self, waiter: W, *topics: Topic) -> None:
+        for topic in topics:
+            waiting = self.topics.get(topic)
+            if waiting is not None:
+                waiting.pop(waiter, None)
+                if not waiting:
+                    del self.topics[topic]
 
     def of(self, topic: Topic) -> list[W]:
         """Who waits for it now."""
@@ -68,15 +70,15 @@ class Waiters(Generic[Topic, W]):
             waiter.set()
 
     def abandon(self, gone: Callable[[W], bool]) -> None:
-        """Count those no more that are gone without a word, such as tasks on a loop that was closed.
+        """Drop waiters that are gone without a word, such as tasks whose loop was closed.
 
-        They are kept all the same. To collect a task is to end it, on any thread and at any time; there it wants the
-        guard, which that thread may have.
+        They are kept alive. Collecting a task ends it, on any thread and at any time, and its clean-up takes the
+        guard, which that very thread may hold.
         """
         for topic, waiting in list(self.topics.items()):
             for waiter in [waiter for waiter in waiting if gone(waiter)]:
                 self._abandoned.append(waiter)
-                self.remove(topic, waiter)
+                self.remove(waiter, topic)
 
 
 class WeakWaiters(Generic[Topic, W]):
@@ -93,15 +95,17 @@ class WeakWaiters(Generic[Topic, W]):
         """Whether anybody waits, or has gone since `everyone` was asked for."""
         return bool(self.topics)
 
-    def add(self, topic: Topic, waiter: W) -> None:
-        self.topics.setdefault(topic, {})[weakref.ref(waiter)] = None
+    def add(self, waiter: W, *topics: Topic) -> None:
+        for topic in topics:
+            self.topics.setdefault(topic, {})[weakref.ref(waiter)] = None
 
-    def remove(self, topic: Topic, waiter: W) -> None:
-        waiting = self.topics.get(topic)
-        if waiting is not None:
-            waiting.pop(weakref.ref(waiter), None)
-            if not waiting:
-                self.topics.pop(topic, None)
+    def remove(self, waiter: W, *topics: Topic) -> None:
+        for topic in topics:
+            waiting = self.topics.get(topic)
+            if waiting is not None:
+                waiting.pop(weakref.ref(waiter), None)
+                if not waiting:
+                    self.topics.pop(topic, None)
 
     def of(self, topic: Topic) -> list[W]:
         """Who waits for it now."""

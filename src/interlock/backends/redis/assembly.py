@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from interlock.backends.kit.runtime import ThreadRuntime, WaitRuntime
 from interlock.backends.redis.address import Route
 from interlock.backends.redis.pubsub.listener import Listener
 from interlock.backends.redis.pubsub.reader import ReadingRuntime
 from interlock.backends.redis.replicated import ReplicasWanted, ReplicatedStore, WaitTransport
 from interlock.backends.redis.store import RedisStore
 from interlock.backends.redis.transport.handshake import AsyncHandshake, BlockingHandshake, Handshake
-from interlock.backends.redis.transport.interface import ThreadRuntime, Transport, WaitRuntime
+from interlock.backends.redis.transport.interface import Transport
 from interlock.backends.redis.transport.keeper_connection import KeeperConnection
 from interlock.backends.redis.transport.pool import Pool
 from interlock.backends.redis.wire.keys import Keys
@@ -87,7 +88,7 @@ class Assembly:
 
         runtime = self._runtime
         reading_runtime = self._reading_runtime(runtime, get_running_loop)
-        twin = self._blocking_keeper(ThreadRuntime(runtime))
+        twin = self._blocking_keeper(ThreadRuntime(runtime.now))
         twin._make_keeper_side = lambda: self._with_keeper(twin, blocks=True)
         store = self._over(multiplexed(), WaitTransport(multiplexed), reading_runtime, twin, AsyncHandshake())
         store._make_keeper_side = task_keeper

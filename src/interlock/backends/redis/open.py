@@ -6,11 +6,12 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import SplitResult
 
+from interlock.backends.kit.runtime import WaitRuntime
 from interlock.backends.redis.address import Address, Route
 from interlock.backends.redis.assembly import Assembly
 from interlock.backends.redis.store import RedisStore
 from interlock.backends.redis.transport.handshake import Handshake
-from interlock.backends.redis.transport.interface import Transport, WaitRuntime
+from interlock.backends.redis.transport.interface import Transport
 from interlock.backends.redis.url_options import MISSPELT, check_database, options
 from interlock.backends.redis.wire.keys import Keys
 from interlock.errors import InvalidURL

@@ -13,6 +13,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from interlock import native
+
 _left: dict[str, ConnectionAttempt] = {}  # by server: attempts whose caller has given up
 
 
@@ -25,7 +27,7 @@ class ConnectionAttempt:
         self._done = self._abandoned = False
         self._made: Any = None
         self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name="interlock-connect", daemon=True)
+        self._thread = native.Thread(target=self._run, name="interlock-connect", daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
@@ -88,7 +90,7 @@ class HostLookup:
         self._host = host
         self._guard = threading.Lock()
         self._calls: list[Callable[[], object]] | None = []
-        self._thread = threading.Thread(target=self._run, name="interlock-lookup", daemon=True)
+        self._thread = native.Thread(target=self._run, name="interlock-lookup", daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
@@ -154,7 +156,7 @@ async def on_thread(call: Callable[[], object], timeout: float) -> None:
         except RuntimeError:
             pass  # the loop was closed
 
-    threading.Thread(target=run, name="interlock-connect", daemon=True).start()
+    native.Thread(target=run, name="interlock-connect", daemon=True).start()
     await asyncio.wait_for(over, timeout)
 
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
+from interlock.backends.kit.defaults import StoreDefaults
+from interlock.backends.kit.polling import until_changed
+from interlock.backends.kit.runtime import WaitRuntime
 from interlock.backends.redis.errors import reply_error
 from interlock.backends.redis.pubsub.listener import AGAIN, Listener
 from interlock.backends.redis.pubsub.publishing import PublishRight
 from interlock.backends.redis.pubsub.waiters import NoListenerThread, queue
-from interlock.backends.redis.pubsub.watching import until_changed
 from interlock.backends.redis.scan import Ask, ResourceScan
-from interlock.backends.redis.transport.interface import Transport, WaitRuntime
+from interlock.backends.redis.transport.interface import Transport
 from interlock.backends.redis.wire import packing
 from interlock.backends.redis.wire.keys import Keys
 from interlock.backends.redis.wire.resp import ErrorReply, bulk, command
@@ -70,7 +72,7 @@ EVICTED = b"200"  # holders evicted by one script: more would block the server a
 UNANSWERED = 4096  # ids kept of claims for which a request was not answered
 
 
-class RedisStore:
+class RedisStore(StoreDefaults):
     """Claims and registers on one server, for programs anywhere on the network."""
 
     traits = TRAITS
@@ -182,8 +184,8 @@ class RedisStore:
         id, signal, listener = claim.id.encode(), self._runtime.signal(), self._listener
         until = self._runtime.now() + timeout
         generation, place = self._places.get(claim.id, (0, 0))
-        listener.listen(id, signal)
-        listener.listen(queue(claim.resource), signal)
+        topics = (id, queue(claim.resource))
+        listener.listen(signal, *topics)
         try:
             if not listener.subscribed(listener.subscription_of(claim.resource)[0], signal):
                 await self._runtime.wait(signal, timeout)
@@ -201,8 +203,7 @@ class RedisStore:
                     signal, self._publish_right.longest_wait(until - self._runtime.now())
                 )
         finally:
-            listener.forget(id, signal)
-            listener.forget(queue(claim.resource), signal)
+            listener.forget(signal, *topics)
         token = listener.take_token(id)
         # A grant for an earlier place, which lapsed while this process was stopped, must not count for this place.
         return Granted(token, claim.place_ttl) if token and token == place and busy is not None else None
@@ -343,7 +344,7 @@ class RedisStore:
     async def watch_register(self, name: str, version: int, timeout: float) -> None:
         until, key, signal = self._runtime.now() + timeout, self._keys.register(name), self._runtime.signal()
         listener = self._listener.registers
-        listener.listen(key, signal)
+        listener.listen(signal, key)
         try:
             if not listener.subscribed(key, signal):
                 await self._runtime.wait(signal, timeout)
@@ -359,7 +360,7 @@ class RedisStore:
             if self._runtime.now() < until:
                 raise  # otherwise the time is up, which is an answer too
         finally:
-            listener.forget(key, signal)
+            listener.forget(signal, key)
 
     # ---- housekeeping -----------------------------------------------------------------
 
@@ -371,12 +372,6 @@ class RedisStore:
         self._listener.resubscribe()
         for call in self._doubt_callbacks:
             call()
-
-    def on_session_lost(self, call: Callable[[Collection[str] | None], None]) -> None:
-        """Never calls, because claims lapse one by one."""
-
-    def part(self, resource: str) -> str:
-        return ""
 
     def inside(self) -> bool:
         return self._transport.inside() or self._listener.inside()

@@ -101,7 +101,7 @@ class Notifier:
         Raises `StoreUnavailable` if there is no thread to be had that could hear it: the next try may work.
         """
         with self._guard:
-            self._waiters.add(waiter.topic, waiter)
+            self._waiters.add(waiter, waiter.topic)
             if self._thread is None and not self._closed:
                 self._start()
 
@@ -120,7 +120,7 @@ class Notifier:
 
     def forget(self, waiter: Waiter) -> None:
         with self._guard:
-            self._waiters.remove(waiter.topic, waiter)
+            self._waiters.remove(waiter, waiter.topic)
 
     def _listening(self) -> list[Waiter]:
         """Everybody who waits."""
@@ -239,7 +239,7 @@ class Notifier:
                     polled[waiter.resource] = dict(_poll_claims(connection, waiter.resource))
                 changed, lives = polled[waiter.resource].get(waiter.topic[1:], GONE)
                 for life in lives:
-                    watched.add(life, waiter)
+                    watched.add(waiter, life)
             waiter.polled = True
             if changed and not waiter.is_set():
                 missed.append(waiter)

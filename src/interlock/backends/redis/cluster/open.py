@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import SplitResult, parse_qsl
 
+from interlock.backends.kit.runtime import WaitRuntime
 from interlock.backends.redis.address import Address, Route
 from interlock.backends.redis.assembly import Assembly
 from interlock.backends.redis.cluster.router import ClusterRouter
@@ -15,7 +16,7 @@ from interlock.backends.redis.cluster.topology import PORT, Topology
 from interlock.backends.redis.replicated import Replicas, ReplicasWanted, enough
 from interlock.backends.redis.store import RedisStore
 from interlock.backends.redis.transport.handshake import Handshake
-from interlock.backends.redis.transport.interface import Transport, WaitRuntime
+from interlock.backends.redis.transport.interface import Transport
 from interlock.backends.redis.url_options import host_and_port, options
 from interlock.backends.redis.wire.keys import ClusterKeys
 from interlock.errors import InvalidURL

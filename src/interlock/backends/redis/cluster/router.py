@@ -11,12 +11,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from interlock import native
+from interlock.backends.kit.runtime import WaitRuntime
 from interlock.backends.redis.address import Route
 from interlock.backends.redis.cluster.slots import HostPort, redirected_to, slot_of
 from interlock.backends.redis.cluster.topology import NodeRoute, Topology
 from interlock.backends.redis.errors import merged_error
 from interlock.backends.redis.transport.handshake import Handshake
-from interlock.backends.redis.transport.interface import Transport, WaitRuntime
+from interlock.backends.redis.transport.interface import Transport
 from interlock.backends.redis.wire.resp import ErrorReply, command
 from interlock.errors import ClientClosed, StoreUnavailable, Unreached
 

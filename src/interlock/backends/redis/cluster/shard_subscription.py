@@ -7,6 +7,7 @@ import time
 from collections.abc import Collection
 from typing import Any, Protocol
 
+from interlock import native
 from interlock.backends.redis.cluster.slots import HostPort, redirected_to
 from interlock.backends.redis.cluster.topology import Topology
 from interlock.backends.redis.pubsub.heartbeat import PING, Heartbeat
@@ -45,7 +46,7 @@ class ShardSubscription:
         self._owner = owner
         self._topology = topology
         self._connection: BlockingConnection | None = None
-        self._thread = threading.Thread(target=self._run, name="interlock-redis", daemon=True)
+        self._thread = native.Thread(target=self._run, name="interlock-redis", daemon=True)
 
     def start(self) -> None:
         self._thread.start()

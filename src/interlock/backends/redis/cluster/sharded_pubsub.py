@@ -21,7 +21,7 @@ from interlock.backends.redis.cluster.slots import HostPort
 from interlock.backends.redis.cluster.topology import Topology
 from interlock.backends.redis.pubsub.listener import IDLE, Listener
 from interlock.backends.redis.pubsub.reader import SubscriptionReader
-from interlock.backends.redis.pubsub.waiters import NoListenerThread, Waiters, queue
+from interlock.backends.redis.pubsub.waiters import GrantWaiters, NoListenerThread, queue
 from interlock.backends.redis.wire.keys import REMEMBERED_NAMES, ClusterKeys, slot
 from interlock.backends.redis.wire.resp import command
 from interlock.ports import Guard, Signal
@@ -38,7 +38,7 @@ class PlainListener(Listener):
         self._owner.deliver(message)
 
 
-class ShardedListener(Waiters):
+class ShardedListener(GrantWaiters):
     """Delivers messages from one subscription for each master on which somebody waits."""
 
     def __init__(self, topology: Topology, keys: ClusterKeys, *, must: bool = False) -> None:
@@ -121,16 +121,16 @@ class ShardedListener(Waiters):
         """The reader of the plain subscription, if grants come by it; waiters may read it themselves."""
         return self.registers.reader if self.plain else None
 
-    def listen(self, topic: bytes, signal: Signal) -> None:
-        super().listen(topic, signal)
+    def listen(self, signal: Signal, *topics: bytes) -> None:
+        super().listen(signal, *topics)
         if self.plain:
             # This keeps the subscription alive, and wakes all waiters when it is lost.
-            self.registers.listen(topic, signal)
+            self.registers.listen(signal, *topics)
 
-    def forget(self, topic: bytes, signal: Signal) -> None:
-        super().forget(topic, signal)
+    def forget(self, signal: Signal, *topics: bytes) -> None:
+        super().forget(signal, *topics)
         if self.plain:
-            self.registers.forget(topic, signal)
+            self.registers.forget(signal, *topics)
 
     def subscribed(self, channel: bytes, signal: Signal) -> bool:
         """Whether the channel is subscribed to. If not, the signal is set once it is, and nothing is missed after that."""

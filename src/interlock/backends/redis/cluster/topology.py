@@ -13,6 +13,8 @@ from functools import partial
 from typing import Any
 
 from interlock import native
+from interlock._core.drive import drive
+from interlock.backends.kit.runtime import WaitRuntime
 from interlock.backends.redis.address import Address
 from interlock.backends.redis.cluster.slots import HostPort, Remap, SlotMap, read_map
 from interlock.backends.redis.transport.handshake import (
@@ -21,9 +23,7 @@ from interlock.backends.redis.transport.handshake import (
     ConnectPace,
     Handshake,
     one_then_all,
-    stepped,
 )
-from interlock.backends.redis.transport.interface import WaitRuntime
 from interlock.errors import InterlockError, StoreUnavailable, StoreUnfit, Unreached
 from interlock.ports import CONNECT_TIMEOUT, Signal
 
@@ -191,7 +191,7 @@ class Topology:
             self._changed()
 
     def connect(self, timeout: float) -> Any:
-        return stepped(self._open(BlockingHandshake(), timeout))
+        return drive(self._open(BlockingHandshake(), timeout), nested=True)
 
     async def connect_async(self, timeout: float) -> Any:
         return await self._open(AsyncHandshake(), timeout)
@@ -233,7 +233,7 @@ class NodeRoute:
         return self._cluster.connect_timeout
 
     def connect(self, timeout: float) -> Any:
-        return stepped(self._open(BlockingHandshake(), timeout))
+        return drive(self._open(BlockingHandshake(), timeout), nested=True)
 
     async def connect_async(self, timeout: float) -> Any:
         return await self._open(AsyncHandshake(), timeout)

@@ -13,10 +13,12 @@ import threading
 import time
 from typing import Any
 
+from interlock import native
+from interlock.backends.kit.waiters import notify
 from interlock.backends.redis.address import Route
 from interlock.backends.redis.pubsub.heartbeat import PING, Heartbeat
 from interlock.backends.redis.pubsub.reader import POLLS, SubscriptionReader
-from interlock.backends.redis.pubsub.waiters import NoListenerThread, Waiters
+from interlock.backends.redis.pubsub.waiters import GrantWaiters, NoListenerThread
 from interlock.backends.redis.transport.pool import BlockingConnection, connected
 from interlock.backends.redis.wire.resp import ErrorReply, ProtocolError, command
 from interlock.errors import InterlockError
@@ -26,7 +28,7 @@ IDLE = 10.0  # seconds for which the thread outlives the last waiter
 AGAIN = 0.2  # seconds between attempts to reconnect
 
 
-class Listener(Waiters):
+class Listener(GrantWaiters):
     """Delivers messages from one subscription to all waiters."""
 
     def __init__(self, address: Route) -> None:
@@ -80,7 +82,7 @@ class Listener(Waiters):
     def _ensure_thread(self) -> bool:
         """Start the thread if it does not run; it then waits for the guard. False if the system cannot start one."""
         if self._thread is None and not self._closed:
-            thread = threading.Thread(target=self._run, name="interlock-redis", daemon=True)
+            thread = native.Thread(target=self._run, name="interlock-redis", daemon=True)
             try:
                 thread.start()
             except RuntimeError:
@@ -133,10 +135,9 @@ class Listener(Waiters):
                 reader, self._reader = self._reader, None
                 self.generation = 0
                 self._subscribed.clear()
-                signals = [signal for waiters in self._waiters.values() for signal in waiters]
+                signals = self._registry.everyone()
             (connection if reader is None else reader).close()
-            for signal in signals:  # messages may have been missed: all ask again
-                signal.set()
+            notify(signals)  # messages may have been missed: all ask again
 
     def _lendable(self, connection: BlockingConnection) -> SubscriptionReader | None:
         """The reader that can be lent to waiters; None if only our own thread can read."""
@@ -185,8 +186,7 @@ class Listener(Waiters):
                     self.generation = self._generations
                     self.reader = self._reader
                 arrived = self._end_subscribing((channel,))
-            for signal in arrived:
-                signal.set()
+            notify(arrived)
         elif kind == b"unsubscribe":
             with self._guard:
                 self._subscribed.discard(channel)
@@ -196,8 +196,7 @@ class Listener(Waiters):
         with self._guard:
             signals = list(self._subscribing)
             self._subscribing.clear()
-        for signal in signals:
-            signal.set()
+        notify(signals)
 
     def _channels(self) -> list[bytes]:
         return list({channel for channel in self._subscribing.values() if channel != self.channel})

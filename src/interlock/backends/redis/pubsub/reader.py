@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from interlock import native
-from interlock.backends.redis.transport.interface import WaitRuntime
+from interlock.backends.kit.runtime import WaitRuntime
 from interlock.backends.redis.transport.pool import BlockingConnection
 from interlock.backends.redis.wire.resp import ErrorReply, ProtocolError
 from interlock.ports import Signal

@@ -10,6 +10,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from interlock import native
+from interlock.backends.kit.waiters import Waiters
 from interlock.backends.redis.pubsub.reader import WaiterSignal
 from interlock.errors import StoreUnavailable
 from interlock.ports import Signal
@@ -30,16 +31,16 @@ def _abandoned_by_loop(signal: Signal) -> bool:
     return isinstance(signal, WaiterSignal) and signal.abandoned
 
 
-class Waiters:
+class GrantWaiters:
     """Sets the signals of waiters by topic."""
 
     def after_fork(self) -> None:
         """Start afresh in a forked child, where nobody waits yet."""
         self._guard = native.guard()
-        self._waiters: dict[bytes, dict[Signal, None]] = {}
+        self._registry: Waiters[bytes, Signal] = Waiters()
+        self._waiters = self._registry.topics
         self._early: dict[bytes, int] = {}
         self._subscribing: dict[Signal, bytes] = {}  # waiters for a subscription, each with its channel
-        self._abandoned: list[Signal] = []
         self._closed = False
 
     def inside(self) -> bool:
@@ -52,36 +53,23 @@ class Waiters:
 
     # ---- waiters ---------------------------------------------------------------
 
-    def listen(self, topic: bytes, signal: Signal) -> None:
+    def listen(self, signal: Signal, *topics: bytes) -> None:
         with self._guard:
-            self._waiters.setdefault(topic, {})[signal] = None
+            self._registry.add(signal, *topics)
             self._ensure_thread()
 
     def _ensure_thread(self) -> bool:
         """Start the thread that receives messages, if there is one. Called under the guard; False if it cannot be started."""
         return True
 
-    def forget(self, topic: bytes, signal: Signal) -> None:
+    def forget(self, signal: Signal, *topics: bytes) -> None:
         with self._guard:
-            waiters = self._waiters.get(topic)
-            if waiters is not None:
-                waiters.pop(signal, None)
-                if not waiters:
-                    del self._waiters[topic]
+            self._registry.remove(signal, *topics)
             self._subscribing.pop(signal, None)
 
     def _drop_abandoned(self) -> None:
-        """Drop waiters whose loop was closed while they waited, so that no subscription is kept for them. Needs the guard.
-
-        Their signals are kept alive. Collecting a task ends it, on any thread and at any time, and its clean-up takes the
-        guard, which that very thread may hold.
-        """
-        for topic, waiters in list(self._waiters.items()):
-            for signal in [signal for signal in waiters if _abandoned_by_loop(signal)]:
-                self._abandoned.append(signal)
-                del waiters[signal]
-            if not waiters:
-                del self._waiters[topic]
+        """Drop waiters whose loop was closed while they waited, so that no subscription is kept for them. Needs the guard."""
+        self._registry.abandon(_abandoned_by_loop)
         for signal in [signal for signal in self._subscribing if _abandoned_by_loop(signal)]:
             del self._subscribing[signal]  # it is among the waiters, too, and kept alive above
 

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from interlock import native
+from interlock._core.drive import drive
 from interlock.backends.redis.address import Address
 from interlock.backends.redis.transport.handshake import (
     AsyncHandshake,
@@ -19,7 +20,6 @@ from interlock.backends.redis.transport.handshake import (
     ConnectPace,
     Handshake,
     one_then_all,
-    stepped,
 )
 from interlock.errors import StoreUnavailable, Unsupported
 from interlock.ports import CONNECT_TIMEOUT
@@ -88,7 +88,7 @@ class Sentinels:
         return self._pace.limit
 
     def connect(self, timeout: float) -> Any:
-        return stepped(self._open(BlockingHandshake(), timeout))
+        return drive(self._open(BlockingHandshake(), timeout), nested=True)
 
     async def connect_async(self, timeout: float) -> Any:
         return await self._open(AsyncHandshake(), timeout)

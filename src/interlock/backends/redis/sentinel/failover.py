@@ -10,9 +10,10 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from interlock import native
+from interlock.backends.kit.runtime import WaitRuntime
 from interlock.backends.redis.address import Route
 from interlock.backends.redis.errors import merged_error
-from interlock.backends.redis.transport.interface import Transport, WaitRuntime
+from interlock.backends.redis.transport.interface import Transport
 from interlock.backends.redis.wire.resp import ErrorReply
 from interlock.errors import ClientClosed, StoreUnavailable
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import SplitResult, parse_qsl, unquote, urlencode
 
+from interlock.backends.kit.runtime import WaitRuntime
 from interlock.backends.redis.address import Address, Route
 from interlock.backends.redis.assembly import Assembly
 from interlock.backends.redis.replicated import Replicas, ReplicasWanted, enough
@@ -13,7 +14,7 @@ from interlock.backends.redis.sentinel.discovery import PORT, Sentinels
 from interlock.backends.redis.sentinel.failover import FailoverTransport
 from interlock.backends.redis.store import RedisStore
 from interlock.backends.redis.transport.handshake import BlockingHandshake, Handshake
-from interlock.backends.redis.transport.interface import Transport, WaitRuntime
+from interlock.backends.redis.transport.interface import Transport
 from interlock.backends.redis.url_options import check_database, host_and_port, options
 from interlock.backends.redis.wire.keys import Keys
 from interlock.errors import InvalidURL

@@ -6,11 +6,12 @@ The hot path does not come here: it uses the transports in `pool` and `multiplex
 from __future__ import annotations
 
 import queue
-import threading
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Protocol, TypeVar
 
+from interlock import native
+from interlock._core.drive import drive
 from interlock.backends.redis.address import Address
 from interlock.errors import InterlockError
 
@@ -31,7 +32,7 @@ class Handshake(Protocol):
 
 
 class BlockingHandshake:
-    """The blocking form: nothing here ever suspends, see `stepped`."""
+    """The blocking form: nothing here ever suspends, see `drive`."""
 
     async def connect(self, address: Address, timeout: float) -> Any:
         return address.connect(timeout)
@@ -66,17 +67,6 @@ class AsyncHandshake:
 
     async def close(self, connection: Any) -> None:
         await connection.disconnect(nowait=True)
-
-
-def stepped(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine that never suspends from end to end."""
-    try:
-        coroutine.send(None)
-    except StopIteration as end:
-        result: T = end.value
-        return result
-    coroutine.close()
-    raise RuntimeError("a blocking dialogue suspended")
 
 
 class ConnectPace:
@@ -159,7 +149,7 @@ class _OnThreads:
     def __init__(self, asks: Sequence[Ask[Any]], timeout: float) -> None:
         self._outcomes: queue.SimpleQueue[tuple[int, Any, InterlockError | None]] = queue.SimpleQueue()
         for number, ask in enumerate(asks):
-            thread = threading.Thread(
+            thread = native.Thread(
                 target=self._run, args=(number, ask, timeout), name="interlock-connect", daemon=True
             )
             try:
@@ -169,7 +159,7 @@ class _OnThreads:
 
     def _run(self, number: int, ask: Ask[Any], timeout: float) -> None:
         try:
-            self._outcomes.put((number, stepped(ask(timeout)), None))
+            self._outcomes.put((number, drive(ask(timeout), nested=True), None))
         except InterlockError as error:
             self._outcomes.put((number, None, error))
 

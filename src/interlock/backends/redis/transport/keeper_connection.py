@@ -7,10 +7,10 @@ limit of clients.
 
 from __future__ import annotations
 
+from interlock._core.drive import drive
 from interlock.backends.redis import resolver
 from interlock.backends.redis.address import Route
 from interlock.backends.redis.errors import timeout_error
-from interlock.backends.redis.transport.handshake import stepped
 from interlock.backends.redis.transport.interface import Transport
 from interlock.errors import StoreUnavailable
 
@@ -34,7 +34,7 @@ class KeeperConnection:
     def warm(self, route: Route, timeout: float) -> None:
         """Connect the keeper to the server of this route, on a plain thread."""
         assert self._transport is not None
-        stepped(self._transport.warm(route, timeout))
+        drive(self._transport.warm(route, timeout), nested=True)
 
     async def warm_async(self, route: Route, timeout: float) -> None:
         """The same on an event loop; the keeper itself may be a thread or a task."""

@@ -510,7 +510,7 @@ class _Companion:
         self._keeper_connection, self._route, self._timeout = keeper_connection, route, timeout
         self._error: BaseException | None = None
         self.made = False
-        self._thread = threading.Thread(target=self._run, name="interlock-connect", daemon=True)
+        self._thread = native.Thread(target=self._run, name="interlock-connect", daemon=True)
         try:
             self._thread.start()
         except RuntimeError:  # no thread can be started: make one after the other

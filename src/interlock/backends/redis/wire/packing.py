@@ -155,8 +155,3 @@ def versioned(value: bytes | None) -> Versioned:
         return Versioned(None, 0)
     version, _, text = value.split(b"\n", 2)
     return Versioned(text[1:].decode() if text else None, int(version))
-
-
-def outline(queue: Queue) -> list[tuple[str, int, bool, str]]:
-    """What counts as a difference: which claims are where, not how long they will live."""
-    return [(s.id, s.permits, s.admitted, s.note) for s in queue.standings]
