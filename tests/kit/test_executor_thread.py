@@ -1,4 +1,4 @@
-"""Where the blocking calls of a store run: in order, within their time, and on no thread that outlives its store."""
+"""The thread beside the loop for calls that block: in order, within their time, and no longer than its store."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ import time
 
 import pytest
 
-from interlock._core.drive import drive
-from interlock.backends.kit.executor import CallerThread
 from interlock.backends.kit.executor_thread import ExecutorThread
 from interlock.errors import StoreUnavailable, Unreached
 from tests.patience import PATIENCE, until
@@ -30,13 +28,14 @@ def ident(until: float) -> int:
     return threading.get_ident()
 
 
-def test_a_blocking_store_runs_its_steps_on_the_callers_thread() -> None:
-    assert drive(CallerThread(time.monotonic).run(ident, timeout=1.0)) == threading.get_ident()
-
-
 def test_a_step_is_told_by_when_it_must_be_back() -> None:
-    now = time.monotonic()
-    assert drive(CallerThread(lambda: now).run(lambda until: until, timeout=2.0)) == now + 2.0
+    async def main() -> None:
+        now = time.monotonic()
+        runs = ExecutorThread(lambda: now, NAME, "the database")
+        assert await runs.run(lambda until: until, timeout=2.0) == now + 2.0
+        runs.close()
+
+    asyncio.run(main())
 
 
 def test_all_steps_run_in_order_on_one_thread_beside_the_loop() -> None:
