@@ -1,6 +1,6 @@
-"""The exception tree. Errors carry data; the sentence is made from the data.
+"""The exceptions of interlock. Each carries data as attributes and makes its sentence from them.
 
-Each is also the builtin it resembles, so code written for `threading` keeps working:
+An error is also the builtin exception that it resembles, so code written for `threading` keeps working:
 `AcquireTimeout` is a `TimeoutError`, `NotHeld` a `RuntimeError`, `StoreUnavailable` a
 `ConnectionError`, `InvalidName` a `ValueError`.
 """
@@ -16,14 +16,14 @@ from interlock.wording import counted, duration, held, taken
 
 
 class InterlockError(Exception):
-    """Everything interlock raises on its own account.
+    """The base class of all errors of interlock.
 
-    An error survives the way from a worker process to its parent, by pickle or by `type(error)(*error.args)`: its
-    args are plain data, from which JSON (as Celery's results have it) can make it again.
+    An error can be sent from a worker process to its parent by pickle, or be made again as `type(error)(*error.args)`: its
+    args are plain data, which JSON can carry (Celery sends results so).
     """
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({str(self)!r})"  # task queues log this: args alone would say less
+        return f"{type(self).__name__}({str(self)!r})"  # task queues log the repr, and the default one would show only the args
 
     def __reduce__(self) -> Any:
         return _rebuilt, (type(self), self.args, self.__dict__)
@@ -37,11 +37,11 @@ def _rebuilt(kind: type[InterlockError], args: tuple[Any, ...], data: dict[str, 
 
 
 class InvalidName(InterlockError, ValueError):
-    """The name of a resource is empty, too long, or holds a control character or lone surrogate."""
+    """The name of a resource is empty or too long, or it contains a control character or a lone surrogate."""
 
 
 class InvalidURL(InterlockError, ValueError):
-    """The URL names no store interlock knows, or says something that store does not understand."""
+    """The URL names no store that interlock knows, or has an option that the store does not know."""
 
 
 class InvalidSetting(InterlockError, ValueError):
@@ -49,11 +49,11 @@ class InvalidSetting(InterlockError, ValueError):
 
 
 class Unsupported(InterlockError, ValueError):
-    """The store lacks an ability that was asked for."""
+    """The store cannot do what was asked for."""
 
 
 class SettingsMismatch(InterlockError, ValueError):
-    """Contenders disagree on the capacity of a resource."""
+    """Contenders use different capacities for the same resource."""
 
     def __init__(self, resource: str, asked: int, standing: int) -> None:
         super().__init__(resource, asked, standing)
@@ -69,7 +69,7 @@ class SettingsMismatch(InterlockError, ValueError):
 
 
 class AcquireTimeout(InterlockError, TimeoutError):
-    """The lease was not granted in time; says who holds the resource and how many are ahead."""
+    """The lease was not granted in time. The error names the holders, and says how many claims are ahead."""
 
     def __init__(
         self,
@@ -78,7 +78,9 @@ class AcquireTimeout(InterlockError, TimeoutError):
         ahead: int = 0,
         holders: Iterable[Standing | Sequence[Any]] = (),
     ) -> None:
-        super().__init__(resource)  # an OSError with more would take them for errno and filename
+        super().__init__(
+            resource
+        )  # one argument only: an OSError takes a second and third one for errno and filename
         self.resource = resource
         self.waited = waited
         self.ahead = ahead
@@ -87,19 +89,20 @@ class AcquireTimeout(InterlockError, TimeoutError):
 
     def __str__(self) -> str:
         parts = [f"{self.resource}: not acquired in {duration(self.waited)}"]
-        if self.ahead > 0:  # holders are counted, too; 0 means that the store had not told
+        if self.ahead > 0:  # holders count as well; 0: the store has not said
             parts.append(f"{counted(self.ahead, 'claim')} ahead")
-        parts += [held(holder) for holder in self.holders[:3]] or ["who held it is not known"]
+        parts += [held(holder) for holder in self.holders[:3]] or ["the holder is not known"]
         if more := len(self.holders[3:]):
             parts.append(f"and {counted(more, 'more holder')}")
         return "; ".join(parts)
 
 
 class Skipped(InterlockError):
-    """A job that runs once was not run, because another has it, or had it less than `min_hold` ago.
+    """A job of `client.once` was not run, because another worker runs it, or began it less than `min_hold` seconds ago.
 
-    What a function under `client.once` returns then, and false: `if not job(): ...`. A `with client.once(...)` raises
-    it, because a `with` cannot skip its body; then it is true, as errors are: code that handles errors asks for that.
+    A function decorated with `client.once` returns this object, and it is false: `if not job(): ...`. A
+    `with client.once(...)` raises it, because a `with` cannot skip its body. Then it is true, as all other exceptions
+    are, because code that handles errors tests for that.
     """
 
     def __init__(
@@ -114,7 +117,7 @@ class Skipped(InterlockError):
         return self.raised
 
     def __json__(self) -> None:
-        """As the result of a Celery task: null, which is as false as this is."""
+        """Serialized as the result of a Celery task, it is null, which is false as well."""
 
     def __str__(self) -> str:
         return f"{self.resource}: skipped; {taken(self.holder)}"
@@ -124,7 +127,7 @@ class Skipped(InterlockError):
 
 
 def _plain(holder: Standing) -> tuple[Any, ...]:
-    """A standing as values that any format can carry; `_standing` makes it again from them."""
+    """Turn a standing into plain values, which any format can carry. `_standing` is the inverse."""
     return tuple([getattr(holder, field) for field in Standing.__match_args__])
 
 
@@ -133,15 +136,21 @@ def _standing(holder: Standing | Sequence[Any]) -> Standing:
 
 
 class NotHeld(InterlockError, RuntimeError):
-    """Released, renewed or asked for something that the caller does not hold."""
+    """The caller released, renewed or used a lease that it does not hold."""
 
 
 class LeaseLost(NotHeld):
-    """The lease ended before its holder let it go. Someone else may hold the resource now.
+    """The lease ended before its holder released it. Another may hold the resource now.
 
-    `cause` is "lapsed" (its ttl ran out unrenewed), "refused" (the store no longer knew it), "evicted"
-    (by an operator, whose words are in `reason`), "owner_ended" (the thread or task that took it has ended, and nobody
-    had adopted it; `reason` names it), "max_hold" or "forked" (the parent has it).
+    `cause` is one of these:
+
+    - "lapsed": its ttl passed without an answered renewal;
+    - "refused": the store no longer knows it;
+    - "evicted": an operator removed it, for the reason in `reason`;
+    - "owner_ended": the thread or task that took it has ended, and no other has adopted it; `reason` names the owner;
+    - "max_hold": it was held for `max_hold` seconds;
+    - "session": the session of its client has ended;
+    - "forked": this process was forked from the holder, and the parent has the lease.
     """
 
     def __init__(self, resource: str, token: int, cause: str, reason: str = "") -> None:
@@ -168,7 +177,7 @@ class LeaseLost(NotHeld):
 
 
 class Evicted(InterlockError, RuntimeError):
-    """An operator took the caller's place in the queue away while it waited."""
+    """An operator removed the caller from the queue while it waited."""
 
     def __init__(self, resource: str, reason: str = "") -> None:
         super().__init__(resource, reason)
@@ -180,9 +189,9 @@ class Evicted(InterlockError, RuntimeError):
 
 
 class ForeignKey(InterlockError, RuntimeError):
-    """An operator asked to evict what another program keeps under this name. Nothing was removed.
+    """An operator asked to evict a key that another program keeps under this name. Nothing was removed.
 
-    `kind` is what the server calls it ("string", say), `expires` whether it would lapse by itself.
+    `kind` is the type that the server gives for it, such as "string"; `expires` says whether it would lapse by itself.
     """
 
     def __init__(self, resource: str, kind: str = "string", expires: bool = True) -> None:
@@ -204,15 +213,15 @@ class ForeignKey(InterlockError, RuntimeError):
 
 
 class WouldDeadlock(InterlockError, RuntimeError):
-    """What was asked for could never be granted: a reader asked to become a writer."""
+    """The request could never be granted: a reader asked to become a writer."""
 
 
 class BrokenBarrier(InterlockError, threading.BrokenBarrierError):
-    """The barrier was aborted, reset, timed out, or its action failed."""
+    """The barrier was aborted or reset, a party timed out or died, or the action failed."""
 
 
 class StaleToken(InterlockError, RuntimeError):
-    """A guarded resource has already accepted a higher token: this holder comes too late."""
+    """The guarded resource has already accepted a higher token: a later holder has used it."""
 
     def __init__(self, resource: str, token: int, accepted: int) -> None:
         super().__init__(resource, token, accepted)
@@ -228,15 +237,15 @@ class StaleToken(InterlockError, RuntimeError):
 
 
 class StoreUnavailable(InterlockError, ConnectionError):
-    """The store did not answer. Nobody knows whether the request was applied."""
+    """The store did not answer. It is unknown whether the request was applied."""
 
 
 class Unreached(StoreUnavailable):
-    """There was no connection to the store: the request was not sent, or it was taken back, and nothing of it stands."""
+    """There was no connection to the store. The request was not sent, or was taken back: it has had no effect."""
 
 
 class StoreUnfit(InterlockError, OSError):
-    """The store can not be used as it is: read-only, full, corrupt, foreign, or of a later version."""
+    """The store cannot be used in its present state: it is read-only, full, corrupt, another program's, or of a later version."""
 
 
 class ClientClosed(InterlockError, RuntimeError):

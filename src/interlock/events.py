@@ -1,7 +1,7 @@
-"""What happened, as data, and the sentence that tells it. Listeners get these, and the log `interlock` does.
+"""Events: what happened, as data that can print itself as a sentence. Listeners and the logger `interlock` receive them.
 
-A listener is called where the event happens, possibly on the keeper's thread: it must be quick and
-must not wait. What it raises is dropped.
+A listener is called on the thread on which the event happens, which may be the keeper's. So it must be quick and must
+not wait. An exception that it raises is ignored.
 """
 
 from __future__ import annotations
@@ -13,23 +13,30 @@ from interlock.model import Standing
 from interlock.record import record
 from interlock.wording import counted, duration, held, taken
 
-DEBUG, INFO, WARNING, ERROR = 10, 20, 30, 40  # as `logging` has them; it is not imported before it is needed
+DEBUG, INFO, WARNING, ERROR = (
+    10,
+    20,
+    30,
+    40,
+)  # the numbers of `logging`, which is imported only when it is needed
 
 
 @record
 class Event:
-    """Something that happened; `str(event)` says it in a sentence."""
+    """Something that happened. `str(event)` is a sentence."""
 
     level: ClassVar[int] = DEBUG
 
     @property
     def warning(self) -> bool:
-        """Whether an operator should know of it."""
+        """Whether it deserves an operator's attention."""
         return self.level >= WARNING
 
 
 @record
 class Acquired(Event):
+    """A lease was granted."""
+
     resource: str
     token: int
     waited: float
@@ -41,6 +48,8 @@ class Acquired(Event):
 
 @record
 class Released(Event):
+    """A holder released its lease."""
+
     resource: str
     token: int
     held: float
@@ -51,6 +60,8 @@ class Released(Event):
 
 @record
 class TimedOut(Event):
+    """A caller waited in vain until its timeout."""
+
     resource: str
     waited: float
     ahead: int
@@ -62,11 +73,11 @@ class TimedOut(Event):
 
 @record
 class Skipped(Event):
-    """A job that runs once was not run: another has it, or had it less than `min_hold` ago."""
+    """A job of `client.once` was not run: another worker runs it, or began it less than `min_hold` seconds ago."""
 
     level: ClassVar[int] = INFO
     resource: str
-    holder: Standing | None  # whoever took it; None: the store could not say
+    holder: Standing | None  # the worker that took it; None: the store could not say
 
     def __str__(self) -> str:
         return f"{self.resource}: skipped; {taken(self.holder)}"
@@ -74,12 +85,12 @@ class Skipped(Event):
 
 @record
 class Waiting(Event):
-    """A caller has waited for a while; told once, after a second, with what the store knows of the holder."""
+    """A caller has waited for a second. The event comes once for each wait, and names the holder if the store knows it."""
 
     level: ClassVar[int] = INFO
     resource: str
     waited: float
-    ahead: int  # live claims in front of this one, holders included; 0: it does not stand in the queue
+    ahead: int  # live claims in front of this one, holders included; 0: it is not in the queue
     holder: Standing | None
 
     def __str__(self) -> str:
@@ -93,7 +104,7 @@ class Waiting(Event):
 
 @record
 class WaitingForItself(Event):
-    """A thread or task waits for a lock that it holds itself: nobody else can end that wait."""
+    """A thread or task waits for a lock that it holds itself, so nobody else can end its wait."""
 
     level: ClassVar[int] = WARNING
     resource: str
@@ -109,7 +120,7 @@ class WaitingForItself(Event):
 
 @record
 class Doubtful(Event):
-    """A renewal got no answer; the lease still has `remaining` seconds."""
+    """The store did not answer a renewal. The lease is still valid for `remaining` seconds."""
 
     level: ClassVar[int] = WARNING
     resource: str
@@ -125,7 +136,7 @@ class Doubtful(Event):
 
 @record
 class OwnerEnded(Event):
-    """The thread or task that took a lease has ended without releasing it: the lease is not renewed any more."""
+    """The thread or task that took a lease has ended without releasing it. The lease is no longer renewed."""
 
     level: ClassVar[int] = WARNING
     resource: str
@@ -142,6 +153,8 @@ class OwnerEnded(Event):
 
 @record
 class Lost(Event):
+    """A lease ended before its holder released it; `cause` and `reason` are those of `LeaseLost`."""
+
     level: ClassVar[int] = WARNING
     resource: str
     token: int
@@ -154,7 +167,7 @@ class Lost(Event):
 
 @record
 class CleanupFailed(Event):
-    """A claim could not be taken back while it lived; it has lapsed, or will within its ttl."""
+    """A claim could not be removed from the store. It has lapsed, or will lapse within its ttl."""
 
     level: ClassVar[int] = WARNING
     resource: str
@@ -166,7 +179,7 @@ class CleanupFailed(Event):
 
 @record
 class KeeperLagged(Event):
-    """Renewals began this late: the machine is overloaded or the process was paused."""
+    """The keeper began its renewals late, because the machine is overloaded or the process was paused."""
 
     level: ClassVar[int] = WARNING
     seconds: float
@@ -177,7 +190,7 @@ class KeeperLagged(Event):
 
 @record
 class KeeperFailed(Event):
-    """The keeper met an error it did not expect, and went on."""
+    """The keeper met an unexpected error, and continues."""
 
     level: ClassVar[int] = ERROR
     error: str
@@ -205,7 +218,7 @@ class LoopStalled(Event):
 
 @record
 class CallbackFailed(Event):
-    """A user's `on_lost` raised."""
+    """The callback `on_lost` of a user raised an exception."""
 
     level: ClassVar[int] = ERROR
     error: str

@@ -1,7 +1,8 @@
-"""Events as lines of the log `interlock`: a sentence, and the event's data as attributes of the record.
+"""Writes events to the logger `interlock`: a sentence, with the data of the event as attributes of the log record.
 
-The attributes are `interlock_event` (the event's name), `interlock_resource`, `interlock_token` and so on. They carry a
-prefix because other libraries read plain names from records: Google's handler takes `resource` for the monitored one.
+The attributes are `interlock_event` (the name of the event), `interlock_resource`, `interlock_token` and so on. They have a
+prefix because other libraries read plain names from log records: the handler of Google Cloud Logging takes `resource`
+for the monitored resource.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ NAME = "interlock"
 
 
 class Log:
-    """A listener that writes events to the log, and then tells the user's own listener, if there is one."""
+    """A listener that writes each event to the log, and then passes it to the user's own listener, if there is one."""
 
     def __init__(self, listener: Callable[[Event], object] | None = None) -> None:
         self._listener = listener
@@ -30,7 +31,7 @@ class Log:
     def __call__(self, event: Event) -> None:
         try:
             write(event)
-        finally:  # a handler that raises is no reason to leave the listener out
+        finally:  # the listener gets the event even if a log handler raises
             if self._listener is not None:
                 self._listener(event)
 
@@ -47,7 +48,7 @@ class Log:
 
 
 def callback_reporter(listen: Callable[[Event], object]) -> Callable[[BaseException, Any], None]:
-    """What a runtime calls when a user's callback has failed: the error, and the lease that it was called with."""
+    """Return the function that a runtime calls with the error and the lease when a user's callback has failed."""
 
     def report(error: BaseException, lease: Any) -> None:
         listen(CallbackFailed(repr(error), lease.resource, error))
@@ -59,19 +60,19 @@ _logger: Logger | None = None
 
 
 def wanted(level: int) -> bool:
-    """Whether the log takes lines of this level; of a program that has not imported `logging`, warnings only."""
+    """Whether the log accepts events of this level. If the program has not imported `logging`, it accepts warnings only."""
     global _logger
     logger = _logger
     if logger is None:
         logging: Any = modules.get("logging")
-        if not hasattr(logging, "getLogger"):  # not imported; or another thread is in the middle of it
+        if not hasattr(logging, "getLogger"):  # it is not imported, or another thread is importing it
             return level >= WARNING
         logger = _logger = logging.getLogger(NAME)
     return bool(logger.isEnabledFor(level))
 
 
 def write(event: Event) -> None:
-    """Write one event to the log, if its level is wanted there."""
+    """Write one event to the log, if the log accepts its level."""
     if not wanted(event.level):
         return
     from logging import getLogger  # here, not above: `import interlock` stays light
@@ -81,7 +82,7 @@ def write(event: Event) -> None:
 
 
 def fields(event: Event) -> dict[str, object]:
-    """The data of an event as attributes of a log record: plain values, which any formatter can write."""
+    """Return the data of an event as attributes of a log record: plain values that every formatter can write."""
     found: dict[str, object] = {"interlock_event": type(event).__name__}
     names: tuple[str, ...] = type(event).__match_args__
     for name in names:
@@ -90,6 +91,6 @@ def fields(event: Event) -> dict[str, object]:
             found["interlock_holder_token"] = value.token
             found["interlock_holder_age"] = value.age
             value = str(Who.parse(value.who))
-        if name != "exception":  # the record has it as exc_info
+        if name != "exception":  # the log record already has it as exc_info
             found[f"interlock_{name}"] = value
     return found

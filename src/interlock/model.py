@@ -1,7 +1,7 @@
-"""The nouns of interlock, as plain data: what is asked of a store and what it answers.
+"""The data that cross the `Store` interface: what a caller asks, and what the store answers.
 
-Two rules keep these small. Durations cross the wire, instants do not: nobody compares the
-clocks of two machines. And the caller chooses every id, so any request may be repeated.
+Two rules keep them small. They hold durations and no instants, so nobody has to compare the clocks of two machines.
+And the caller chooses every id, so it can repeat any request after a lost reply.
 """
 
 from __future__ import annotations
@@ -16,33 +16,33 @@ EVERYTHING = 2**31 - 1
 """The capacity of a read-write lock, and what its writer takes of it."""
 
 LINGERING = "lingering-"
-"""How the id of a claim begins that was released and stands on for its `min_hold`."""
+"""The beginning of the id of a claim that its holder has released, and that stays for the rest of its `min_hold`."""
 
 
 @record
 class Claim:
-    """A wish to hold `permits` of `capacity` on one resource for `ttl` seconds."""
+    """A request to hold `permits` out of `capacity` on one resource, for `ttl` seconds at a time."""
 
     resource: str
-    id: str  # chosen by the caller, never used twice: every call below may be repeated
+    id: str  # chosen by the caller for this claim alone, so that a repeated call is recognised
     ttl: float
     permits: int = 1
     capacity: int = 1
-    queued: bool = True  # when refused, keep a place in the queue
-    place_ttl: float = 10.0  # how long a place in the queue lives unrefreshed
-    note: str = ""  # the caller's own words: an election candidate's address
+    queued: bool = True  # if it is not admitted at once, it keeps a place in the queue
+    place_ttl: float = 10.0  # seconds that a place in the queue lives without a renewal
+    note: str = ""  # text of the caller that everybody can read: the address of a candidate in an election
     who: str = ""  # host, pid, thread or task and call site, as JSON, for operators
-    block: int = 1  # tokens reserved with the grant, for those of one client who pass it on
+    block: int = 1  # how many tokens are reserved with the grant, for passing the lock on within a cohort
 
 
 @record
 class Granted:
-    """The claim is in."""
+    """The claim is admitted."""
 
-    token: int  # the first of its block; strictly grows with every grant of this resource
-    ttl: float  # what the store really gave: a session store may round up
+    token: int  # the first of its block; it is greater than every earlier token of the resource
+    ttl: float  # seconds that the store really gave: a store with sessions may round up
     sent: float | None = (
-        None  # the instant, on the runtime's clock, from which ttl counts; None: this call's own sending
+        None  # the instant, on the runtime's clock, from which ttl counts; None: just before this call
     )
 
 
@@ -54,66 +54,66 @@ class Standing:
     token: int
     permits: int
     admitted: bool
-    age: float  # seconds since it was admitted, or, for a waiter, since it came
+    age: float  # seconds since it was admitted; for a waiter, since it entered the queue
     lapses_in: float
     note: str
     who: str
-    foreign: bool = False  # a key of another program under this name; its value is shown to nobody
+    foreign: bool = False  # it is a key of another program under this name, whose value is never shown
 
     @property
     def lingering(self) -> bool:
-        """Whether its holder has released it, and it only stands on for the rest of its `min_hold`."""
+        """Whether its holder has released it, and it stays only for the rest of its `min_hold`."""
         return self.id.startswith(LINGERING)
 
 
 @record
 class Busy:
-    """The claim is not in yet."""
+    """The claim is not admitted yet."""
 
     ahead: int  # live claims in front of this one
-    retry_after: float  # seconds until what it waits for lapses by itself
-    holder: Standing | None = (
-        None  # the oldest holder, if the store knows it: tells a waiter for whom it waits
-    )
+    retry_after: float  # seconds until the claims that it waits for have lapsed, unless they are renewed
+    holder: Standing | None = None  # the oldest holder, if the store knows it, to be named in errors and logs
 
 
 @record
 class Gone:
-    """The claim does not stand: it lapsed, was released, or an operator evicted it."""
+    """The store does not have the claim: it lapsed, was released, or was evicted by an operator."""
 
     evicted: bool = False
-    reason: str = ""  # the operator's words
+    reason: str = ""  # the reason that the operator gave
 
 
 @record
 class Renewal:
-    """Push the lapse of one claim, holder or waiter, to `ttl` seconds from now."""
+    """A request that one claim, whether it holds or waits, live for `ttl` seconds from now."""
 
     resource: str
     id: str
     ttl: float
     note: str | None = None  # None leaves the note as it is
-    permits: int | None = None  # fewer than it stands with shrink it: a writer becomes a reader
+    permits: int | None = None  # if fewer than it has, it shrinks to them: a writer becomes a reader
 
 
 @record
 class Renewed:
-    ttl: float  # what the store really gave
+    """The claim lives on."""
+
+    ttl: float  # seconds that the store really gave
     sent: float | None = None  # as in Granted
 
 
 @record
 class NoAnswer:
-    """Nobody knows whether this claim was renewed: the part of the store that keeps it did not answer."""
+    """It is unknown whether the claim was renewed: the part of the store that keeps it did not answer."""
 
     why: str
 
 
 @record
 class Queue:
-    """A resource at one instant: holders first, then those who wait, in order.
+    """The live claims on a resource at one instant: first the holders, then the waiters in the order of the queue.
 
-    An idle resource has capacity 0 and no standings.
+    A resource without claims has capacity 0 and no standings.
     """
 
     resource: str
@@ -131,7 +131,7 @@ class Queue:
 
 @record
 class Versioned:
-    """A register's value and the version that wrote it; (None, 0) when there never was one."""
+    """The value of a register and its version; (None, 0) if the register does not exist."""
 
     value: str | None
     version: int
@@ -152,26 +152,26 @@ class Value(Generic[T]):
 
 @record
 class Traits:
-    """What a store promises. Code, tests and docs ask this, never the backend's name."""
+    """What a store can do and what it cannot. Code, tests and docs ask this instead of the name of the backend."""
 
     backend: str
-    fair: bool  # honours Claim.queued
-    shares: Literal["any", "pairwise", "none"]  # which capacities it can keep
-    lapses: Literal["claim", "session"]  # what lapses: one claim, or all of a client's
-    wakes: Literal["signal", "doorbell", "server", "poll"]  # who ends a wait
+    fair: bool  # keeps a queue: it honours Claim.queued
+    shares: Literal["any", "pairwise", "none"]  # semaphores too, read-write locks at most, or only locks
+    lapses: Literal["claim", "session"]  # each claim by itself, or all claims of a session together
+    wakes: Literal["signal", "doorbell", "server", "poll"]  # how a waiter learns that it was admitted
     reach: Literal["process", "machine", "network"]  # how far apart contenders may be
-    survives: Literal["nothing", "process", "restart", "minority"]  # what a token outlives, beside its clock
-    two_holders: tuple[str, ...]  # the failures that can give two valid leases
+    survives: Literal["nothing", "process", "restart", "minority"]  # what the token counter outlives
+    two_holders: tuple[str, ...]  # the failures after which two clients may hold at once
     min_ttl: float
     max_ttl: float
-    registers: bool = True  # keeps values with versions, too
+    registers: bool = True  # keeps registers
     blocks: bool = False  # honours Claim.block
     lingers: bool = (
-        True  # keeps a claim for `linger` seconds after its release, also if its client is gone by then
+        True  # can keep a claim for `linger` seconds after its release, even if its client has ended by then
     )
-    ages: bool = True  # knows how old claims are, and when those of others lapse
+    ages: bool = True  # knows how old claims are, and when the claims of others lapse
     largest_value: int | None = (
-        None  # bytes of UTF-8 that a register can hold; None: as many as the server takes
+        None  # the most bytes of UTF-8 that a register can hold; None: as many as the server accepts
     )
 
 

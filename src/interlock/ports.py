@@ -1,8 +1,8 @@
-"""What the core asks of the world: a Store that keeps claims, a Runtime that waits.
+"""The interfaces that the core depends on: a `Store` keeps claims, and a `Runtime` waits.
 
-Everything above this file is written once. Everything below it is one backend or one way
-of waiting. The docstrings here are the specification; `interlock.testing.conformance`
-checks each sentence on every store.
+The algorithms above this file are written once, for all stores and runtimes. Each module below it is one backend, or
+one way of waiting. The docstrings here are the specification for the author of a store;
+`interlock.testing.conformance` checks each sentence of it on every store.
 """
 
 from __future__ import annotations
@@ -26,37 +26,38 @@ from interlock.model import (
 T = TypeVar("T")
 
 WAITERS = "\x1fwaiters"
-"""Suffix of the resource on which a condition's waiters stand. No user's name has a control
-character, so it cannot collide; a store must take names of up to 1100 bytes of UTF-8 with it."""
+"""The suffix of the resource on which the waiters of a condition queue. The name that a user chooses has no control
+character, so the two cannot collide. With this suffix a name has up to 1100 bytes of UTF-8, and a store must accept it."""
 
 
 IO_TIMEOUT = 5.0
-"""How long one request may take, unless the caller says otherwise: then nobody knows its outcome."""
+"""Seconds that one request may take, unless the caller gives another timeout. After that its outcome is unknown."""
 
 CONNECT_TIMEOUT = 5.0
-"""How long connecting to a server may take, unless the user says otherwise. It is no part of a request's time."""
+"""Seconds that connecting to a server may take, unless the user sets another limit. They are not part of a request's time."""
 
 
 class Register(Protocol):
-    """A value with a version, the second primitive. Its names are apart from resources' names.
+    """The part of a store that keeps registers: each is a value with a version.
 
-    Versions of one register strictly grow and are never reused, not even after it was deleted:
-    a store draws them from the same clock-floored source as its tokens. Writing None deletes; the
-    new version of a deleted register stays readable for at least 60 seconds, so that nobody
-    who watches it misses the change; afterwards the register reads (None, 0) again.
+    A register and a resource may have the same name and have nothing to do with each other.
+
+    The versions of one register strictly grow and are never reused, not even after the register was deleted: a store
+    draws them from the same source as its tokens. Writing None deletes a register. Its new version stays readable for
+    at least 60 seconds, so that nobody who watches it misses the deletion; after that it reads (None, 0) again.
     """
 
     async def read(self, name: str, timeout: float = IO_TIMEOUT) -> Versioned:
-        """The value and version now; (None, 0) when there is none."""
+        """Return the present value and version; (None, 0) if the register does not exist."""
         ...
 
     async def compare_and_set(
         self, name: str, version: int, value: str | None, id: str, timeout: float = IO_TIMEOUT
     ) -> Versioned | None:
-        """Write `value` if the version is still `version` (0: nothing there); None if it is not.
+        """Write `value` if the version is still `version` (0: it does not exist), and return what was written; else None.
 
-        `id` is the caller's, fresh for each attempt. Repeating a write that was applied, with
-        the same id, answers with the version it got then, as long as nobody has written since.
+        The caller chooses a fresh `id` for each write. If it repeats a write that was applied, with the same id, the
+        answer is the version that the write got then, as long as nobody else has written since.
         """
         ...
 
@@ -66,216 +67,237 @@ class Register(Protocol):
 
 
 class Store(Register, Protocol):
-    """The port of a backend. Each call is one atomic step on the server.
+    """The interface of a backend.
 
-    Any call may raise `StoreUnavailable`: nobody knows whether it was applied. Repeating a call
-    with the same id is always right. A call may enter a claim and withdraw it again, if nothing of that outlives
-    the call. Where a call has a `timeout`, it answers or raises within that many
-    seconds: its caller has promised somebody to be back. A call that must connect first may take the store's
-    `connect_timeout` longer (not `renew` by the keeper, and not `release`: there connecting is a part of the
-    time), and a request may take two round trips where the server is that far away. All awaits of a blocking
-    store block and never suspend.
+    **Atomic.** Each call is one atomic step on the server. A call may enter a claim and withdraw it again, if no trace
+    of that remains when it returns.
+
+    **Repeatable.** Any call may raise `StoreUnavailable`, which means that nobody knows whether it was applied. The
+    caller may repeat a call with the same id, however often, and the effect is that of one call.
+
+    **In time.** A call with a `timeout` returns or raises within that many seconds, because its own caller has promised
+    to return in time. There are two exceptions. A call that must connect first may take the store's `connect_timeout`
+    in addition; but for `release`, and for every call through `for_keeper()`, connecting is part of the timeout. And a
+    request may always take two round trips to the server, however short its timeout is.
+
+    **Blocking or not.** The awaits of a blocking store block the calling thread and never suspend.
     """
 
     @property
-    def traits(self) -> Traits: ...
+    def traits(self) -> Traits:
+        """What this store can do and what it cannot, as data. It never changes."""
+        ...
 
     async def claim(self, claim: Claim, timeout: float = IO_TIMEOUT) -> ClaimAnswer:
-        """Drop lapsed claims, enter this one if it is new, and say where it stands.
+        """Enter this claim into the queue of its resource if it is new, and say where it stands.
 
-        The rule: a claim is admitted when its permits, and those of all live claims ahead of it,
-        fit into the capacity. A new claim enters at the tail, with a token above every
-        token of this resource so far, if it is admitted there or `queued`; otherwise it leaves no trace.
-        With a `block` of n the n-1 tokens that follow are nobody else's, either.
-        Repeating it never enters twice: an admitted claim is given `ttl` seconds from now and answers
-        `Granted` with the same token; a waiting one is given `place_ttl` from now (a lapse is never
-        moved nearer) and answers `Busy`. A claim that an operator evicted answers `Gone`; one that
-        lapsed enters anew, at the tail, with a new token.
+        Lapsed claims are dropped first and count for nothing. The rule of admission: a claim is admitted when its
+        permits, and those of all live claims ahead of it, fit into the capacity.
 
-        Where a claim lives as long as its client's session (`Traits.lapses`), `place_ttl` is ignored, a ttl is what
-        the session gives at least, and `Granted.sent` says from when it counts if not from the sending of this call.
+        A new claim goes to the end of the queue, with a token greater than every earlier token of this resource, if it is
+        admitted there or is `queued`. Otherwise it leaves no trace, and the answer is `Busy`. With a `block` of n, the
+        n-1 numbers after its token are reserved too: no other claim ever gets them.
 
-        Raises `SettingsMismatch` when live claims stand under another capacity.
+        Repeating a claim never enters it twice. A claim that is admitted lives for at least `ttl` seconds from now, and
+        the answer is `Granted` with the token it already has. A claim that waits lives for at least `place_ttl` seconds
+        from now, and the answer is `Busy`. Neither ever makes it lapse earlier than before. If an operator evicted the
+        claim, the answer is `Gone`. If it lapsed, it enters again at the end of the queue, with a new token.
+
+        Where a claim lives as long as its client's session (`Traits.lapses`), `place_ttl` is ignored, and `Granted.ttl` is
+        the time that the session has at least. `Granted.sent` is the instant from which that time counts, if this is not
+        the instant before the call.
+
+        Raises `SettingsMismatch` if live claims on the resource have another capacity.
         """
         ...
 
     async def wait(self, claim: Claim, busy: Busy | None, timeout: float) -> Granted | None:
-        """Return when this claim's standing may have changed, or after `timeout` seconds.
+        """Return when the position of this claim may have changed, or after `timeout` seconds.
 
-        Called for a waiter (with the `Busy` it was told) and for a holder (None: until it is
-        removed). May return early; never late: also when this very store removes the claim, for somebody
-        who closes the client. A store that learns the grant together with the
-        wake-up returns it and saves the caller a round trip: the claim then stands until the lapse of
-        its place, as last refreshed, and the holder's first renewal stretches it. It must be a grant of
-        the place the claim has now: one that lapsed and was entered anew has another token, and a late
-        word of the first would make two believe.
+        It is called for a waiter, with the `Busy` that the waiter was answered, and for a holder, with None: then it waits
+        for the claim to be removed. It may return too early, but never too late. In particular it returns when this same
+        store object removes the claim, which happens when a thread closes the client while another one waits.
 
-        Where being let in leaves no mark on the server (a claim is in because of what left ahead of it), those behind
-        may depend on it, too: `admission.let_in_matters` says when. Such a store makes a mark that they can watch.
+        A store that learns of the grant together with the wake-up may return the grant, which saves the caller a round
+        trip. Such a claim lapses when its place would have lapsed, as last renewed, and the holder's first renewal gives it
+        the whole ttl. The grant must belong to the place that the claim has now: a claim that lapsed and entered again has
+        a new token, and a late message about its first place would make two clients believe that they hold the resource.
+
+        On some stores admission leaves no mark on the server: a claim is in because the claims ahead of it have left.
+        Claims further back may depend on that admission as well; `admission.let_in_matters` says when. Such a store must
+        make a mark that they can watch.
         """
         ...
 
     async def renew(self, renewals: Sequence[Renewal], timeout: float = IO_TIMEOUT) -> list[RenewAnswer]:
-        """Push the lapse of many claims away; one answer each, in order.
+        """Prolong many claims, and return one answer for each, in order.
 
-        Never an upsert: what lapsed, was released or evicted answers `Gone` and nothing is
-        re-created. A store of several parts answers `NoAnswer` for what stands on a part that is away, so
-        that the rest is renewed; raising means that of all. A lapse is never moved nearer. With `permits` (never more than it stands with) the
-        claim shrinks in place, same token, and whom that lets in is woken: a writer becomes a reader,
-        a semaphore's holder gives a part back. Where claims live with a session, the renewal of one keeps
-        all claims of that session, and only tells whether each still stands.
+        A claim that stands lives for at least its new ttl from now, and never lapses earlier than before: `Renewed`. A
+        renewal never creates a claim: one that lapsed, was released or was evicted is `Gone`. A store of several parts
+        answers `NoAnswer` for claims on a part that is out of reach, so that the others are renewed all the same. Raising
+        `StoreUnavailable` means that no renewal of this call was answered.
+
+        With `permits`, which is never more than the claim has now, the claim shrinks and keeps its token, and the claims
+        that this admits are woken: a writer becomes a reader, or a holder of a semaphore gives back some permits.
+
+        Where claims live with a session, the renewal of one claim keeps all claims of its session alive, and each answer
+        only tells whether that claim still stands.
         """
         ...
 
     async def release(self, resource: str, id: str, linger: float = 0.0, timeout: float = IO_TIMEOUT) -> bool:
-        """Remove the claim, holder or waiter, and wake who comes next; False if it does not stand.
+        """Remove a claim, whether it holds or waits, and wake the claims that this admits; False if it does not stand.
 
-        With `linger` a holder's claim stays that many seconds more, beyond anyone's reach: it can be
-        neither renewed nor released again (for locks with a `min_hold`).
+        With `linger`, the claim of a holder stays for that many seconds more, but nobody owns it any longer: it can neither
+        be renewed nor released again. This is for locks with a `min_hold`, and only for stores whose trait `lingers` is true.
         """
         ...
 
     async def inspect(self, resource: str, timeout: float = IO_TIMEOUT, *, limit: int | None = None) -> Queue:
-        """The live claims on one resource, in queue order; with `limit`, only that many from the front.
+        """Return the live claims on one resource in the order of the queue; with `limit`, only so many from its front.
 
-        With a limit the work of the server does not grow with the queue.
+        With a limit, the work of the server does not grow with the length of the queue.
         """
         ...
 
     async def scan(self, prefix: str, after: str, limit: int) -> list[str]:
-        """Names of resources with live claims, in code point order, beyond `after`, at most `limit`."""
+        """Return names of resources that have live claims and begin with `prefix`.
+
+        They are those greater than `after`, at most `limit` of them, sorted by code points.
+        """
         ...
 
     async def evict(
         self, resource: str, id: str | None, reason: str, *, foreign: bool = False, no_expiry: bool = False
     ) -> list[Standing]:
-        """Remove one claim, or with None every holder, for an operator; say whom it met.
+        """Remove one claim, or all holders if `id` is None, on behalf of an operator; return the claims that were removed.
 
-        The victim's next renewal or claim answers `Gone(evicted=True, reason)`, for at least
-        its ttl; a victim in `wait` is woken.
+        The next renewal or claim of a victim is answered `Gone(evicted=True, reason)`, for at least the ttl of the victim. A
+        victim in `wait` is woken.
 
-        A key of another program under this name (`Standing.foreign`) is removed only with `foreign`, and if
-        it would never lapse by itself only with `no_expiry` as well; otherwise `ForeignKey` is raised and the
-        key is left as it is. So is every key that cannot be a lock.
+        A key of another program under this name (`Standing.foreign`) is removed only with `foreign`; if it would never
+        lapse by itself, only with `no_expiry` as well. Otherwise the key stays as it is, and `ForeignKey` is raised. A
+        key that cannot be a lock is never removed, and raises `ForeignKey` too.
         """
         ...
 
     async def watch(self, resource: str, seen: Queue, timeout: float) -> None:
         """Return when the queue may differ from `seen`, or after `timeout` seconds. May return early.
 
-        A difference is a claim that came, left, lapsed or was admitted, or a changed note; a renewal
-        is none.
+        The queue differs if a claim came, left, lapsed or was admitted, or if a note changed. A renewal is no difference.
         """
         ...
 
     def on_doubt(self, call: Callable[[], None]) -> None:
-        """Have `call` called, on any thread, whenever another server may have taken over, without what we hold.
+        """Arrange that `call` is called whenever another server may have taken over that does not know all our claims.
 
-        It returns at once and asks the store nothing; what is held is verified soon after.
+        `call` may be called on any thread. It returns at once and does not use the store; the keeper verifies all leases
+        soon afterwards.
         """
         ...
 
     def on_session_lost(self, call: Callable[[Collection[str] | None], None]) -> None:
-        """Have `call` called, on any thread, when a session has ended, with the ids of its claims; None: all of them.
+        """Arrange that `call` is called when a session has ended, with the ids of its claims, or with None for all claims.
 
-        For stores whose claims lapse with a session: all of them are lost at once, without a renewal each.
+        `call` may be called on any thread. This is for stores whose claims live with a session: all of them are lost at
+        once, and nobody has to ask for each.
         """
         ...
 
     def part(self, resource: str) -> str:
-        """The part of the store that keeps this resource; "" where there is only one.
+        """Name the part of the store that keeps this resource; "" if the store has only one part.
 
-        What happens to one part says nothing of another: a node of a Cluster that is away, say.
+        Parts fail independently of each other, as the nodes of a Cluster do.
         """
         ...
 
     def inside(self) -> bool:
-        """Whether the calling thread stands inside a critical section of this store already.
+        """Whether the calling thread is already inside a critical section of this store.
 
-        A garbage collector or a signal handler can run a user's code in the midst of any line. If that code gives
-        a lease back, the store must not be asked from there: the keeper does it instead.
+        A signal handler or the garbage collector can run a user's code between any two instructions. If that code
+        releases a lease while its thread is inside the store, using the store would deadlock: the keeper releases instead.
         """
         ...
 
     def blocking(self) -> Store:
-        """The same store for a plain thread (the keeper's); itself where it already is."""
+        """Return the same store for use from a plain thread, such as the keeper's; a blocking store returns itself."""
         ...
 
     def for_keeper(self) -> Store:
-        """The same store for the keeper alone; itself where nothing that others ask can hold up a renewal.
+        """Return the same store for the keeper alone; itself if no call of others can delay a renewal.
 
-        A store that has connections gives the keeper one of its own, which is made before anything is granted.
-        There, connecting is a part of each call's time.
+        A store that has connections gives the keeper one of its own, and makes it before the first claim is granted:
+        otherwise a server that accepts no more connections would grant leases that nobody can renew.
         """
         ...
 
     def after_fork(self) -> None:
-        """In a forked child: forget connections without touching them; the next call makes new ones."""
+        """Called in a forked child: forget all connections without using or closing them. The next call makes new ones."""
         ...
 
     async def close(self) -> None:
-        """Give up connections. Claims stay until released or lapsed."""
+        """Close the connections. Claims stay until they are released or lapse."""
         ...
 
 
 class Owner(Protocol):
-    """Who holds: one thread or one task. Compared by identity; `str(owner)` says which it is: `thread worker-7`."""
+    """One thread or one task, as the owner of leases. Owners are compared by identity. `str(owner)` is `thread worker-7`."""
 
     @property
     def name(self) -> str: ...
     def alive(self) -> bool:
-        """False once the thread or task has ended. Callable from any thread."""
+        """False once the thread or task has ended. May be called from any thread."""
         ...
 
 
 class Signal(Protocol):
-    """A flag that is raised once. `set` may be called from any thread."""
+    """A flag that is set once and never cleared. `set` may be called from any thread."""
 
     def set(self) -> None: ...
     def is_set(self) -> bool: ...
 
 
 class Guard(Protocol):
-    """A mutual exclusion for a few lines that never wait, and that knows who is inside."""
+    """A mutex around a few lines that never wait. It knows which thread is inside."""
 
     def __enter__(self) -> object: ...
     def __exit__(self, *exc_info: Any) -> object: ...
     def _is_owned(self) -> bool:
-        """Whether the caller is inside."""
+        """Whether the calling thread is inside."""
         ...
 
 
 class Job(Protocol):
-    """Something running beside us: a thread or a task."""
+    """A thread or task that runs in the background."""
 
     def alive(self) -> bool: ...
 
 
 class Runtime(Protocol):
-    """How this program waits, runs things beside itself, and knows who is calling."""
+    """How this program waits, runs work in the background, and knows which thread or task is calling."""
 
     def now(self) -> float:
-        """Monotonic seconds, on a clock that runs during suspend where the system has one."""
+        """Seconds on a monotonic clock, one that also runs while the machine is suspended where the system has such a clock."""
         ...
 
     def random(self) -> float:
-        """0 <= x < 1, for jitter; seeded in simulation."""
+        """A random number, 0 <= x < 1, for jitter. In simulation it comes from the seed."""
         ...
 
     def fresh_id(self) -> str:
-        """An id nobody else has, not even a forked child."""
+        """A new random id that no other caller gets, not even a forked child."""
         ...
 
     def owner(self) -> Owner:
-        """The thread or task that is calling; the same object each time."""
+        """The thread or task on whose behalf the call is made; the same object each time."""
         ...
 
     def runner(self) -> Owner:
-        """The thread or task that runs now, to be interrupted; `owner()` may be another, which waits for it."""
+        """The thread or task that is running now, which is the one to interrupt. `owner()` may be a task that awaits it."""
         ...
 
     def who(self, owner: Owner) -> str:
-        """Host, pid, this owner's thread or task, and the call site outside interlock, as JSON."""
+        """Describe the owner as JSON: host, pid, thread or task, and the call site outside interlock."""
         ...
 
     def guard(self) -> Guard: ...
@@ -283,43 +305,43 @@ class Runtime(Protocol):
     def signal(self) -> Signal: ...
 
     async def wait(self, signal: Signal, timeout: float | None) -> bool:
-        """True once the signal is set, False when `timeout` seconds passed first."""
+        """Return True once the signal is set, or False if `timeout` seconds pass first."""
         ...
 
     async def sleep(self, seconds: float) -> None: ...
 
     def spawn(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> Job:
-        """Run `work` beside the caller. If a stranger cancels it and the program goes on, it is begun again."""
+        """Run `work` in the background. If code outside interlock cancels it and the program goes on, it is started again."""
         ...
 
     async def join(self, job: Job, timeout: float) -> None: ...
 
     async def finish(self, cleanup: Callable[[], Awaitable[object]]) -> None:
-        """Run an idempotent clean-up to its end, interrupted or not (then once more).
+        """Run an idempotent clean-up to its end. If it is interrupted, it runs once more, and then the interruption is raised.
 
-        Its failure is the caller's to handle; an interruption is raised again after the end.
+        An error of the clean-up itself is raised to the caller.
         """
         ...
 
     def interrupt(self, owner: Owner, wanted: Callable[[], bool]) -> None:
-        """Cancel the owner's task at its next await if `wanted()` still says so there.
+        """Cancel the owner's task at its next await, if `wanted()` is still true by then.
 
-        `wanted` runs on the task's own event loop. A thread cannot be interrupted: nothing happens.
+        `wanted` is called on the event loop of the task. A thread cannot be interrupted: then nothing happens.
         """
         ...
 
     def call(self, callback: Callable[[Any], object], argument: object) -> None:
-        """Call a user's callback apart from the caller, whom it may neither block nor break."""
+        """Call a user's callback where it can neither block the caller nor raise into it."""
         ...
 
     def sweep_statements(self) -> None:
-        """Abandon what `with` statements that were cut short have left; see `_runtime/statements.py`."""
+        """Release what interrupted `with` statements have left behind; see `_runtime/statements.py`."""
         ...
 
     def later(self, deliver: Callable[[Any], object], argument: object) -> None:
-        """Call `deliver` apart from the caller, one call after the other, in the order in which they were asked for."""
+        """Call `deliver` in the background. Such calls run one after the other, in the order in which they were requested."""
         ...
 
     def stalled(self) -> float:
-        """How long the event loop behind this runtime has not run, seconds; 0.0 for threads."""
+        """Seconds for which the event loop of this runtime has been stuck; always 0.0 for threads."""
         ...

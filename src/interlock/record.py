@@ -1,7 +1,7 @@
-"""Plain data classes that cost little to define: `import interlock` must stay under 25 ms.
+"""A cheap substitute for `dataclasses`, so that `import interlock` stays fast.
 
-The standard `dataclasses` imports `inspect` and compiles six functions a class; our thirty records would
-cost 20 ms of everybody's start-up. This compiles one. Type checkers see frozen dataclasses.
+The standard module imports `inspect` and compiles six functions for each class: for our thirty records that would add 20 ms
+to the start of every program. This one compiles one function for each class. Type checkers see frozen dataclasses.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ C = TypeVar("C")
 
 
 class _Record:
-    """What all records share; fields are compared, hashed and shown in their order."""
+    """The base class of all records. Fields are compared, hashed and shown in the order of their definition."""
 
     __slots__ = ()
     __match_args__: tuple[str, ...] = ()
@@ -36,7 +36,7 @@ class _Record:
 
 @dataclass_transform(frozen_default=True)
 def record(cls: type[C]) -> type[C]:
-    """A class of the annotated fields, with `__slots__`, a constructor, equality, hash and repr."""
+    """Turn a class with annotated fields into one with `__slots__`, a constructor, equality, hash and repr."""
     annotations = cls.__dict__.get("__annotations__", {})  # noqa: RUF063 - inspect is what we avoid
     own = [name for name, kind in annotations.items() if "ClassVar" not in kind]
     defaults = {name: cls.__dict__[name] for name in own if name in cls.__dict__}
@@ -54,7 +54,7 @@ def record(cls: type[C]) -> type[C]:
 
 
 def replaced(original: C, **changes: Any) -> C:
-    """A copy of a record with some fields changed."""
+    """Return a copy of a record with some fields changed."""
     assert isinstance(original, _Record)
     fields = {name: getattr(original, name) for name in original.__match_args__}
     return type(original)(**{**fields, **changes})

@@ -1,4 +1,4 @@
-"""From a URL to a store. Backends are imported when first asked for, never before."""
+"""Turns a URL, or a client object of another library, into a store. A backend is imported when it is first asked for."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LATER = ("etcd", "etcds", "zookeeper", "postgresql", "mysql", "mariadb")
 
 
 class PooledClient(Protocol):
-    """A client of redis-py or valkey-py, blocking or asyncio: `connect` takes one in place of a URL."""
+    """A client of redis-py or valkey-py, blocking or asyncio, which `connect` accepts in place of a URL."""
 
     @property
     def connection_pool(self) -> Any: ...
@@ -33,15 +33,15 @@ class ClusterClient(Protocol):
 
 
 URLOrClient: TypeAlias = "str | PooledClient | ClusterClient | Sequence[str | PooledClient]"
-"""What `connect` takes: a URL, a client, or, for a quorum of servers, several of either."""
+"""What `connect` accepts: a URL, a client object, or a list of these for a quorum of servers."""
 
 
 def open_store(
     url: URLOrClient | None, runtime: Runtime, *, asynchronous: bool, connect_timeout: float | None = None
 ) -> Store:
-    """The store behind `url`, or behind $INTERLOCK_URL, or the embedded SQLite file.
+    """Open the store that `url` names; without a URL, the one in $INTERLOCK_URL or the user's embedded SQLite file.
 
-    `connect_timeout` is how long connecting may take; None: what the URL says, or the default.
+    `connect_timeout` is the number of seconds that connecting may take; None stands for the one in the URL, or the default.
     """
     if connect_timeout is not None:
         _check_connect_timeout(connect_timeout)
@@ -62,9 +62,9 @@ def open_store(
 
 
 def settled(url: URLOrClient | None) -> str | list[str] | None:
-    """The same place by URLs that mean it in another process, too; None if it was not given by URLs.
+    """Return URLs that name the same store in another process; None if it was not given by URLs.
 
-    There the working directory, $INTERLOCK_URL and the home directory may be others.
+    The working directory, $INTERLOCK_URL and the home directory may be different there.
     """
     if url is None:
         url = default()
@@ -83,14 +83,14 @@ def settled(url: URLOrClient | None) -> str | list[str] | None:
 
 
 def _without_connect_timeout(query: str) -> tuple[str, float | None]:
-    """A URL's options without the one that every store takes, and the value it had, if any."""
+    """Return the options of a URL without `connect_timeout`, which every store has, and its value, if it has one."""
     if "connect_timeout" not in query:
         return query, None
     from urllib.parse import parse_qsl, urlencode
 
     options = parse_qsl(query, keep_blank_values=True)
     said = dict(options).get("connect_timeout")
-    if said is None:  # it was a part of another word
+    if said is None:  # it is part of another word
         return query, None
     try:
         seconds = float(said)
@@ -117,7 +117,7 @@ def _parts(url: str) -> SplitResult:
 
 
 def _split(url: str) -> SplitResult:
-    """The parts of a URL, which may name several hosts: the standard library takes brackets in a second one for a mistake."""
+    """Split a URL that may name several hosts. `urlsplit` alone refuses brackets (IPv6) in any host but the first."""
     from urllib.parse import urlsplit  # here, not above: `import interlock` stays light
 
     scheme, slashes, rest = url.partition("://")
@@ -140,11 +140,11 @@ def _unknown(url: str, scheme: str) -> str:
 
 
 def redacted(url: str) -> str:
-    """The URL without its passwords, fit for messages."""
+    """Return the URL with its passwords hidden, for messages."""
     import re  # here, not above: `import interlock` stays light
 
     scheme, separator, rest = url.partition("://")
-    # Where the options begin: a password with a bare slash or question mark in it is one all the same.
+    # Options begin at `?name=`: a password may contain an unescaped slash or question mark, and must be hidden too.
     options = re.search(r"\?\w+=", rest)
     address, query = (rest[: options.start()], rest[options.start() :]) if options else (rest, "")
     if "@" in (address.split("/", 1)[0] if scheme in ("sqlite", "memory", "unix") else address):
@@ -159,7 +159,7 @@ def _hidden(option: str) -> str:
 
 
 def named(url: URLOrClient | None) -> str:
-    """The store behind what `connect` was given, as people name it: a URL without passwords."""
+    """Return a URL without passwords for whatever `connect` was given."""
     if url is None:
         url = default()
     if isinstance(url, str):
@@ -171,12 +171,12 @@ def named(url: URLOrClient | None) -> str:
 
 
 def default() -> str:
-    """The URL that counts when none is given."""
+    """Return the URL that is used if none is given."""
     return os.environ.get("INTERLOCK_URL") or "sqlite://"
 
 
 def file_of(url: str) -> str | None:
-    """The absolute path of the lock file behind a URL of SQLite; None for any other store."""
+    """Return the absolute path of the lock file that a URL of SQLite names; None for any other store."""
     if not url.startswith("sqlite:"):
         return None
     from interlock.backends.sqlite.file.location import default_path
@@ -187,7 +187,7 @@ def file_of(url: str) -> str | None:
 
 
 def _named_client(client: Any) -> str:
-    """What a user's client says of its server; without passwords, and never an error: it is for a repr."""
+    """Return a URL without passwords for the server of a user's client. It never raises, because it is used in a repr."""
     nodes = getattr(client, "nodes_manager", None)
     if nodes is not None:
         return f"redis+cluster://{','.join(sorted(getattr(nodes, 'startup_nodes', ())))}"
@@ -211,7 +211,7 @@ _spaces: dict[str, Space] = {}
 
 
 def _open_memory(parts: SplitResult, runtime: Runtime, asynchronous: bool, connect_timeout: float) -> Store:
-    """`memory://` or `memory://name`: shared by all clients of this process that use the same name."""
+    """`memory://` or `memory://name`: all clients of this process that use the same name share it."""
 
     from interlock._runtime.threads import Threads
     from interlock.backends.memory import MemoryStore, Space
@@ -234,7 +234,7 @@ def _open_sqlite(parts: SplitResult, runtime: Runtime, asynchronous: bool, conne
 
 
 def _sqlite_file(parts: SplitResult) -> tuple[str | None, bool]:
-    """The path in the URL (None: the user's own file), and whether it may lie on a network filesystem."""
+    """Return the path in the URL (None: the user's own file), and whether it may be on a network filesystem."""
     from urllib.parse import parse_qsl, unquote
 
     if parts.netloc:
@@ -281,7 +281,7 @@ def _open_redlock(parts: SplitResult, runtime: Runtime, asynchronous: bool, conn
 def _open_nodes(
     nodes: Sequence[object], runtime: Runtime, asynchronous: bool, connect_timeout: float | None
 ) -> Store:
-    """The quorum of several servers, each a URL of Redis or a user's own client."""
+    """Open a quorum of several servers, each given by a URL of Redis or a user's own client."""
     if not all(_is_address(node) if isinstance(node, str) else _is_client(node) for node in nodes):
         raise _wrong_kind(nodes)
     from interlock.backends.redlock import open_nodes
@@ -315,7 +315,7 @@ def _wrong_kind(given: object) -> TypeError:
 
 
 def _open_client(client: object, runtime: Runtime, asynchronous: bool, connect_timeout: float) -> Store:
-    """The store behind a user's own client: its address, TLS and credentials, over connections of ours."""
+    """Open the store of a user's own client: with its address, TLS and credentials, but over our own connections."""
     if not _is_client(client):
         raise _wrong_kind(client)
     from interlock.backends.redis import open_client

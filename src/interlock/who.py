@@ -1,4 +1,4 @@
-"""Who holds a claim, as the operator reads it: `worker-7 pid 211 MainThread (billing/run.py:88)`."""
+"""Describes the holder of a claim for operators: `worker-7 pid 211 MainThread (billing/run.py:88)`."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from interlock.record import record
 
 @record
 class Who:
-    """A caller, packed into one line of JSON on its way through a store."""
+    """The process, thread or task, and call site that made a claim. A store keeps it as one line of JSON."""
 
     host: str = ""
     pid: int = 0
     thread: str = ""  # the name of the thread or task
     site: str = ""  # file:line of the call, outside interlock
-    kind: str = ""  # the synchronizer, where the capacity of the claim does not tell it: "election"
+    kind: str = ""  # the kind of lock, if the capacity of the claim does not tell it: "election"
 
     def pack(self) -> str:
         import json  # here, not above: `import interlock` stays light
@@ -25,11 +25,11 @@ class Who:
 
     @classmethod
     def parse(cls, packed: str) -> Who:
-        """Read what `pack` wrote; a foreign claim that says nothing of the kind reads as unknown."""
+        """Read what `pack` has written. Any other text, from a foreign program, becomes the host."""
         import json
 
         try:
-            if not packed.startswith("["):  # a text in quotes could be taken apart, too
+            if not packed.startswith("["):  # a JSON string could be unpacked into four fields, too
                 return cls(host=packed)
             fields: list[Any] = json.loads(packed)
             host, pid, thread, site, *more = fields

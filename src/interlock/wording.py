@@ -1,4 +1,4 @@
-"""How data becomes part of a sentence, the same in errors, log lines and on the command line. Pure."""
+"""Turns data into parts of a sentence, in the same way for errors, log lines and the command line. Pure."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from interlock.model import Standing
 from interlock.who import Who
 
-JOINER = "\u200d"  # not printable by itself, but many an emoji is made with it
+JOINER = "\u200d"  # U+200D ZERO WIDTH JOINER: not printable by itself, but part of many emoji
 
 
 def duration(seconds: float) -> str:
-    """A span of time: `0.3 s`, `41 s`, `3 min 20 s`, `2 h`, `2 h 5 min`, `3 d 4 h`."""
+    """Format a span of time: `0.3 s`, `41 s`, `3 min 20 s`, `2 h`, `2 h 5 min`, `3 d 4 h`."""
     if seconds < 9.95:
         return f"{max(0.0, seconds):.1f} s"
     whole = round(seconds)
@@ -29,18 +29,18 @@ def _two(large: int, large_unit: str, small: int, small_unit: str) -> str:
 
 
 def either(words: Iterable[str]) -> str:
-    """A choice: `a`, `a or b`, `a, b or c`."""
+    """Format a choice: `a`, `a or b`, `a, b or c`."""
     *rest, last = words
     return f"{', '.join(rest)} or {last}" if rest else last
 
 
 def counted(number: int, noun: str) -> str:
-    """A number of things: `1 claim`, `3 claims`."""
+    """Format a number of things: `1 claim`, `3 claims`."""
     return f"1 {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def held(holder: Standing) -> str:
-    """Since when and by whom; a program that locks without interlock has no token and does not say since when."""
+    """Say since when and by whom a resource is held. For a lock of another program only its holder is known."""
     who = _who(holder)
     if holder.lingering:
         return _lingering(holder)
@@ -48,9 +48,9 @@ def held(holder: Standing) -> str:
 
 
 def taken(holder: Standing | None) -> str:
-    """When and by whom a resource was taken, or that `min_hold` keeps it taken after its release."""
+    """Say when and by whom a resource was taken, or that `min_hold` still keeps it after its release."""
     if holder is None:
-        return "who has it is not known"
+        return "the holder is not known"
     who = _who(holder)
     if holder.lingering:
         return _lingering(holder)
@@ -60,7 +60,7 @@ def taken(holder: Standing | None) -> str:
 
 
 def _lingering(holder: Standing) -> str:
-    """A claim that nobody holds any more, and that `min_hold` keeps in the way of others."""
+    """Say that a claim was released and stays only for its `min_hold`."""
     return f"released by {_who(holder)}, but kept for its min_hold: free in {duration(holder.lapses_in)}"
 
 
@@ -69,10 +69,10 @@ def _who(holder: Standing) -> str:
 
 
 def printable(text: str) -> str:
-    """The text with everything escaped that could move a cursor, ring a bell or begin a line of its own.
+    """Escape every character that could move the cursor, ring the bell or start a new line.
 
-    Notes and call sites come from other programs: they must not be able to draw on an operator's screen, or to
-    forge a line of a log.
+    Notes and call sites come from other programs. They must not be able to draw on an operator's screen or to forge a
+    line of a log.
     """
     if text.isprintable():
         return text

@@ -34,7 +34,7 @@ SENTENCES: dict[events.Event, tuple[int, str]] = {
     events.TimedOut("x", 5.0, 0): (logging.DEBUG, "x: not acquired in 5.0 s"),
     events.TimedOut("x", 5.0, 3): (logging.DEBUG, "x: not acquired in 5.0 s; 3 claims ahead"),
     events.Skipped("x", HOLDER): (logging.INFO, f"x: skipped; taken 3 min 20 s ago by {BY}"),
-    events.Skipped("x", None): (logging.INFO, "x: skipped; who has it is not known"),
+    events.Skipped("x", None): (logging.INFO, "x: skipped; the holder is not known"),
     events.Waiting("x", 1.0, 1, HOLDER): (
         logging.INFO,
         f"x: has been waiting for 1.0 s; held 3 min 20 s by {BY}; next in the queue",

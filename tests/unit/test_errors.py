@@ -133,8 +133,8 @@ HELD = "held 41 s by worker-7 pid 211 MainThread (billing/run.py:88), token 1793
         (1, (HOLDER,), f"1 claim ahead; {HELD}"),
         (0, (HOLDER,), HELD),  # the store named a holder, and had not told how many are ahead
         (1, (FOREIGNER,), "1 claim ahead; held by another program"),
-        (3, (), "3 claims ahead; who held it is not known"),
-        (0, (), "who held it is not known"),
+        (3, (), "3 claims ahead; the holder is not known"),
+        (0, (), "the holder is not known"),
         (4, (HOLDER,) * 4, f"4 claims ahead; {HELD}; {HELD}; {HELD}; and 1 more holder"),
         (5, (HOLDER,) * 5, f"5 claims ahead; {HELD}; {HELD}; {HELD}; and 2 more holders"),
     ],

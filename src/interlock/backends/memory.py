@@ -1,9 +1,7 @@
-"""The reference store: the whole specification in a dict under a guard.
+"""The reference store: the whole specification in a dictionary under a mutex.
 
-A `Space` is what a server would keep; any number of `MemoryStore`s, one a client, share it, each with
-its own way of waiting. Every other store must behave as this one does.
-
-Long because a specification is read as a whole.
+A `Space` is what a server would keep. Any number of clients share it, each through a `MemoryStore` of its own, sync or
+async. Every other store must behave as this one does, and the conformance suite compares them.
 """
 
 from __future__ import annotations
@@ -57,7 +55,7 @@ class _Entry:
     """One claim as the store keeps it."""
 
     claim: Claim
-    id: str  # the claim's, or nobody's once it only lingers
+    id: str  # of the claim; another one that nobody owns, once it only lingers
     token: int
     permits: int
     note: str
@@ -75,7 +73,7 @@ class _Value:
 
 
 class Space:
-    """What is shared: queues, registers, evictions, and who waits to be woken for what."""
+    """What all clients share: queues, registers, evictions, and the signals of those who wait."""
 
     def __init__(
         self,
@@ -85,7 +83,9 @@ class Space:
     ) -> None:
         self.now = now
         self.guard = guard
-        self.floor = floor  # tokens start at the clock: they rise across the loss of this memory
+        self.floor = (
+            floor  # the least next token, from the wall clock: tokens go on rising after this memory is lost
+        )
         self.last = 0
         self.swept = now()
         self.queues: dict[str, list[_Entry]] = {}
@@ -95,7 +95,7 @@ class Space:
         self.ring = self.waiters.wake
 
     def next_number(self, block: int = 1) -> int:
-        """The first of so many numbers that nobody had."""
+        """Return the first of `block` numbers that nobody has had."""
         self.last = max(self.last + 1, self.floor())
         first = self.last
         self.last += block - 1
@@ -104,7 +104,7 @@ class Space:
     # ---- queues: called under the guard -------------------------------------
 
     def live(self, resource: str, now: float) -> list[_Entry]:
-        """The queue without what has lapsed; an idle name leaves nothing."""
+        """Return the queue of a resource after removing lapsed claims. An empty queue is not kept."""
         queue = self.queues.get(resource)
         if queue is None:
             return []
@@ -114,7 +114,7 @@ class Space:
         return queue
 
     def settle(self, resource: str, queue: list[_Entry], now: float) -> None:
-        """After a change: note who is admitted now, wake them and whoever watches."""
+        """After a change, mark the claims that are admitted now, and wake them and all who watch the queue."""
         if not queue:
             self.queues.pop(resource, None)
         else:
@@ -129,8 +129,8 @@ class Space:
         place = queue.index(entry)
         del queue[place]
         self.ring(entry.id)
-        # Those who watched it were told when it would lapse; what they must watch now may lapse sooner.
-        # Beyond a claim at least as wide nobody can have watched it.
+        # Waiters behind it were told when it would lapse; the claim that they must watch now may lapse sooner, so wake them.
+        # Nobody behind a claim with at least as many permits can have watched the removed one.
         for behind in queue[place:]:
             self.ring(behind.id)
             if behind.permits >= entry.permits:
@@ -138,12 +138,12 @@ class Space:
         self.settle(resource, queue, now)
 
     def after_fork(self, guard: Guard) -> None:
-        self.guard = guard  # another thread of the parent may have been inside the old one
+        self.guard = guard  # a new one: another thread of the parent may have been inside the old one
         self.queues.clear()
         self.waiters.topics.clear()
 
     def forget_old(self, now: float) -> None:
-        """Drop what nobody asks for any more: lapsed claims on names that are never met again, too."""
+        """Drop old evictions, deleted registers, and lapsed claims on names that nobody uses any more."""
         if now < self.swept + SWEEP_EVERY:
             return
         self.swept = now
@@ -157,7 +157,7 @@ class Space:
 
 
 class MemoryStore(StoreDefaults):
-    """A client's view of a `Space`."""
+    """The `Store` of one client over a `Space`."""
 
     traits = TRAITS
 
@@ -214,16 +214,16 @@ class MemoryStore(StoreDefaults):
             place = next((i for i, entry in enumerate(queue) if entry.id == claim.id), None)
             if place is None or (busy is not None and queue[place].admitted_at is not None):
                 return 0.0
-            # What it was told to watch may have left since: then something else lapses first.
+            # The claim that it was told to watch may have left since, and another one lapses first: compute it again.
             return timeout if busy is None else max(0.001, self._busy(queue, place, now).retry_after)
 
         await self._listen(claim.id, left, timeout)
         return None
 
     async def _listen(self, topic: str, left: Callable[[], float], timeout: float) -> None:
-        """Wait for a ring, having looked once after starting to listen: none is missed.
+        """Wait until the topic rings. It looks once after it began to listen, so no change is missed.
 
-        `left` says how long there may be nothing to see, seconds; 0 if there is something already.
+        `left` returns the seconds for which nothing is expected to change; 0 if something has changed already.
         """
         space, signal = self._space, self._runtime.signal()
         with space.guard:
@@ -272,7 +272,7 @@ class MemoryStore(StoreDefaults):
                 entry.id = f"{LINGERING}{entry.token}"
                 entry.lapses = now + linger
                 for other in queue:
-                    space.ring(other.id)  # they were told a lapse that is nearer now
+                    space.ring(other.id)  # they were told a later lapse
                 space.ring(f"queue:{resource}")
             else:
                 space.remove(resource, queue, entry, now)
@@ -373,5 +373,5 @@ class MemoryStore(StoreDefaults):
         return self if self._blocking is None else self._blocking
 
     def after_fork(self) -> None:
-        """The child's copy of the memory is its own, and nobody holds anything in it."""
+        """Empty the child's copy of the memory: nobody holds anything in it."""
         self._space.after_fork(self._runtime.guard())
