@@ -219,6 +219,14 @@ class Store(Register, Protocol):
         """
         ...
 
+    def liveness_byte(self) -> tuple[str, int] | None:
+        """The file, and the byte of it, that a child process must lock so that the store counts it as a part of this one.
+
+        For a store that frees the claims of a process once the process is dead: they then stand until the child is dead, too.
+        None where no such store is, or where it cannot tell who is dead.
+        """
+        ...
+
     def blocking(self) -> Store:
         """Return the same store for use from a plain thread, such as the keeper's; a blocking store returns itself."""
         ...

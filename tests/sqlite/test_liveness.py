@@ -251,7 +251,7 @@ def test_on_a_network_filesystem_nobody_is_taken_for_dead(
     monkeypatch.setattr(location, "filesystem", lambda directory: "nfs4")
     store = opened(allow_network_filesystem=True)
     assert store._database.liveness.life == 0
-    assert store.vital() is None
+    assert store.liveness_byte() is None
 
 
 # ---- what it costs -------------------------------------------------------------------------------------
@@ -324,7 +324,7 @@ def test_only_the_next_ahead_is_watched(path: str) -> None:
 
 
 def test_the_file_of_a_presence_is_a_path(store: SqliteStore, path: str) -> None:
-    vital = store.vital()
-    assert vital is not None
-    assert vital[0] == str(Path(path).resolve())
-    assert vital[1] == store._database.liveness.life > 0
+    locked = store.liveness_byte()
+    assert locked is not None
+    assert locked[0] == str(Path(path).resolve())
+    assert locked[1] == store._database.liveness.life > 0

@@ -44,9 +44,9 @@ class Command:
         os.close(reports_out)
         return cls(warden, orders_out, reports_in)
 
-    def start(self, token: int, deadline: float, vital: tuple[str, int] | None = None) -> None:
-        """Start the command. `vital`: the byte of a file that is to be locked for as long as the command lives."""
-        locked = "" if vital is None else f" {os.fsencode(vital[0]).hex()} {vital[1]}"
+    def start(self, token: int, deadline: float, liveness_byte: tuple[str, int] | None = None) -> None:
+        """Start the command; `liveness_byte` of a file is locked for as long as the command lives."""
+        locked = "" if liveness_byte is None else f" {os.fsencode(liveness_byte[0]).hex()} {liveness_byte[1]}"
         self._order(f"start {token} {deadline:.6f}{locked}")
 
     def extend(self, deadline: float) -> None:

@@ -177,8 +177,7 @@ class Run:
         eviction_watch.watch(client._core, lease, over)
         try:
             # Where the store frees the locks of a dead process at once, the command must count as a part of ours.
-            vital = getattr(client._core.store, "vital", lambda: None)()
-            self._command.start(lease.token, lease.deadline, vital)
+            self._command.start(lease.token, lease.deadline, client._core.store.liveness_byte())
             status, ended = self._follow(lease)
             lost = ended or lease.state is State.LOST
         except ExecFailed as failed:

@@ -163,10 +163,10 @@ class Warden:
     # ---- the command ------------------------------------------------------------------
 
     def _begin(self, values: list[str]) -> None:
-        token, deadline, *vital = values
+        token, deadline, *liveness_byte = values
         try:
-            if vital:
-                _live_on(os.fsdecode(bytes.fromhex(vital[0])), int(vital[1]))
+            if liveness_byte:
+                _lock_liveness_byte(os.fsdecode(bytes.fromhex(liveness_byte[0])), int(liveness_byte[1]))
         except OSError as error:
             # If the holder were killed, its store would let the next in while the command still runs.
             self._report(f"failed {error.errno}")
@@ -278,7 +278,7 @@ class Warden:
         return below
 
 
-def _live_on(path: str, life: int) -> None:
+def _lock_liveness_byte(path: str, byte: int) -> None:
     """Keep a byte of the lock file locked for as long as we, the command, or anything it starts has this descriptor.
 
     High up, where no script expects a descriptor of its own; and read-only, so that a stray write harms nothing.
@@ -291,7 +291,7 @@ def _live_on(path: str, life: int) -> None:
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     opened = os.open(path, os.O_RDONLY)
     high = fcntl.fcntl(opened, fcntl.F_DUPFD, min(INHERITED, limit // 2) if limit > 0 else INHERITED)
-    lock(high, life)
+    lock(high, byte)
     os.close(opened)
 
 

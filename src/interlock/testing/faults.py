@@ -234,6 +234,9 @@ class Faulty:
     def inside(self) -> bool:
         return self._store.inside()
 
+    def liveness_byte(self) -> tuple[str, int] | None:
+        return self._store.liveness_byte()
+
     def blocking(self) -> Store:
         """The same link for a plain thread; itself where the store already is one for it."""
         blocking = self._store.blocking()

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
+from interlock.backends.kit.defaults import StoreDefaults
 from interlock.backends.memory import TRAITS as MEMORY
 from interlock.backends.memory import MemoryStore, Space, _Entry
 from interlock.errors import StoreUnavailable
@@ -170,7 +171,7 @@ class KnownSession:
                 call(lost)
 
 
-class SessionStore:
+class SessionStore(StoreDefaults):
     """A client's store, with a session of its own that begins with the first claim.
 
     `connect` gives the way to the server for one session; without it there is nothing in between.
@@ -300,14 +301,8 @@ class SessionStore:
 
     # ---- housekeeping ------------------------------------------------------------------
 
-    def on_doubt(self, call: Callable[[], None]) -> None:
-        """Never calls: nobody can take over from it."""
-
     def on_session_lost(self, call: Callable[[Collection[str] | None], None]) -> None:
         self.known.on_lost.append(call)
-
-    def part(self, resource: str) -> str:
-        return ""
 
     def inside(self) -> bool:
         return self._plain.inside()
@@ -315,13 +310,10 @@ class SessionStore:
     def blocking(self) -> Store:
         return self if self._blocking is None else self._blocking
 
-    def for_keeper(self) -> Store:
-        return self
-
     def after_fork(self) -> None:
         """The session is the parent's; the child begins one of its own."""
         self._plain.after_fork()
         self.known.session = None
 
     async def close(self) -> None:
-        """Nothing to give up. The session goes on until it lapses: it may belong to the program."""
+        """Give up nothing: the session goes on until it lapses, for it may belong to the program."""

@@ -32,6 +32,10 @@ class StoreDefaults:
         """Never: this store has no critical sections. A store that has a guard asks it."""
         return False
 
+    def liveness_byte(self) -> tuple[str, int] | None:
+        """None: this store does not free the claims of dead processes before they lapse."""
+        return None
+
     def blocking(self) -> Store:
         """Itself: this store is a blocking one. An asyncio store returns its blocking twin."""
         return cast(Store, self)

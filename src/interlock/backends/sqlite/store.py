@@ -259,11 +259,7 @@ class SqliteStore(StoreDefaults):
         """
         return self._database.surrounded()
 
-    def vital(self) -> tuple[str, int] | None:
-        """The file, and the byte of it, that a process must lock for this store to count it as a part of ours.
-
-        A claim of ours is then taken for that of a dead process only when both are gone. None if nobody can tell.
-        """
+    def liveness_byte(self) -> tuple[str, int] | None:
         life = self._database.liveness.life
         return (os.path.realpath(self.path), life) if life else None
 
