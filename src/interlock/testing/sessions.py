@@ -69,7 +69,6 @@ class Session:
     def __init__(self, timeout: float) -> None:
         self.timeout = timeout
         self.lapses: float | None = None  # None: it has not begun
-        self.released: set[str] = set()  # a late copy of such a claim would stand as long as the session
 
     def alive(self, now: float) -> bool:
         return self.lapses is not None and self.lapses > now
@@ -115,8 +114,6 @@ class SessionView(MemoryStore):
     async def claim(self, claim: Claim, timeout: float = IO_TIMEOUT) -> ClaimAnswer:
         if not self.session.alive(self._space.now()):
             raise SessionLapsed
-        if claim.id in self.session.released:
-            return Gone()  # a late copy: its client has taken it back
         return await super().claim(claim, timeout)
 
     async def renew(self, renewals: Sequence[Renewal], timeout: float = IO_TIMEOUT) -> list[RenewAnswer]:
@@ -134,10 +131,6 @@ class SessionView(MemoryStore):
         return any(
             entry.id == renewal.id and getattr(entry, "session", None) is self.session for entry in entries
         )
-
-    async def release(self, resource: str, id: str, linger: float = 0.0, timeout: float = IO_TIMEOUT) -> bool:
-        self.session.released.add(id)
-        return await super().release(resource, id, linger, timeout)
 
 
 # ---- the client's half -----------------------------------------------------------------
@@ -191,10 +184,13 @@ class SessionStore(StoreDefaults):
         self._runtime = runtime
         self._blocking = blocking
         self._timeout = timeout
-        self._connect = connect or (lambda session: SessionView(space, runtime, session))
+        self._connect: Callable[[Session], Store] = connect or self._directly
         self.known: KnownSession = blocking.known if isinstance(blocking, SessionStore) else KnownSession()
         self._plain = self._connect(Session(timeout))  # for requests that need no session
         self._way: tuple[Session, Store] | None = None
+
+    def _directly(self, session: Session) -> Store:
+        return SessionView(self._space, self._runtime, session)
 
     def _server(self, session: Session | None) -> Store:
         """The way to the server for requests of this session."""

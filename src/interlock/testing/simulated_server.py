@@ -12,7 +12,7 @@ from typing import Any
 
 from interlock._core.admission import admitted
 from interlock.backends.memory import MemoryStore, Space, _Entry
-from interlock.model import Busy, Claim, ClaimAnswer, Granted, Renewal, RenewAnswer
+from interlock.model import Busy, Claim, ClaimAnswer, Gone, Granted, Renewal, RenewAnswer
 from interlock.ports import IO_TIMEOUT, Runtime
 from interlock.testing.history import History
 from interlock.testing.sessions import Session, SessionView
@@ -204,11 +204,23 @@ class SimulatedSessionServer(SimulatedServer):
 
 
 class WitnessedSession(WitnessedStore, SessionView):
-    """The requests of one session, watched."""
+    """The requests of one session, watched.
+
+    The network may deliver a claim once more after its release. Such a copy would stand for as long as the session
+    lives, so a session store must refuse it; this one remembers what was released.
+    """
 
     def __init__(self, server: SimulatedSessionServer, runtime: Runtime, session: Session) -> None:
         SessionView.__init__(self, server.space, runtime, session)
         self._server = server
+        self._released: set[str] = set()  # for as long as the session: it has one view
+
+    async def claim(self, claim: Claim, timeout: float = IO_TIMEOUT) -> ClaimAnswer:
+        return Gone() if claim.id in self._released else await super().claim(claim, timeout)
+
+    async def release(self, resource: str, id: str, linger: float = 0.0, timeout: float = IO_TIMEOUT) -> bool:
+        self._released.add(id)
+        return await super().release(resource, id, linger, timeout)
 
     def _see(self, resource: str) -> Seen:
         # Without the lapse: one renewal moves that of all claims of its session.
