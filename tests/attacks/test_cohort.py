@@ -514,7 +514,7 @@ def test_a_doubt_while_a_lease_is_on_its_way_is_the_heirs() -> None:
         lease, (heir,) = await turn(stage, 1)
         await lease.release()
         stage.core.keeper.doubt()  # another server took over
-        eventually(lambda: stage.core.keeper._verified >= stage.core.keeper._doubted)
+        eventually(lambda: stage.core.keeper._verified >= stage.core.keeper.doubted)
         assert "renew" not in stage.plain.asked, "nobody had it"
         assert await asyncio.wait_for(heir, PATIENCE)
         eventually(lambda: "renew" in stage.plain.asked)

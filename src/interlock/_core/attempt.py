@@ -172,7 +172,8 @@ class Attempt:
             if left > self.claim.place_ttl * timing.TAKEN_OVER:
                 return self._take_over(turn)
             await self._decline(turn)  # our loop was stuck: the lease would be lost before it is used
-        client.check_open()
+        if client.closed:
+            client.check_open()
         if not was_called and self.left() <= 0:
             return None
         self.asked = self._runtime.now()
@@ -283,7 +284,8 @@ class Attempt:
         if not self._wait_reported:
             left = self._report_long_wait(left)
         granted = await self._pause(busy, left)
-        client.check_open()  # a waiter of a client that was closed would wait for ever
+        if client.closed:  # a waiter of a client that was closed would wait for ever
+            client.check_open()
         if granted is None and (pause := client.draining()) > 0:
             await self._runtime.sleep(max(0.0, min(pause, self.left())))
         return granted
@@ -302,7 +304,9 @@ class Attempt:
             client.keeper.keep(self._place)
         else:
             self._place.refreshed = max(self._place.refreshed, self.asked)
-        client.check_open()  # again, now that the place can be seen: closing the client wakes the waiters that it sees
+        # Again, now that the place can be seen: closing the client wakes the waiters that it sees.
+        if client.closed:
+            client.check_open()
         limit = min(left, max(0.001, busy.retry_after), claim.place_ttl)
         try:
             granted = await client.store.wait(claim, busy, limit)
@@ -355,13 +359,11 @@ class Attempt:
             return
         self._leave_queue()
         try:
-            if (
-                lease is not None
-            ):  # even if it was let go: the thread that did so may have been interrupted there
+            # Even if it was let go: the thread that did so may have been interrupted there.
+            if lease is not None:
                 lease._withdraw()
-            if (
-                lease is None or not lease._passed_on
-            ):  # a lease that another thread released may be an heir's now
+            # A lease that another thread released may be an heir's now.
+            if lease is None or not lease._passed_on:
                 await self._take_back_quietly()
         finally:
             if lease is not None:

@@ -82,9 +82,8 @@ class Cohorts:
 
     def join(self, attempt: Attempt) -> Signal | None:
         """None if the attempt must ask the store; otherwise it stands in line until this signal is set."""
-        if (
-            self._heads.setdefault(attempt.claim.resource, attempt) is attempt
-        ):  # one step, which needs no guard
+        # One step, which needs no guard.
+        if self._heads.setdefault(attempt.claim.resource, attempt) is attempt:
             return None
         return self._line_up(attempt)
 

@@ -35,9 +35,7 @@ IDLE = 2.0  # seconds for which a keeper that was busy just now stays half awake
 LONGEST_NAP = 1.0  # a suspended machine's sleep does not count; after waking we must look soon
 LAST_TRY = 0.5  # seconds for a claim that is still to be released when its client closes
 PENDING_TRY = 1.0  # seconds for which one pending release may wait for the store
-LONGEST_TRIP = (
-    0.5  # seconds that a renewal is given however near the first deadline is, if the store has needed them
-)
+LONGEST_TRIP = 0.5  # seconds that a renewal gets, if the store has needed them, however near a deadline is
 LAG = 0.5  # being this late, seconds, is worth a report
 NEVER = float("inf")
 
@@ -116,7 +114,7 @@ class Keeper:
         self._owner: Owner | None = None  # the thread or task that runs the keeper
         self._stopping = False
         self._trip = 0.0  # seconds that a renewal has lately taken
-        self._doubted = float("-inf")  # when the store was last found to be another
+        self.doubted = float("-inf")  # when the store was last found to be another
         self._verified = float("-inf")  # and up to when everything was asked for since
 
     # ---- for everyone ---------------------------------------------------------
@@ -124,9 +122,8 @@ class Keeper:
     def keep(self, kept: Renewable) -> None:
         """Look after `kept` from now on. Takes no guard, and no system call unless it is the most urgent of all."""
         when = kept._due
-        self._young[kept] = (
-            None  # before the look at `_wakes_at`: a keeper that falls asleep looks the other way round
-        )
+        # Before the look at `_wakes_at`: a keeper that falls asleep looks the other way round.
+        self._young[kept] = None
         self._busy = True
         if when < self._wakes_at or self._job is None or not self._job.alive():
             self._wake(when)
@@ -144,9 +141,8 @@ class Keeper:
         stands inside a guard, the release would wait for its own thread for ever.
         """
         self._abandoned.append(abandoned)
-        self._wakes_at = float(
-            "-inf"
-        )  # a keeper that falls asleep meanwhile looks for the abandoned after this
+        # A keeper that falls asleep meanwhile looks for the abandoned after this.
+        self._wakes_at = float("-inf")
         self._ring()
 
     def _wake(self, when: float) -> None:
@@ -167,7 +163,7 @@ class Keeper:
     def doubt(self) -> None:
         """Have all that is kept verified at once: another server took over. For any thread; returns at once."""
         with self._guard:
-            self._doubted = self._wakes_at = self._runtime.now()
+            self.doubted = self._wakes_at = self._runtime.now()
         self._ring()
 
     def lose(self, ids: Collection[str] | None) -> None:
@@ -304,7 +300,7 @@ class Keeper:
     def _take_due(self, now: float) -> list[Renewable]:
         """Take out those that are due now or soon: one request renews all of them."""
         due: list[Renewable] = []
-        if self._doubted > self._verified:
+        if self.doubted > self._verified:
             return self._all_doubtful(now)
         with self._guard:
             heap = self._by_due
@@ -363,9 +359,8 @@ class Keeper:
         else:
             self._trip += ((self._runtime.now() - asked) - self._trip) / 4
             for (kept, _), answer in zip(asking, answers, strict=True):
-                if (
-                    asked < self._doubted
-                ):  # the answer may come from the server before: another has taken over since
+                # The answer may come from the server before: another has taken over since.
+                if asked < self.doubted:
                     kept._on_no_reply()
                 else:
                     kept._on_reply(asked, answer)
@@ -429,9 +424,8 @@ class Keeper:
                 patience = max(0.01, min(PENDING_TRY, left))
                 try:
                     await self._store.release(pending.resource, pending.id, pending.linger, patience)
-                except (
-                    Exception
-                ) as error:  # also a store that became unfit: nothing may be in the way of the next
+                # Also a store that became unfit: nothing may be in the way of the next.
+                except Exception as error:
                     silent[part] = str(error)
                 else:
                     self._pending.pop(pending, None)

@@ -71,7 +71,7 @@ class Lease:
         self._granted_at = self._last_try = asked  # before the question: a slow reply must shorten it
         self._short = granted.ttl < claim.ttl  # told with a wake-up: it is stretched soon, renewed or not
         if self._short:
-            self._last_try = asked - timing.renew_every(claim.ttl) + timing.renew_every(granted.ttl)
+            self._last_try = asked - (claim.ttl - granted.ttl) / timing.RENEWALS
         self._deadline = timing.deadline(asked, granted.ttl)
         if holding.max_hold is not None:
             self._deadline = min(self._deadline, asked + holding.max_hold)
@@ -93,7 +93,7 @@ class Lease:
         self._unsigned = who
         self._granted_at = now = self._runtime.now()
         self._deadline, self._last_try, self._short = lender._deadline, lender._last_try, lender._short
-        if self._holding.client.keeper._doubted > turn.began:  # perhaps when nobody had it: verified at once
+        if self._holding.client.keeper.doubted > turn.began:  # perhaps when nobody had it: verified at once
             self._last_try = now - timing.renew_every(self._claim.ttl)
         turn.holder = self  # first: a lease that has a turn and is not its holder counts as passed on
         self._turn = turn

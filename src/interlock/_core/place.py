@@ -14,7 +14,7 @@ class QueuePlace:
         self.deadline = float("inf")
         self._owner = owner
         self.left = False  # its waiter has gone, and may have been interrupted before the place was dropped
-        self._due = now + timing.renew_every(claim.place_ttl)
+        self._due = now + claim.place_ttl / timing.RENEWALS
         self.refreshed = now  # before the last question that was answered: the place lives from then
         self.resource, self.id = claim.resource, claim.id
         self._ask = Renewal(claim.resource, claim.id, claim.place_ttl)
@@ -25,7 +25,7 @@ class QueuePlace:
         return self.left or (self._owner is not None and not self._owner.alive())
 
     def _renewal(self, now: float) -> Renewal | None:
-        self._due = now + timing.renew_every(self._ask.ttl)
+        self._due = now + self._ask.ttl / timing.RENEWALS
         return self._ask
 
     def _on_reply(self, asked: float, answer: RenewAnswer) -> None:

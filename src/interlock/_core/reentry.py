@@ -129,9 +129,8 @@ class Reentrant:
         """Count one less; `attempt` is that of a `with` statement. The last one out gives the lease back."""
         last = False
         try:
-            with (
-                self.client.guard
-            ):  # a generator's body may end on another thread, while the owner enters again
+            # A generator's body may end on another thread, while the owner enters again.
+            with self.client.guard:
                 last = entry.total <= 1
                 if last:
                     entry.over = True
@@ -140,9 +139,8 @@ class Reentrant:
                         entry.reads -= 1
                     else:
                         entry.writes -= 1
-                    if (
-                        attempt is not None
-                    ):  # no call since the count: an interrupt strikes before both or after
+                    # No call since the count: an interrupt strikes before both or after.
+                    if attempt is not None:
                         attempt.counted = False
             if last:
                 await entry.lease._give_back(strict=attempt is None, left=left)

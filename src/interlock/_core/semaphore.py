@@ -100,9 +100,8 @@ class SemaphoreHolding(Holding):
             failure = await self._give(shares)
         except InvalidSetting:
             raise
-        except (
-            BaseException
-        ):  # interrupted: the permits that were set apart are nobody's, and others wait for them
+        # Interrupted: the permits that were set apart are nobody's, and others wait for them.
+        except BaseException:
             soon = self.client.runtime.now()
             await self.client.runtime.finish(lambda: self._give(shares, soon))
             raise

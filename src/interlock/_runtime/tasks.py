@@ -211,9 +211,8 @@ class Tasks:
     def owner(self) -> Owner:
         owner = task_owner()
         if type(owner) is TaskOwner:
-            _ = (
-                self._loop
-            )  # bind it: a holder is told of a loss there, even if nothing has had to wait so far
+            # Bind it: a holder is told of a loss there, even if nothing has had to wait so far.
+            _ = self._loop
         return owner
 
     def runner(self) -> Owner:
