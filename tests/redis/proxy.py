@@ -1,4 +1,4 @@
-"""A way to the server that can be broken, or long: requests and replies pass, vanish, come late, or the connection is cut."""
+"""A proxy in front of a server: it passes requests and replies on, delays or drops them, or cuts the connection."""
 
 from __future__ import annotations
 

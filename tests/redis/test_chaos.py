@@ -1,4 +1,4 @@
-"""What breaks, breaks as promised: holders learn it in time, tokens rise, waiters get in, nothing is left behind."""
+"""When servers, networks and processes break: holders learn of it in time, tokens rise, waiters get in, nothing is left behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A user's own client gives the address; a URL gives it as well: TLS, users, databases, sockets, prefixes."""
+"""A store takes its address from a URL or from a user's own client: TLS, users, databases, sockets, prefixes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""On a Cluster each request finds its node, also while slots are on the move, and one sentence says what is wrong."""
+"""On a Cluster each request finds its node, also while slots move, and one sentence says what is wrong."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A shard that fails is no other shard's trouble; what a replica has, lives on; what is lost, is told; tokens rise."""
+"""A shard that fails does not affect the others; grants that a replica has survive; a loss is reported; tokens rise."""
 
 from __future__ import annotations
 

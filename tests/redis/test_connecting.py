@@ -1,4 +1,4 @@
-"""Connections are made in their own time, kept while they are idle, and the keeper has one of its own."""
+"""Connecting has its own timeout, idle connections are kept, and the keeper has a connection of its own."""
 
 from __future__ import annotations
 

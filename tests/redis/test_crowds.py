@@ -1,4 +1,4 @@
-"""However many wait or share: one step costs the server the same, and no script holds it up."""
+"""However many claims wait or share, one step costs the server the same, and no script blocks it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever is wrong with the server is said in one sentence that names it and tells what to do."""
+"""Whatever is wrong with the server, one sentence names it and says what to do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Closing a client that follows its master, whatever the master does meanwhile."""
+"""A client that follows its master can be closed, whatever the master does meanwhile."""
 
 from __future__ import annotations
 

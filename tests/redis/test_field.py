@@ -1,4 +1,4 @@
-"""What users of other locks suffer from, and what interlock does instead: on Redis."""
+"""Problems that users of other locks report, and what interlock does instead, on Redis."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A key that another program keeps under a name of ours: its value is shown to nobody, and nobody deletes it unasked."""
+"""If another program has a key under a name of ours, its value is never shown, and it is never deleted unasked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""On a server without memory (maxmemory, noeviction) whoever holds can go on, and leave; only newcomers are refused."""
+"""On a full server (maxmemory, noeviction) holders can renew and release; only new claims are refused."""
 
 from __future__ import annotations
 

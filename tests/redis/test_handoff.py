@@ -1,4 +1,4 @@
-"""The grant comes with the wake-up, and only to whom it was given."""
+"""A grant comes with the wake-up, and only to the claim it was given to."""
 
 from __future__ import annotations
 

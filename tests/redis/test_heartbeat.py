@@ -1,4 +1,4 @@
-"""When a silent server is asked for a sign of life, and when it is given up."""
+"""A silent server is pinged, and given up when it does not answer."""
 
 from __future__ import annotations
 

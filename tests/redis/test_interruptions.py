@@ -1,4 +1,4 @@
-"""Signals, exceptions thrown into threads, and threads that cannot be started: between client and server nothing is lost."""
+"""Signals, exceptions thrown into threads, and threads that cannot be started lose nothing between client and server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Servers that are reached by IPv6 alone: one, one behind Sentinel, some of a Cluster, some of a quorum."""
+"""Servers can be reached by IPv6 alone: one server, behind Sentinel, in a Cluster, in a quorum."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server whose clock is set back, or that evicts one key of several: what is lost is lost, and nobody waits for hours."""
+"""When a server's clock is set back, or it evicts one of several keys, the loss is contained, and nobody waits for hours."""
 
 from __future__ import annotations
 

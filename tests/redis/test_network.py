@@ -1,4 +1,4 @@
-"""Lost requests, lost replies, cut and black-holed connections, between real sockets."""
+"""Requests and replies are lost, and connections are cut or swallow everything, between real sockets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How grants are told on a Cluster is for its nodes to say, before anything is claimed there; and nobody is left untold."""
+"""The nodes of a Cluster decide, before the first claim, how grants are published; and every waiter is woken."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.redis import clusters
 from tests.redis.clusters import SHARDS, RedisCluster, fragile
 from tests.redis.sentinels import until
 from tests.redis.test_chaos import Waiter
-from tests.redis.test_sharded_pubsub import TOLD, branches, calls, followed, listener, listening, told
+from tests.redis.test_sharded_pubsub import TOLD, calls, followed, listener, listening, subscriptions, told
 
 Places = Callable[[RedisCluster], AbstractContextManager[Any]]
 
@@ -254,7 +254,7 @@ class TestNobodyIsLeftUntold:
             handed_over(holder, client, name)
             assert not is_sharded(client, name)
         assert is_sharded(client, good), "its claim stands with the channel it had"
-        assert len(branches(client)) == sum(listening(mixed)) == 1
+        assert len(subscriptions(client)) == sum(listening(mixed)) == 1
         _released(lease, waiter)
         assert waiter.lease
         waiter.lease.release()

@@ -1,4 +1,4 @@
-"""A request may arrive long after its sender gave it up: then it must not do what nobody wants any more."""
+"""A request that arrives long after its sender gave it up does nothing that nobody wants any more."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_a_release_of_a_claim_that_was_answered_leaves_nothing_behind(server: Se
 
 
 class Late:
-    """A leaf whose releases arrive only when they are told to; their sender hears nothing."""
+    """A transport that delays releases until the test lets them go; their sender gets no reply."""
 
     def __init__(self, transport: Any) -> None:
         self._transport = transport

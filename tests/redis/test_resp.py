@@ -1,4 +1,4 @@
-"""Replies are read alike with and without hiredis, however they are cut into pieces."""
+"""Replies are parsed alike with and without hiredis, however they are cut into pieces."""
 
 from __future__ import annotations
 

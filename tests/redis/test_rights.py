@@ -1,4 +1,4 @@
-"""A user may lack any right, and a server any command: each script is refused whole or done whole, never half."""
+"""A user may lack any right, and a server any command: a script is refused as a whole or done as a whole."""
 
 from __future__ import annotations
 

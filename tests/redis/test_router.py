@@ -1,4 +1,4 @@
-"""A request goes where its slot is; it is repeated only where that is harmless; and it ends when its time is up."""
+"""A request goes to the node of its slot, is repeated only if that is harmless, and ends when its time is up."""
 
 from __future__ import annotations
 

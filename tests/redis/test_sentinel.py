@@ -1,4 +1,4 @@
-"""A master that fails is followed: nothing is lost that a replica has, what is lost is told, and tokens rise."""
+"""Clients follow a failover: grants that a replica has survive, a loss is reported, and tokens rise."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whom the sentinels name is believed only if more than half were asked, it agrees, and it is not yesterday's."""
+"""A master counts only if more than half of the sentinels were asked, it confirms its role, and its epoch is not outdated."""
 
 from __future__ import annotations
 

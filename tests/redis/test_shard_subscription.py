@@ -1,4 +1,4 @@
-"""What a branch is told in an unlucky order: a channel counts as heard only where it is, and nobody is left waiting."""
+"""Messages reach a shard subscription in an unlucky order: a channel counts only where it is confirmed, and no waiter is left."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ PING = command(b"PING")
 SOON = 5.0
 
 
-class Line:
+class FakeConnection:
     """One connection; what the node says is put in by the test."""
 
-    def __init__(self, lines: dict[HostPort, list[Line]], member: Any) -> None:
+    def __init__(self, lines: dict[HostPort, list[FakeConnection]], member: Any) -> None:
         self.sent: list[bytes] = []
         self.mute = False  # whether it gives no sign of life
         self._said: queue.Queue[Any] = queue.Queue()
@@ -83,7 +83,7 @@ class Stage:
     """A Cluster of two nodes that say what the test has them say."""
 
     def __init__(self) -> None:
-        self.lines: dict[HostPort, list[Line]] = {}
+        self.lines: dict[HostPort, list[FakeConnection]] = {}
         self.topology = Topology(SERVER, [A, B])
         self.has({A: (0, HALF - 1), B: (HALF, LAST)}, 1)
         self.listener = ShardedListener(self.topology, ClusterKeys(""))
@@ -100,17 +100,17 @@ class Stage:
     def generation(self, name: str) -> int:
         return self.listener.subscription_of(name)[1]
 
-    def line(self, place: HostPort, number: int = 0) -> Line:
+    def line(self, place: HostPort, number: int = 0) -> FakeConnection:
         """The connections to a node, one after the other."""
-        found: Line = until(
+        found: FakeConnection = until(
             lambda: len(self.lines.get(place, ())) > number and self.lines[place][number], SOON
         )
         return found
 
-    def asked(self, line: Line, word: bytes, name: str, times: int = 1) -> None:
+    def asked(self, line: FakeConnection, word: bytes, name: str, times: int = 1) -> None:
         until(lambda: line.sent.count(command(word, self.channel(name))) == times, SOON)
 
-    def confirmed(self, line: Line, name: str) -> None:
+    def confirmed(self, line: FakeConnection, name: str) -> None:
         was = self.generation(name)
         line.says(b"ssubscribe", self.channel(name), 1)
         until(lambda: self.generation(name) > was, SOON)
@@ -121,7 +121,9 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
     assert slot(LOW.encode()) != slot(NEAR.encode()) < HALF
     assert slot(LOW.encode()) < HALF <= slot(HIGH.encode())
     made = Stage()
-    monkeypatch.setattr(shard_subscription, "connected", lambda member, timeout: Line(made.lines, member))
+    monkeypatch.setattr(
+        shard_subscription, "connected", lambda member, timeout: FakeConnection(made.lines, member)
+    )
     monkeypatch.setattr(shard_subscription, "PING", 0.05)
     monkeypatch.setattr(sharded_pubsub, "IDLE", 60.0)
     yield made
@@ -283,10 +285,10 @@ def test_when_another_is_master_those_who_wait_look_also_if_nobody_was_reached(
 ) -> None:
     reached = threading.Event()
 
-    def slow(member: Any, timeout: float) -> Line:
+    def slow(member: Any, timeout: float) -> FakeConnection:
         if member.node == A:
             reached.wait(SOON)
-        return Line(stage.lines, member)
+        return FakeConnection(stage.lines, member)
 
     monkeypatch.setattr(shard_subscription, "connected", slow)
     waiter, other = Waiting(stage.listener, LOW), Waiting(stage.listener, HIGH)

@@ -1,4 +1,4 @@
-"""On a Cluster a grant is told within its shard: wherever its slot is by now, and to whom it is for."""
+"""On a Cluster a grant is published within its shard, wherever its slot is by now, and wakes the right waiter."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def listener(client: interlock.Client | aio.Client) -> Any:
     return store._listener
 
 
-def branches(client: interlock.Client | aio.Client) -> dict[Any, shard_subscription.ShardSubscription]:
+def subscriptions(client: interlock.Client | aio.Client) -> dict[Any, shard_subscription.ShardSubscription]:
     found = listener(client)
     assert isinstance(found, sharded_pubsub.ShardedListener)
     return found._subscriptions
@@ -294,7 +294,7 @@ class TestConnections:
     def test_a_thousand_who_wait_need_one_for_each_master(self, steady: RedisCluster, url: str) -> None:
         def waiting(client: aio.Client) -> None:
             assert sum(listening(steady)) == SHARDS
-            assert len(branches(client)) == SHARDS
+            assert len(subscriptions(client)) == SHARDS
 
         asyncio.run(all_told(1000, url, waiting))
         until(lambda: not sum(listening(steady)))
@@ -302,7 +302,7 @@ class TestConnections:
     def test_nobody_waits_there_is_none(self, steady: RedisCluster, url: str) -> None:
         client = interlock.connect(url)
         with client.lock("x"), client.semaphore("s", 2):
-            assert not branches(client)
+            assert not subscriptions(client)
         client.close()
 
     def test_what_nobody_needs_any_more_is_given_up_and_can_be_had_again(
@@ -326,7 +326,7 @@ class TestConnections:
         assert heard_at(steady, steady.masters[0], numbers[1]), "somebody still waits for this"
         lease.release(other)
         second.join(PATIENCE)
-        until(lambda: not branches(client) and not sum(listening(steady)))
+        until(lambda: not subscriptions(client) and not sum(listening(steady)))
         assert first.lease
         assert second.lease
         first.lease.release()
@@ -355,9 +355,9 @@ class TestConnections:
 
         stranger.hold("x")
         task = loop.run_until_complete(wait())
-        assert branches(client)
+        assert subscriptions(client)
         loop.close()
-        until(lambda: not branches(client) and not sum(listening(steady)))
+        until(lambda: not subscriptions(client) and not sum(listening(steady)))
         asyncio.run(client.close())
         abandon(task)
 
@@ -368,7 +368,7 @@ class TestConnections:
         leases = [holder.lock(name).acquire() for name in names]
         waiters = [Waiter(client, name) for name in names]
         until(lambda: all(told(client, name) for name in names))
-        threads = [made._thread for made in branches(client).values()]
+        threads = [made._thread for made in subscriptions(client).values()]
         assert len(threads) == SHARDS
         for lease in leases:
             assert lease
@@ -455,7 +455,7 @@ class TestWhatIsWrong:
         assert lease
         waiter = Waiter(client, "x")
         until(partial(told, client, "x"))
-        assert branches(client)
+        assert subscriptions(client)
         with at_most(TOLD):
             lease.release()
             waiter.join(PATIENCE)

@@ -1,4 +1,4 @@
-"""Shards' channels follow their slots: to another node, to a replica that takes over; and a dead node deafens nobody else."""
+"""Sharded channels follow their slots to another node or a promoted replica, and a dead node delays no other."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.redis.clusters import SHARDS, ClusterNode, RedisCluster, fragile
 from tests.redis.sentinels import until
 from tests.redis.test_chaos import Waiter
 from tests.redis.test_cluster import Move
-from tests.redis.test_sharded_pubsub import TOLD, branches, followed, heard_at, listener, listening, told
+from tests.redis.test_sharded_pubsub import TOLD, followed, heard_at, listener, listening, subscriptions, told
 
 pytestmark = pytest.mark.chaos
 
@@ -225,7 +225,7 @@ class TestAMasterFails:
             followed(lambda was=was: listener(client).subscription_of(name)[1] > was)  # type: ignore[misc]
         followed(lambda: told(client, name))
         handed_over(lease, waiter)
-        assert len(branches(client)) == 1
+        assert len(subscriptions(client)) == 1
         holder.close()
         client.close()
 

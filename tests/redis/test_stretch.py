@@ -1,4 +1,4 @@
-"""A grant told with the wake-up lives only as long as the waiter's place, until it is stretched."""
+"""A grant that came with the wake-up lives only as long as the waiter's place, until it is renewed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who waits alone reads its grant itself; whoever else waits is never left without a reader."""
+"""A waiter that waits alone reads its grant itself, and other waiters are never left without a reader."""
 
 from __future__ import annotations
 
@@ -404,7 +404,7 @@ class TestWhatEndsTheReading:
         asyncio.run(main())
 
     def test_one_that_is_let_in_by_its_own_client_is_woken_though_it_reads(self, url: str) -> None:
-        """What a script tells its caller does not come by the subscription: a bell must get it out of there."""
+        """A grant in a script's reply does not come by the subscription: the wake pipe must wake the reading thread."""
         with interlock.connect(url) as client, interlock.connect(url) as other:
             subscribed(client, other)
             lease = client.lock("x", ttl=5).acquire()  # another ttl: nobody's heir

@@ -1,4 +1,4 @@
-"""Who reads a subscription, in unlucky orders: each was seen to go wrong once."""
+"""Races between readers of a subscription; each of them has gone wrong once."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def lent(line: Line) -> SubscriptionReader:
     return SubscriptionReader(cast(BlockingConnection, line), lambda reply: None)
 
 
-def knock() -> WaiterSignal:
+def waiter_signal() -> WaiterSignal:
     return WaiterSignal(threading.Event())
 
 
@@ -121,7 +121,7 @@ class TestALoopThatIsCalledBack:
         self, lent: SubscriptionReader
     ) -> None:
         first, second = Loop(at_once=True), Loop(at_once=True)
-        one, other = knock(), knock()
+        one, other = waiter_signal(), waiter_signal()
         lent.borrow(one, first)
         lent.borrow(other, second)  # calls the first back
         lent.leave(one)
@@ -135,8 +135,8 @@ class TestALoopThatIsCalledBack:
     ) -> None:
         """Or the loop keeps it, and whoever is given that number next cannot be watched there."""
         first = Loop(at_once=False)
-        lent.borrow(knock(), first)
-        lent.borrow(knock(), Loop(at_once=True))
+        lent.borrow(waiter_signal(), first)
+        lent.borrow(waiter_signal(), Loop(at_once=True))
         calls = [lent.close]
         line.before_number = lambda: calls and calls.pop()()  # by another thread, just then
         first.turn()
@@ -150,7 +150,7 @@ class TestAThreadThatReadsForItself:
         self, line: Line, lent: SubscriptionReader
     ) -> None:
         """The subscription ends between its look at that and its poll; others open files at once."""
-        mine, polls, opened = knock(), lent._borrowed, list[socket.socket]()
+        mine, polls, opened = waiter_signal(), lent._borrowed, list[socket.socket]()
 
         class Late:
             def poll(self, timeout: float) -> Any:
@@ -177,7 +177,7 @@ class TestAThreadThatReadsForItself:
         def interrupted(reply: object) -> None:
             raise Alarm
 
-        lent, mine = SubscriptionReader(cast(BlockingConnection, line), interrupted), knock()
+        lent, mine = SubscriptionReader(cast(BlockingConnection, line), interrupted), waiter_signal()
         line.says.append(b"hello")
         assert lent.borrow(mine, None)
         line._server.send(b"!")

@@ -1,4 +1,4 @@
-"""Who has which slot is read from what nodes say, and the past is not believed once the present was heard of."""
+"""The slot map is read from the replies of nodes, and an outdated map is not believed once a later one is known."""
 
 from __future__ import annotations
 

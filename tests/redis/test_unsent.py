@@ -1,4 +1,4 @@
-"""What may have arrived once is never said to be unsent: a claim that nobody takes back stands for its whole ttl."""
+"""A request that may have arrived never counts as unsent: a claim that nobody takes back would live for its whole ttl."""
 
 from __future__ import annotations
 
@@ -67,8 +67,8 @@ def test_on_one_server(server: Server, url: str) -> None:
 @pytest.mark.parametrize("several", [True, False], ids=["a pool", "a link"])
 def test_behind_sentinels(met: tuple[StoreUnavailable, ...], unsent: bool, several: bool) -> None:
     transport: Any = Transport(*met)
-    way: Any = Way()
-    following = FailoverTransport(lambda: transport, way, Clock(), several=several)
+    route: Any = Way()
+    following = FailoverTransport(lambda: transport, route, Clock(), several=several)
     with pytest.raises(StoreUnavailable) as told:
         drive(following.ask(b"", 1.0))
     assert isinstance(told.value, Unreached) is unsent

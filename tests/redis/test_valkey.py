@@ -1,4 +1,4 @@
-"""Clients of valkey-py are taken as those of redis-py are: of one server, a quorum, behind Sentinel, of a Cluster."""
+"""Clients of valkey-py are accepted like those of redis-py: one server, a quorum, behind Sentinel, a Cluster."""
 
 from __future__ import annotations
 

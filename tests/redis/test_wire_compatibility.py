@@ -1,4 +1,4 @@
-"""Programs that lock by `SET name value NX PX ttl` exclude interlock and are excluded by it, both ways round."""
+"""Programs that lock by `SET name value NX PX ttl` exclude interlock, and interlock excludes them."""
 
 from __future__ import annotations
 
