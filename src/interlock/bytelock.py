@@ -1,7 +1,8 @@
-"""Shared locks on single bytes of a file, of the kind that belongs to an open file (F_OFD_SETLK), not to a process.
+"""Shared locks on single bytes of a file that belong to an opening of the file, not to a process.
 
-The kernel drops such a lock when the last descriptor of that opening is closed: when every process is gone that has
-opened the file itself or inherited it, also over exec. Linux has them; where they are missing nothing can be locked.
+These are the "open file description locks" of fcntl(2): F_OFD_SETLK. The kernel drops such a lock when the last descriptor of
+that opening is closed, that is, when every process that made it or inherited it (also over exec) is gone. Linux has these
+locks; on systems without them, nothing can be locked.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _FLOCK = Struct("@hhqqi4x")  # struct flock: type, whence, start, length, pid
 
 
 def lock(descriptor: int, byte: int) -> None:
-    """Lock a byte, beside others who may have locked it; OSError if that cannot be had here."""
+    """Lock a byte; others may have locked it too. OSError if such locks do not work on this file."""
     fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _FLOCK.pack(fcntl.F_RDLCK, os.SEEK_SET, byte, 1, 0))
 
 

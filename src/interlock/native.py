@@ -1,8 +1,8 @@
 """The system's own threads and locks, also where gevent or eventlet have put greenlets in their place.
 
-A program's greenlets share one thread: one that computes for longer than a ttl would keep the renewals of all others
-waiting, and lose their leases. So what must go on in time runs on a thread of the system, and what it shares with
-greenlets is guarded by locks of the system, for a few lines in which nobody switches to another greenlet.
+All greenlets of a program share one thread. If one of them computes for longer than a ttl, the renewals of all others wait for
+it, and their leases are lost. So work that must happen in time runs on a thread of the system, and what it shares with
+greenlets is guarded by locks of the system, which are held for a few lines without a switch to another greenlet.
 """
 
 from __future__ import annotations

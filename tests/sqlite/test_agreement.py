@@ -21,7 +21,7 @@ from interlock.backends.sqlite.tables.statements import CLAIMS
 from interlock.errors import SettingsMismatch
 from interlock.model import Busy, Claim, Queue, Renewal, Standing
 from interlock.ports import Store
-from tests.sqlite.stage import Hands
+from tests.sqlite.common import ManualClock
 
 # An id is one wish: what it asks for never changes, as `Claim.id` promises.
 WISHES = {
@@ -129,20 +129,21 @@ blocks = pytest.mark.parametrize("block", range(6))
 @blocks
 def test_the_lock_file_answers_as_the_reference_does(block: int) -> None:
     for seed in range(block * SEEDS, (block + 1) * SEEDS):
-        hands = Hands()
-        reference = MemoryStore(Space(lambda: hands.now, Threads().guard(), lambda: hands.micros), Threads())  # noqa: B023
+        manual = ManualClock()
+        space = Space(lambda: manual.now, Threads().guard(), lambda: manual.micros)  # noqa: B023
+        reference = MemoryStore(space, Threads())
         versions: dict[str, int] = {}
         with TemporaryDirectory() as folder:
             # Two stores take turns: what one remembers for itself must not matter.
             files = [
-                open_store(f"{folder}/locks.db", Threads(), asynchronous=False, clock=hands.clock)
+                open_store(f"{folder}/locks.db", Threads(), asynchronous=False, clock=manual.clock)
                 for _ in range(2)
             ]
             for turn, step in enumerate(script(seed)):
                 if step[0] == "pass":
-                    hands.now += step[1]
+                    manual.now += step[1]
                 elif step[0] == "wall":
-                    hands.micros += step[1]
+                    manual.micros += step[1]
                 else:
                     expected = answered(reference, step, versions)
                     assert answered(files[turn % 2], step, versions) == expected, f"seed {seed}: {step}"
@@ -176,18 +177,18 @@ def check_nobody_is_left_behind(path: str, now: float, told: dict[str, float], s
 @blocks
 def test_nobody_who_waits_is_left_behind(block: int) -> None:
     for seed in range(block * SEEDS, (block + 1) * SEEDS):
-        hands = Hands()
+        manual = ManualClock()
         told: dict[str, float] = {}
         with TemporaryDirectory() as folder:
             path = f"{folder}/locks.db"
-            store = open_store(path, Threads(), asynchronous=False, clock=hands.clock)
+            store = open_store(path, Threads(), asynchronous=False, clock=manual.clock)
             for step in script(seed):
                 if step[0] == "pass":
-                    hands.now += step[1]
+                    manual.now += step[1]
                 elif step[0] in ("claim", "release", "renew", "evict"):
                     with suppress(SettingsMismatch):
                         answer = drive(asked(store, step, {}))
                         if isinstance(answer, Busy):
-                            told[step[1]] = hands.now + answer.retry_after
-                check_nobody_is_left_behind(path, hands.now, told, seed)
+                            told[step[1]] = manual.now + answer.retry_after
+                check_nobody_is_left_behind(path, manual.now, told, seed)
             drive(store.close())

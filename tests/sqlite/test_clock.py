@@ -10,8 +10,8 @@ from interlock._core.drive import drive
 from interlock.backends.sqlite.file.clock import Clock
 from interlock.backends.sqlite.tables.lapse import live
 from interlock.model import Busy, Granted, Renewal, Renewed
+from tests.sqlite.common import ManualClock, claim, rows
 from tests.sqlite.conftest import Open
-from tests.sqlite.stage import Hands, claim, rows
 
 
 def granted(answer: object) -> Granted:
@@ -21,27 +21,27 @@ def granted(answer: object) -> Granted:
 
 @pytest.mark.parametrize("jump", [-3_600_000_000, 3_600_000_000])
 def test_the_wall_clock_decides_nothing_about_a_lease(opened: Open, jump: int) -> None:
-    hands = Hands()
-    store = opened(clock=hands.clock)
+    manual = ManualClock()
+    store = opened(clock=manual.clock)
     granted(drive(store.claim(claim(id="a", ttl=10.0))))
-    hands.micros += jump
+    manual.micros += jump
     assert isinstance(drive(store.claim(claim(id="b"))), Busy)
     assert drive(store.renew([Renewal("r", "a", 10.0)])) == [Renewed(10.0)]
-    hands.now += 9.9
+    manual.now += 9.9
     assert isinstance(drive(store.claim(claim(id="b"))), Busy)
-    hands.now += 0.2
+    manual.now += 0.2
     granted(drive(store.claim(claim(id="b"))))
 
 
 def test_tokens_rise_when_the_wall_clock_is_set_back(opened: Open) -> None:
-    hands = Hands()
-    store, other = opened(clock=hands.clock), opened(clock=hands.clock)
+    manual = ManualClock()
+    store, other = opened(clock=manual.clock), opened(clock=manual.clock)
     tokens: list[int] = []
     for turn in range(6):
         holder = (store, other)[turn % 2]
         tokens.append(granted(drive(holder.claim(claim(id=f"{turn}")))).token)
         assert drive(holder.release("r", f"{turn}"))
-        hands.micros -= 500_000_000
+        manual.micros -= 500_000_000
     assert tokens == sorted(set(tokens))
 
 
@@ -54,8 +54,8 @@ def test_tokens_rise_when_the_file_is_deleted(opened: Open, path: str) -> None:
 
 
 def test_tokens_and_versions_come_from_one_source(opened: Open) -> None:
-    hands = Hands(micros=0)
-    store = opened(clock=hands.clock)
+    manual = ManualClock(micros=0)
+    store = opened(clock=manual.clock)
     numbers: list[int] = []
     for turn in range(3):
         written = drive(store.compare_and_set(f"n{turn}", 0, "v", f"w{turn}"))
@@ -65,7 +65,7 @@ def test_tokens_and_versions_come_from_one_source(opened: Open) -> None:
 
 
 def test_a_reboot_frees_everything_at_once_where_boots_have_names(opened: Open, path: str) -> None:
-    before, after = Hands(now=5000.0, boot="first"), Hands(now=20.0, boot="second")
+    before, after = ManualClock(now=5000.0, boot="first"), ManualClock(now=20.0, boot="second")
     after.micros = before.micros + 60_000_000
     drive(opened(clock=before.clock).claim(claim(id="a", ttl=86400.0)))
     granted(drive(opened(clock=after.clock).claim(claim(id="b"))))
@@ -73,13 +73,13 @@ def test_a_reboot_frees_everything_at_once_where_boots_have_names(opened: Open, 
 
 
 def test_a_claim_of_an_earlier_boot_that_seems_to_lie_ahead_blocks_nobody(opened: Open) -> None:
-    before, after = Hands(now=5000.0, boot=""), Hands(now=20.0, boot="")
+    before, after = ManualClock(now=5000.0, boot=""), ManualClock(now=20.0, boot="")
     drive(opened(clock=before.clock).claim(claim(id="a", ttl=30.0)))
     granted(drive(opened(clock=after.clock).claim(claim(id="b"))))
 
 
 def test_a_claim_of_an_earlier_boot_never_blocks_longer_than_its_ttl(opened: Open) -> None:
-    before, after = Hands(now=25.0, boot=""), Hands(now=20.0, boot="")
+    before, after = ManualClock(now=25.0, boot=""), ManualClock(now=20.0, boot="")
     drive(opened(clock=before.clock).claim(claim(id="a", ttl=30.0)))
     store = opened(clock=after.clock)
     answer = drive(store.claim(claim(id="b", queued=False)))
@@ -91,8 +91,8 @@ def test_a_claim_of_an_earlier_boot_never_blocks_longer_than_its_ttl(opened: Ope
 
 def test_neighbours_with_boot_ids_of_their_own_keep_their_claims(opened: Open) -> None:
     """Some containers are shown a boot id of their own, and share the kernel and its clock with the others."""
-    hands, neighbour = Hands(boot="container-1"), Hands(boot="container-2")
-    drive(opened(clock=hands.clock).claim(claim(id="a")))
+    manual, neighbour = ManualClock(boot="container-1"), ManualClock(boot="container-2")
+    drive(opened(clock=manual.clock).claim(claim(id="a")))
     assert isinstance(drive(opened(clock=neighbour.clock).claim(claim(id="b"))), Busy)
 
 

@@ -23,9 +23,9 @@ from interlock.backends.sqlite.tables.transaction import Transaction
 from interlock.errors import StoreUnavailable
 from interlock.model import Granted, Renewal, Renewed
 from tests.patience import PATIENCE, until
+from tests.sqlite.common import claim
 from tests.sqlite.conftest import Open
 from tests.sqlite.contender import ROOT, surroundings
-from tests.sqlite.stage import claim
 
 
 def test_exceptions_thrown_into_threads_leave_a_client_that_works(path: str) -> None:

@@ -24,8 +24,8 @@ from interlock.backends.sqlite.file import errors, location
 from interlock.backends.sqlite.tables.statements import CLAIMS, REGISTERS, SWEEP, sections
 from interlock.errors import InvalidURL, StoreUnavailable, StoreUnfit
 from interlock.model import Granted
+from tests.sqlite.common import claim
 from tests.sqlite.conftest import Open
-from tests.sqlite.stage import claim
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
 

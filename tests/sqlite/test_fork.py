@@ -15,8 +15,8 @@ from interlock.backends.sqlite.file.database import Database
 from interlock.model import Granted
 from interlock.testing.lag import stretched
 from tests.patience import PATIENCE
+from tests.sqlite.common import claim, eventually
 from tests.sqlite.contender import Contender
-from tests.sqlite.stage import claim, eventually
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing forks here")
 

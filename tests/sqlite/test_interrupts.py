@@ -16,8 +16,8 @@ from interlock.backends.sqlite import SqliteStore
 from interlock.model import Claim, Granted
 from interlock.testing.lag import at_most
 from tests.patience import PATIENCE
+from tests.sqlite.common import claim
 from tests.sqlite.conftest import Open
-from tests.sqlite.stage import claim
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="needs signals"),

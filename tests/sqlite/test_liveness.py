@@ -23,9 +23,9 @@ from interlock.backends.sqlite.file import liveness, location
 from interlock.model import Busy, Granted
 from interlock.testing.lag import at_most
 from tests.patience import PATIENCE, until
+from tests.sqlite.common import claim
 from tests.sqlite.conftest import Open
 from tests.sqlite.contender import Contender, now, surroundings
-from tests.sqlite.stage import claim
 
 pytestmark = pytest.mark.skipif(not bytelock.AVAILABLE, reason="this kernel cannot tell who lives")
 

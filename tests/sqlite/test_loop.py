@@ -19,7 +19,7 @@ from interlock.errors import StoreUnavailable, Unreached
 from interlock.model import Busy, Granted, Renewal, Renewed
 from interlock.testing.lag import at_most, stretched
 from tests.patience import PATIENCE
-from tests.sqlite.stage import claim, eventually
+from tests.sqlite.common import claim, eventually
 
 
 @asynccontextmanager

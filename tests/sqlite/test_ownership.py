@@ -16,9 +16,9 @@ import pytest
 from interlock._core.drive import drive
 from interlock.errors import StoreUnfit
 from interlock.model import Granted
+from tests.sqlite.common import claim
 from tests.sqlite.conftest import Open
 from tests.sqlite.contender import surroundings
-from tests.sqlite.stage import claim
 
 SOMEBODY, COLLEAGUE, GROUP = 12345, 12346, 23456
 

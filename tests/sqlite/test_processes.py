@@ -17,8 +17,8 @@ import pytest
 
 from interlock.testing.lag import at_most
 from tests.patience import PATIENCE
+from tests.sqlite.common import eventually, rows
 from tests.sqlite.contender import Contender
-from tests.sqlite.stage import eventually, rows
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="needs POSIX signals")
 

@@ -17,9 +17,9 @@ from interlock.backends.sqlite.file import inodes
 from interlock.errors import StoreUnavailable
 from interlock.model import Granted
 from tests.patience import PATIENCE, until
+from tests.sqlite.common import claim
 from tests.sqlite.conftest import Open
 from tests.sqlite.contender import Contender
-from tests.sqlite.stage import claim
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="open files cannot be removed here")
 

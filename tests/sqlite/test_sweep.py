@@ -8,8 +8,8 @@ from interlock._core.drive import drive
 from interlock.backends.sqlite.tables.sweep import LARGEST_SLICE
 from interlock.model import Gone, Granted, Renewal, Versioned
 from tests.full import FULL
+from tests.sqlite.common import ManualClock, claim, rows
 from tests.sqlite.conftest import Open
-from tests.sqlite.stage import Hands, claim, rows
 
 FEW = 2 * LARGEST_SLICE  # rows that may be left at any time, however many names there were
 MANY = 100_000 if FULL else 15_000
@@ -28,22 +28,22 @@ def test_many_distinct_names_leave_nothing_once_released(opened: Open, path: str
 
 @pytest.mark.slow
 def test_many_distinct_names_leave_few_rows_when_nobody_releases_them(opened: Open, path: str) -> None:
-    hands = Hands()
-    store = opened(clock=hands.clock)
+    manual = ManualClock()
+    store = opened(clock=manual.clock)
     for number in range(MANY):
         drive(store.claim(claim(f"name-{number}", f"{number}", ttl=1.0)))
-        hands.now += 0.001  # so a thousand of them live at any time
+        manual.now += 0.001  # so a thousand of them live at any time
         if number % 5_000 == 4_999:
             assert rows(path) < 1000 + FEW
 
 
 def test_a_heap_of_lapsed_claims_is_gone_after_some_writes_on_other_names(opened: Open, path: str) -> None:
-    hands = Hands()
-    store = opened(clock=hands.clock)
+    manual = ManualClock()
+    store = opened(clock=manual.clock)
     for number in range(5_000):
         drive(store.claim(claim(f"name-{number}", f"{number}", ttl=100.0)))
     assert rows(path) == 5_000
-    hands.now += 101.0
+    manual.now += 101.0
     for number in range(64 + 20):
         drive(store.claim(claim("busy", f"b{number}")))
         drive(store.release("busy", f"b{number}"))
@@ -51,15 +51,15 @@ def test_a_heap_of_lapsed_claims_is_gone_after_some_writes_on_other_names(opened
 
 
 def test_an_eviction_is_remembered_for_a_minute_and_then_forgotten(opened: Open, path: str) -> None:
-    hands = Hands()
-    store = opened(clock=hands.clock)
+    manual = ManualClock()
+    store = opened(clock=manual.clock)
     drive(store.claim(claim(id="a", ttl=5.0)))
     drive(store.evict("r", None, "maintenance"))
-    hands.now += 59.0
+    manual.now += 59.0
     assert drive(store.renew([Renewal("r", "a", 5.0)])) == [Gone(True, "maintenance")]
     assert drive(store.claim(claim(id="a"))) == Gone(True, "maintenance")
     assert drive(store.scan("", "", 10)) == []
-    hands.now += 2.0
+    manual.now += 2.0
     for number in range(130):
         drive(store.claim(claim("busy", f"{number}")))
         drive(store.release("busy", f"{number}"))
@@ -67,33 +67,33 @@ def test_an_eviction_is_remembered_for_a_minute_and_then_forgotten(opened: Open,
 
 
 def test_an_eviction_is_remembered_as_long_as_the_ttl(opened: Open) -> None:
-    hands = Hands()
-    store = opened(clock=hands.clock)
+    manual = ManualClock()
+    store = opened(clock=manual.clock)
     drive(store.claim(claim(id="a", ttl=500.0)))
     drive(store.evict("r", "a", "why"))
-    hands.now += 499.0
+    manual.now += 499.0
     assert drive(store.claim(claim(id="a", ttl=500.0))) == Gone(True, "why")
 
 
 def test_a_deleted_register_keeps_its_version_for_a_minute_and_is_then_forgotten(
     opened: Open, path: str
 ) -> None:
-    hands = Hands()
-    store = opened(clock=hands.clock)
+    manual = ManualClock()
+    store = opened(clock=manual.clock)
     first = drive(store.compare_and_set("n", 0, "v", "1"))
     assert first
     gone = drive(store.compare_and_set("n", first.version, None, "2"))
     assert gone
     assert gone.version > first.version
-    hands.now += 59.0
+    manual.now += 59.0
     assert drive(store.read("n")) == Versioned(None, gone.version)
-    hands.now += 2.0
+    manual.now += 2.0
     assert drive(store.read("n")) == Versioned(None, 0)
     again = drive(store.compare_and_set("n", 0, "w", "3"))
     assert again
     assert again.version > gone.version
     drive(store.compare_and_set("n", again.version, None, "4"))
-    hands.now += 61.0
+    manual.now += 61.0
     for number in range(130):
         drive(store.claim(claim("busy", f"{number}")))
         drive(store.release("busy", f"{number}"))

@@ -21,8 +21,8 @@ from interlock.errors import StoreUnavailable
 from interlock.model import Busy, Claim, Granted, Renewal
 from interlock.testing.lag import Lag, at_most
 from tests.patience import PATIENCE
+from tests.sqlite.common import ManualClock, claim, eventually
 from tests.sqlite.conftest import Open
-from tests.sqlite.stage import Hands, claim, eventually
 
 SOON = 1.0  # seconds; far less than the net where only a ring may have done it
 
@@ -398,11 +398,11 @@ def test_who_watched_a_holder_that_lingers_is_told_its_nearer_end(opened: Open) 
 
 
 def test_a_lapse_that_one_waiter_notices_lets_in_all_whom_it_concerns(opened: Open) -> None:
-    hands = Hands()
-    store = opened(clock=hands.clock)
+    manual = ManualClock()
+    store = opened(clock=manual.clock)
     stand(store, claim(id="a", capacity=2, ttl=1.0), claim(id="b", capacity=2, ttl=1.0))
     stand(store, claim(id="c", capacity=2), claim(id="d", capacity=2), claim(id="e", capacity=2))
-    hands.now += 2.0
+    manual.now += 2.0
     assert isinstance(drive(store.claim(claim(id="c", capacity=2))), Granted)
     assert [rung(store, id) for id in "de"] == [True, True]  # d is in; e is first now
     assert isinstance(drive(store.claim(claim(id="d", capacity=2))), Granted)
@@ -410,20 +410,20 @@ def test_a_lapse_that_one_waiter_notices_lets_in_all_whom_it_concerns(opened: Op
 
 
 def test_a_newcomer_that_notices_a_lapse_rings_those_it_lets_in(opened: Open) -> None:
-    hands = Hands()
-    store = opened(clock=hands.clock)
+    manual = ManualClock()
+    store = opened(clock=manual.clock)
     stand(store, claim(id="a", ttl=1.0), claim(id="b"), claim(id="c"))
-    hands.now += 2.0
+    manual.now += 2.0
     stand(store, claim(id="d"))
     assert [rung(store, id) for id in "bcd"] == [True, False, False]
 
 
 def test_a_lapse_that_was_swept_away_unnoticed_leaves_nobody_behind(opened: Open) -> None:
-    hands = Hands()
-    store = opened(clock=hands.clock)
+    manual = ManualClock()
+    store = opened(clock=manual.clock)
     stand(store, claim(id="a", capacity=2, ttl=1.0), claim(id="b", capacity=2, ttl=1.0))
     stand(store, claim(id="c", capacity=2), claim(id="d", capacity=2), claim(id="e", capacity=2))
-    hands.now += 3.0
+    manual.now += 3.0
     stand(store, claim("elsewhere", "x"))  # the writer whose turn it is to sweep
     assert [standing.id for standing in drive(store.inspect("r")).holders] == ["c", "d"]
     assert isinstance(drive(store.claim(claim(id="c", capacity=2))), Granted)

@@ -1,7 +1,7 @@
-"""A datagram socket whose address stands in the waiter's row: whoever lets the waiter in rings there.
+"""The doorbell: a datagram socket whose address stands in the waiter's row. The process that admits the waiter rings it.
 
-A ring only wakes; the transaction decides. So anybody may ring, a ring may be lost (a full buffer, another
-network namespace, a crash between commit and ring), and the notifier's poll is the net under it.
+A ring only wakes the waiter; the next transaction decides. So any process may ring, and a ring may get lost (a full buffer,
+another network namespace, a crash between commit and ring): the notifier also polls.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def available() -> bool:
 
 
 def _new_socket() -> socket.socket:
-    import socket  # here, not above: most programs never wait, and need none
+    import socket  # here, not above: most programs never wait, so they need no socket
 
     return socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
 
@@ -59,11 +59,11 @@ class Doorbell:
         return self.address
 
     def ring(self, address: str, topics: list[str]) -> None:
-        """Name the topics to the bell at `address`; nobody there, or no room, is not our trouble."""
+        """Name the topics to the bell at `address`; a bell that is gone or full is ignored."""
         if not available():
             return
         where = "\0" + address[1:] if address.startswith("@") else address
-        with suppress(OSError):  # also if there is no descriptor to be had: the net below has to do
+        with suppress(OSError):  # also if no descriptor is free: the waiter polls
             sender = self._sending()
             for datagram in _datagrams(topics):
                 sender.sendto(datagram, where)
@@ -72,18 +72,18 @@ class Doorbell:
         with self._guard:
             if self._sender is None:
                 sender = _new_socket()
-                sender.setblocking(False)  # a stopped process must not stop those who ring it
+                sender.setblocking(False)  # a stopped process must not block those that ring it
                 self._sender = sender
             return self._sender
 
     def receive(self, timeout: float) -> list[str]:
-        """The topics rung for, waiting up to `timeout` seconds for the first."""
+        """Return the topics of the rings that have arrived; wait up to `timeout` seconds for the first."""
         bell = self._socket
         assert bell is not None, "hung before anybody listens"
         received: list[str] = []
         bell.settimeout(max(0.0001, timeout))
         try:
-            for _ in range(MANY):  # not for ever: a stranger may ring without end
+            for _ in range(MANY):  # bounded: a stranger may ring without end
                 received += bell.recv(LARGEST * 2).decode("utf-8", "replace").split("\n")
                 bell.settimeout(0)
         except (TimeoutError, BlockingIOError):

@@ -1,14 +1,14 @@
-"""One thread for all who wait through one store: it hears the doorbell, and looks for what no ring told it.
+"""One thread that wakes all waiters of a store: it receives the doorbell's rings, and polls the file for changes without a ring.
 
-It starts with the first who waits, and ends when nobody has waited for a while. However many wait, there
-is one socket, one thread and one connection, used only to read.
+The thread starts with the first waiter, and ends when nobody has waited for a while. However many waiters there are, they
+share one socket, one thread and one connection, which is only used to read.
 
-What no ring tells: a ring that was lost, and the death of a process. Each waiter watches the life of the one just ahead
-of it, the first in line that of the holders (see `liveness`): so however many die at once, the first who lives
-finds out, and its next claim removes them all.
+Two things happen without a ring: a ring gets lost, or a process dies. Each waiter watches the life of the process just ahead
+of it, and the first in the queue watches those of the holders (see `file.liveness`). However many processes die at once, the
+first waiter that is alive finds out, and its next claim removes all of them.
 
-Anybody on the machine may ring, so the bell must not cost more than a small part of a core: when rings come that
-mean nothing to anybody here, and too many of them, the thread does not hear for a while and looks more often.
+Any process on the machine may ring, so rings must not cost more than a small part of a core. If too many rings come in that
+no waiter here has asked for, the thread ignores its doorbell for a while and polls more often instead.
 """
 
 from __future__ import annotations
@@ -29,16 +29,14 @@ from interlock.backends.sqlite.tables.statements import CLAIMS
 from interlock.errors import InterlockError, StoreUnavailable
 from interlock.ports import Signal
 
-NET = 0.05  # seconds between looks for rings that were missed, and for deaths
-NO_BELL = 0.01  # where there are no doorbells, looking is all there is
-DEAF = 0.005  # after a miss: rings do not reach us (another network namespace), so look often
-SHARE = 20  # of this thread's time at most one part in so many is spent looking, and one hearing nonsense
-LONGEST = 0.25  # seconds between looks at most: on a busy machine a look only seems to take long
-IDLE = 5.0  # seconds the thread outlives the last who waited
-NONSENSE = (
-    20  # times in a row that rings were heard, and all for nobody here, before they are taken for a flood
-)
-WASTED = 0.005  # seconds of computing on such rings, likewise
+NET = 0.05  # seconds between two polls for missed rings, and between two checks for dead processes
+NO_BELL = 0.01  # the same where there are no doorbells: polling is all there is
+DEAF = 0.005  # the same after a missed ring: rings may not reach us at all (another network namespace)
+SHARE = 20  # the thread spends at most one part in 20 of its time on polls, and one on rings for nobody
+LONGEST = 0.25  # seconds between two polls at most: on a busy machine a poll only seems to take long
+IDLE = 5.0  # seconds that the thread outlives the last waiter
+NONSENSE = 20  # more receptions in a row than this, with rings for nobody here, count as a flood
+WASTED = 0.005  # and so do more seconds of computing on such rings
 
 NOBODY: frozenset[int] = frozenset()
 
@@ -54,7 +52,7 @@ GONE = Polled(True, NOBODY)
 
 
 class Waiter:
-    """Somebody who waits for a topic: a claim of a resource, or anything `changed` can look at."""
+    """One call that waits for a topic: for a claim on a resource, or for anything that `changed` can find out."""
 
     __slots__ = ("__weakref__", "changed", "polled", "resource", "signal", "topic")
 
@@ -69,7 +67,7 @@ class Waiter:
         self.signal = signal
         self.resource = resource
         self.changed = changed
-        self.polled = False  # whether its place in the queue has been looked at
+        self.polled = False  # whether a poll has seen where its claim stands
 
     def set(self) -> None:
         self.signal.set()
@@ -79,11 +77,11 @@ class Waiter:
 
 
 class Notifier:
-    """Sets the signals of those who wait, when they are rung or when it finds that they should have been."""
+    """Sets the signals of waiters, when a ring arrives for them or a poll finds that one should have."""
 
     def __init__(self, database: Database) -> None:
         self.bell = Doorbell()
-        self._database = database  # its own connection: whether *others* have written is told per connection
+        self._database = database  # a connection of its own: `data_version` tells for each connection whether *others* have written
         self._guard = native.guard()  # a finalizer may call us from within
         self._waiters: WeakWaiters[str, Waiter] = WeakWaiters()
         self._thread: threading.Thread | None = None
@@ -96,9 +94,9 @@ class Notifier:
         self._closed = False
 
     def listen(self, waiter: Waiter) -> None:
-        """From now on a ring for the topic sets the signal. Look once more after this, then wait.
+        """From now on a ring for the topic sets the signal. After this, ask once more whether anything has changed; then wait.
 
-        Raises `StoreUnavailable` if there is no thread to be had that could hear it: the next try may work.
+        Raises `StoreUnavailable` if no thread can be started to receive rings: the next try may work.
         """
         with self._guard:
             self._waiters.add(waiter, waiter.topic)
@@ -112,7 +110,7 @@ class Notifier:
             self._thread.start()
         except (OSError, RuntimeError) as error:  # no descriptor, or no thread
             raise StoreUnavailable(
-                f"{self._database.path}: nobody can be woken, for want of resources: {error}"
+                f"{self._database.path}: waiters cannot be woken, for lack of resources: {error}"
             ) from error
         finally:
             if self._thread is not None and not self._thread.is_alive():
@@ -128,14 +126,14 @@ class Notifier:
             return self._waiters.everyone()
 
     def hang(self) -> str:
-        """The address to leave in a row: '' where there are no doorbells, or no descriptor for one."""
+        """Return the address of our bell for a row; '' if there are no doorbells here, or no free descriptor for one."""
         if not self.bell.address:
             with self._guard, suppress(OSError):
                 self.bell.hang()
         return self.bell.address
 
     def ring(self, rings: dict[str, list[str]]) -> None:
-        """Wake those whom a transaction has let in: ours at once, others by datagram."""
+        """Wake the waiters that a committed transaction rings: those of this store directly, others by a datagram."""
         for address, topics in rings.items():
             if address == self.bell.address:
                 self._wake(topics)
@@ -211,11 +209,11 @@ class Notifier:
         return time.monotonic() < self._deaf_until
 
     def _poll(self) -> None:
-        """Look for what was changed without a ring reaching us."""
+        """Wake waiters for whom something has changed although no ring reached us."""
         try:
             missed = self._database.run(self._database.clock.now() + NET, self._missed)
         except InterlockError:
-            return  # whoever waits learns it from its own next call
+            return  # a waiter learns of it from its own next call
         notify(missed)
         if available():
             self._pause = DEAF if missed or self._is_deaf() else min(NET, self._pause * 2)
@@ -248,7 +246,7 @@ class Notifier:
         return missed
 
     def _check_lives(self) -> None:
-        """Wake those for whom the death of another process makes a difference."""
+        """Wake the waiters that watch a process which has died."""
         alive = self._database.liveness.alive
         for life in self._watched.topics:
             if not alive(life):
@@ -256,7 +254,7 @@ class Notifier:
 
 
 def _poll_claims(connection: sqlite3.Connection, resource: str) -> Iterator[tuple[str, Polled]]:
-    """For each claim of a resource whether it was rung, and whose death would let it come nearer."""
+    """Yield for each claim of a resource whether it was rung, and whose death would let it come nearer."""
     holders: set[int] = set()
     lives: frozenset[int] = NOBODY
     for id, rung, state, life in connection.execute(CLAIMS["rung"], (resource,)):

@@ -1,9 +1,9 @@
-"""The clocks of a machine: lapses are counted on one that every process shares and nobody can set.
+"""The clocks of a machine. Lapses are counted on the boot clock, which all processes share and nobody can set.
 
 The boot clock is the same in all processes, runs during suspend, and does not move when somebody sets
 the wall clock. The wall clock only gives tokens their floor. After a restart of the machine the boot
-clock begins again, so claims of the boot before are told apart by the boot's name, or they never look
-as if they lived longer than a ttl.
+clock begins again. Claims from before are recognised by the name of their boot; where boots have no
+names, such a claim lives for one ttl at most.
 """
 
 from __future__ import annotations

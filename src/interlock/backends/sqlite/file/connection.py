@@ -22,7 +22,7 @@ LOG = 4000  # pages after which a commit also empties the log into the file, whi
 
 
 def connect(path: str, clock: Clock) -> sqlite3.Connection:
-    """A connection ready for use, its schema in place; `StoreUnfit` for a file that is not ours to use.
+    """Return a connection that is ready for use, with the schema in place; `StoreUnfit` for a file that is not ours to use.
 
     Raises sqlite3.OperationalError while another process is just making the schema: ask again.
     """
@@ -30,7 +30,7 @@ def connect(path: str, clock: Clock) -> sqlite3.Connection:
         raise errors.unfit(
             path, f"needs SQLite {'.'.join(map(str, OLDEST))} or later, not {sqlite3.sqlite_version}"
         )
-    # timeout=0: SQLite's own waiting backs off to 100 ms, and a hand-off shall take less than one.
+    # timeout=0: SQLite's own waiting backs off to 100 ms, but a hand-off must take less than 1 ms.
     connection = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
     try:
         if _is_new(connection, path):

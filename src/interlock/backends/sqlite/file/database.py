@@ -1,12 +1,13 @@
-"""One connection to the lock file, and the one way to use it: short transactions, bounded patience.
+"""One connection to the lock file, and the one way to use it: short transactions with bounded patience.
 
-Busy is answered by short jittered naps of our own, outside the section of the connection.
+If SQLite answers that the file is busy, we sleep for short random times outside the critical section and try again.
 
-Fork: SQLite keeps a process's file locks in its own memory, which a child inherits although the kernel
-does not give it the locks. A child that opened the file again would believe that it is protected, and
-the last process to leave would delete the log under its feet: granted claims lost, two holders. So
-connections are closed just *before* a fork, in the parent, and both sides open new ones when they need them.
-Where that was not possible the child refuses the file.
+Fork: SQLite keeps track of a process's file locks in its own memory. A forked child inherits that memory, but the kernel does
+not give it the locks. A child that opened the file again would believe that it is protected, and the last process to leave
+would delete the log that the child still uses: granted claims are lost, and there are two holders. So the parent closes its
+connections just *before* a fork, and both sides open new ones when they need them. Where that was not possible, the child
+refuses the file. See "Carrying an open database connection across a fork()" in SQLite's "How To Corrupt An SQLite Database
+File" (sqlite.org/howtocorrupt.html).
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ T = TypeVar("T")
 
 FIRST_NAP = 0.0002
 LONGEST_NAP = 0.004
-URGENT = 0.05  # seconds for which others give way to one who is in a hurry, unless it says so again
+URGENT = 0.05  # seconds for which other threads give way to an urgent write, unless it asks again
 URGENT_NAP = 0.001
-VERIFY_EVERY = 0.25  # seconds between looks whether the file is still the one we opened
+VERIFY_EVERY = 0.25  # seconds between two checks that the file is still the one we opened
 STRUCK = "user-defined function raised exception"
-OPENINGS = 3  # how often a file is tried to be opened, if SQLite says that it is damaged, or the like
-FORK_PATIENCE = 1.0  # seconds a fork waits for transactions of other threads
+OPENINGS = 3  # attempts to open a file of which SQLite says that it is damaged, or the like
+FORK_PATIENCE = 1.0  # seconds that a fork waits for transactions of other threads
 
 
 class GiveWay(Exception):
@@ -91,9 +92,9 @@ class Database:
         self.run(self.clock.now() + IO_TIMEOUT, sqlite3.Connection.cursor)
 
     def run(self, until: float, step: Callable[..., T], *args: Any) -> T:
-        """What `step` returns, run alone on the connection; again while other processes are in the way.
+        """Return what `step` returns. It runs alone on the connection, again and again while other processes lock the file.
 
-        Raises `StoreUnavailable` when it is `until` and they still are.
+        Raises `StoreUnavailable` if they still do at `until`.
         """
         return self._run(until, False, step, args)
 
@@ -120,9 +121,9 @@ class Database:
             nap = min(URGENT_NAP if urgent else LONGEST_NAP, nap * 2)
 
     def single(self, until: float, now: float, statement: str, values: tuple[object, ...]) -> bool:
-        """Whether a statement that is a transaction by itself has changed its one row.
+        """Run a statement that is a transaction by itself; return whether it has changed its one row.
 
-        It is given `values`, and after them our life. This is the way of most claims and releases: as `run`, in fewer steps.
+        The statement is given `values`, and our life after them. Most claims and releases go this way: it is `run` in fewer steps.
         """
         section, missed = self._section, False
         if self._urgent_until <= now < self._verify_at and not section.owned():
@@ -134,7 +135,7 @@ class Database:
                         return changed or self._struck()
                     missed = True
             except (sqlite3.Error, Unsettled, Moved):
-                pass  # in other processes' way, or worse: the long way sees to it
+                pass  # other processes lock the file, or worse: `run` below handles it
             except RuntimeError as error:
                 _unmask(error, missed)
         return self.run(until, self._single, statement, values)
@@ -176,7 +177,7 @@ class Database:
         raise errors.unavailable(self.path)
 
     def _failed(self, error: sqlite3.Error) -> InterlockError:
-        """What to say of an error if it does not go away; raises if it will not."""
+        """Return the error to raise if SQLite's error does not go away in time; raise it now if it never will."""
         if errors.busy(error):
             return errors.unavailable(self.path)
         if self._connection is None:  # while it was opened; perhaps files were removed just then
@@ -191,11 +192,11 @@ class Database:
         raise errors.translated(error, self.path) from error
 
     def write(self, until: float, work: Callable[..., T], *args: Any) -> tuple[T, Rings]:
-        """What `work(transaction, *args)` returns, committed, and whom to ring now."""
+        """Return what `work(transaction, *args)` returns, once it is committed, and whom to ring now."""
         return self._run(until, False, self._transact, (work, args))
 
     def write_first(self, until: float, work: Callable[..., T], *args: Any) -> tuple[T, Rings]:
-        """As `write`, before all other threads of this process that want to use the connection: for renewals."""
+        """As `write`, ahead of all other threads of this process that want the connection: for renewals."""
         return self._run(until, True, self._transact, (work, args))
 
     def _transact(
@@ -222,7 +223,7 @@ class Database:
         return connection
 
     def _verify_files(self, connection: sqlite3.Connection) -> None:
-        """Now and then: for those who only read."""
+        """Check now and then that the files are still ours, for callers that only read."""
         assert self._identity is not None
         assert self._files is not None
         if not self._identity.holds() or os.path.realpath(self.path) != self._files.path:

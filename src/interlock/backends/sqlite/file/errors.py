@@ -1,4 +1,4 @@
-"""What SQLite says, in our words: one sentence that names the file and what to do about it."""
+"""SQLite's errors as errors of interlock: one sentence that names the file and says what to do about it."""
 
 from __future__ import annotations
 

@@ -1,13 +1,14 @@
 """Which files a database really is: the main file, and the shared memory beside it, that this process has open.
 
-SQLite finds its three files by name, once, when it opens them. If somebody removes the shared memory (`-shm`)
-while it is in use, whoever comes later makes a new one, and from then on there are two worlds, each with locks of its
-own, which write into the same log: two holders, and a damaged file. So every write transaction, once it has the
-write lock, makes sure that the names still lead to the files it has open. If not, it writes nothing; the process
-closes all its connections and begins anew with the files that are there now.
+SQLite finds its three files by name, once, when it opens them. If somebody removes the shared memory (`-shm`) while it is in
+use, the next process to come makes a new one. From then on there are two groups of processes, each with locks of its own,
+that write into the same log: two holders, and a damaged file. So every write transaction, once it has the write lock, makes
+sure that the names still lead to the files it has open. If not, it writes nothing; the process closes all its connections
+and starts again with the files that are there now. See "Unlinking or renaming a database file while in use" in SQLite's "How
+To Corrupt An SQLite Database File" (sqlite.org/howtocorrupt.html), and sqlite.org/wal.html on the three files.
 
-- Whoever has the old files open leaves them only with their write lock in hand: nobody can be in the middle of a
-  write there. And nobody who looks after that begins one.
+- A process that has the old files open leaves them only while it holds their write lock: no other process can be in the
+  middle of a write there, and none that checks after that begins one.
 - A newcomer cannot see the old lock. If others are present (see `liveness`) but files are missing, it
   gives a write that began before the removal a moment (`GRACE`) to end.
 - If only the log (`-wal`) is missing while others are present, a newcomer stays away: it would begin an empty one, of which

@@ -1,17 +1,18 @@
-"""Whether a process lives, told by the kernel: a lock on one byte of the lock file, which goes with the process.
+"""Whether a process is alive. The kernel tells: each process locks one byte of the lock file, and the lock ends with the process.
 
 Every process that uses a lock file locks a byte of it, far beyond its content, and notes the number of that byte, its
-life, in each claim it makes. Whoever waits behind a claim asks the kernel whether that byte is still locked. If
-not, the process is gone, and its claim is dropped at once instead of at the end of its ttl. A process that lives,
-be it stopped, swapped out or in another container, still has its lock. Where the kernel cannot tell (no such
-locks, a network filesystem), the life is 0, and nobody ever counts as dead.
+life, in each claim it makes. A process that waits behind a claim asks the kernel whether that byte is still locked. If
+not, the other process is gone, and its claim is dropped at once instead of at the end of its ttl. A process that is alive,
+even if it is stopped, swapped out or in another container, still has its lock. Where the kernel cannot tell (no such
+locks, a network filesystem), the life is 0, and no process ever counts as dead.
 
 The locks belong to the opening of the file (see `interlock.bytelock`) and are shared: the command of `interlock run`
 inherits one on the same byte, and so lives in the same life as its wrapper. A forked child closes its copy.
 
 Not a file of its own: if that were removed and made anew, everybody would look dead to everybody else. The price: closing
-any descriptor of the lock file drops the locks that SQLite has on it in this process (POSIX), so ours is closed
-only when no connection of this process is open. See decision 0017.
+any descriptor of the lock file drops the locks that SQLite has on it in this process ("Posix advisory locks canceled by a
+separate thread doing close()", sqlite.org/howtocorrupt.html), so ours is closed only when no connection of this process is
+open. See decision 0017.
 """
 
 from __future__ import annotations

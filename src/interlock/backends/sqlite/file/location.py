@@ -35,7 +35,7 @@ def default_path() -> str:
 
 
 def settle(path: str | None, allow_network_filesystem: bool) -> tuple[str, str]:
-    """Make sure of the place; its absolute path, and the kind of filesystem. The file exists when this returns.
+    """Check where the file lies, and make it; return its absolute path and the kind of filesystem.
 
     The directory is made with mode 0700 and the file with 0600: whoever may write it can take any lock.
     """

@@ -1,7 +1,7 @@
 """Whose lock file it is: which owners and modes are trusted.
 
-Whoever can write a lock file can let two hold at once: by deleting rows, or by a trigger that deletes them. So a file is
-used only if those who can write it were chosen by its owner, and its owner is somebody we have to trust anyway:
+A user who can write a lock file can let two processes hold one lock: by deleting rows, or by a trigger that deletes them. So
+a file is used only if its owner has chosen who can write it, and if we have to trust its owner anyway:
 
 - nobody but its owner and its group may write it;
 - it belongs to us or to root; or to another user (an application whose file root uses, a colleague whose file is

@@ -1,4 +1,4 @@
-"""What callers ask of a claim, each inside one transaction: see `ports.Store` for what is promised."""
+"""The operations on claims, each inside one transaction: `ports.Store` says what they promise."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ FEW = 4  # renewals on one resource: for more of them its queue is read once, no
 
 
 def claim(tx: Transaction, claim: Claim, token: int, bell: str) -> ClaimAnswer:
-    """`token` is the lowest it may be given, `bell` where to ring if it must wait."""
+    """Enter a claim, or answer one that stands. `token` is its lowest possible token, `bell` the address to ring if it must wait."""
     position = locate(tx, claim.resource, claim.id)
     while not position.fits(claim.permits, claim.capacity) and remove_dead(
         tx, claim.resource, position.lives(tx)
@@ -107,7 +107,7 @@ def release(tx: Transaction, resource: str, id: str, linger: float) -> bool:
     mine = standing(tx, resource, id)
     if mine is None:
         return False
-    tx.ring(mine.bell, "c" + id)  # whoever waits for it to go: so a condition's waiter is notified
+    tx.ring(mine.bell, "c" + id)  # somebody may wait for it to go: so a condition's waiter is notified
     if linger > 0 and _is_in(tx, mine, resource):
         row = {"resource": resource, "token": mine.token, "seconds": linger, "now": tx.now}
         tx.execute(CLAIMS["linger"], row)
@@ -174,7 +174,7 @@ def _renew(tx: Transaction, renewal: Renewal, low: int, high: int) -> RenewAnswe
 
 
 def _shrink(tx: Transaction, resource: str, id: str, permits: int) -> bool:
-    """Whether the claim takes less now; whom that lets in, and who watched it, is rung."""
+    """Let a claim take fewer permits, and ring the claims that this lets in or that watched it; whether it took more before."""
     mine = standing(tx, resource, id)
     if mine is None or mine.permits <= permits:
         return False

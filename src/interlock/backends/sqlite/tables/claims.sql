@@ -87,7 +87,7 @@ insert into claim (resource, token, id, state, permits, capacity, ttl, lapses_at
 values (:resource, :token, :id, :state, :permits, :capacity, :ttl, :now + :ttl, :now, 0, :bell, :life, :note, :who);
 
 -- name: repeat
--- A claim that stands was asked for again: it is told its standing now, and lives `ttl` longer, never shorter.
+-- A claim that stands was asked for again: its caller is answered now, and its lapse moves further away, never nearer.
 -- `since` starts anew when it comes in.
 update claim
 set since = case when state < :state then :now else since end,
@@ -104,7 +104,7 @@ where resource = :resource and token = :token;
 update claim set state = 1, since = :now, rung = 1 where resource = :resource and token = :token;
 
 -- name: nudge
--- Something a waiter was told is no longer so. ? resource, ? token.
+-- What a waiter knows is out of date. ? resource, ? token.
 update claim set rung = 1 where resource = ? and token = ?;
 
 -- name: drop
@@ -120,7 +120,7 @@ delete from claim where resource = ? and life = ? and state < 2;
 select exists (select 1 from claim where life = ? and state < 2 and lapses_at > ?);
 
 -- name: linger
--- A released holder stays a while, under an id that nobody has, also if its process ends.
+-- A released holder stays for :seconds under an id that no caller has, even if its process ends.
 update claim
 set id = 'lingering-' || token, ttl = :seconds, lapses_at = :now + :seconds, bell = '', life = 0
 where resource = :resource and token = :token;
@@ -159,7 +159,7 @@ update claim set permits = :permits where resource = :resource and token = :toke
 update claim set bell = :bell where resource = :resource and id = :id and state < 2;
 
 -- name: rung
--- What a notifier that missed a ring would have heard, and whose life each must watch, in queue order. ? resource.
+-- Whether each claim was rung, for a notifier that missed the ring, and whose life it must watch; in queue order. ? resource.
 select id, rung, state, life from claim where resource = ? and state < 2 order by token;
 
 -- name: names

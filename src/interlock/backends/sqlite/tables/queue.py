@@ -1,11 +1,11 @@
 """How the queue of one resource moves inside a transaction. The rule itself is `_core.admission`'s.
 
-`state` remembers who was told that it is in. Whatever lets somebody in (a release, an eviction, a
-lapse that is noticed, a claim that shrinks) ends in `advance`, which finds exactly those who are in and
-have not been told, and rings them: no herd, and none is missed.
+`state` records which claims have been notified that they are in. Everything that lets a claim in (a release, an eviction, a
+lapse that is noticed, a claim that shrinks) ends in `advance`, which finds exactly the claims that are in and have not been
+notified, and rings them: no herd wakes up, and no claim is missed.
 
-Those who stay outside were told when what they watch lapses. When that leaves before its time they are
-rung as well: what they must watch now may lapse sooner.
+Claims that stay outside know when the claim they watch lapses. If that one leaves before its time, they are rung as well: the
+claim that they must watch now may lapse sooner.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ HIGHEST = 2**63 - 1  # token
 class Position:
     """Where a claim stands: itself if it is there, and the live claims ahead of it, counted.
 
-    Counted by the database: whoever joins a queue of a thousand must not read a thousand rows.
+    The database counts them: a claim that joins a queue of a thousand must not read a thousand rows.
     """
 
     __slots__ = (
@@ -121,10 +121,10 @@ def drop(tx: Transaction, resource: str, tokens: Iterable[int]) -> None:
 
 
 def advance(tx: Transaction, resource: str, asking: str = "") -> None:
-    """Let in, and ring, whoever fits now and has not been told; what lapsed at the front is removed.
+    """Let in and ring the claims that fit now and have not been notified; remove those at the front that have lapsed.
 
-    The first who does not fit is rung too when it waits for all holders alike (a semaphore): others may
-    have come in ahead of it, and it was told nothing of their lapses. Not the one who is `asking`.
+    The first claim that does not fit is rung too if it waits for all holders alike (a semaphore): others may have come in
+    ahead of it, and it knows nothing of their lapses. The claim that is `asking` is not rung.
     """
     taken, widest = 0, 0
     lapsed: list[int] = []
@@ -153,14 +153,14 @@ def advance(tx: Transaction, resource: str, asking: str = "") -> None:
 
 
 def nudge(tx: Transaction, resource: str, row: Row) -> None:
-    """Make a waiter look again."""
+    """Ring a waiter, so that it asks again."""
     if not row.rung:  # otherwise it has been rung and has not looked yet
         tx.execute(CLAIMS["nudge"], (resource, row.token))
         tx.ring(row.bell, "c" + row.id)
 
 
 def nudge_waiters_watching(tx: Transaction, resource: str, leaving: Row) -> None:
-    """Make those look again who stay outside and watched `leaving`.
+    """Ring the claims that stay outside and watched `leaving`, so that they ask again.
 
     That is `to_watch` seen from the other end: those who cannot share with it and have nobody nearer in their
     way, and the one just behind another waiter. Beyond a claim at least as wide as `leaving` nobody can have
@@ -186,7 +186,7 @@ def nudge_waiters_watching(tx: Transaction, resource: str, leaving: Row) -> None
 
 
 def notify_queue_watchers(tx: Transaction, resource: str) -> None:
-    """Ring whoever watches the queue."""
+    """Ring all that watch this queue as observers: see `Store.watch`."""
     topic = "q" + resource
     for (address,) in tx.execute(REGISTERS["bells"], (topic, tx.now)).fetchall():
         tx.ring(address, topic)

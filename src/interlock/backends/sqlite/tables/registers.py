@@ -1,4 +1,4 @@
-"""Registers, each call inside one transaction: see `ports.Register` for what is promised."""
+"""The operations on registers, each inside one transaction: `ports.Register` says what they promise."""
 
 from __future__ import annotations
 

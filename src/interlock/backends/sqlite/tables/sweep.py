@@ -1,8 +1,8 @@
-"""Idle names leave nothing: lapsed rows that nobody meets any more are removed a slice at a time.
+"""Idle names leave nothing behind: lapsed rows that no call touches any more are removed a slice at a time.
 
-Every so many writes, or seconds, one writer looks at the next slice of the table, like the hand of a
-clock: the cost is bounded, and no index has to be kept in order by everybody else. A hand that finds many
-lapsed rows moves on at once, with a larger slice.
+After a number of writes or seconds, one writer sweeps the next slice of the table, and the cursor goes round like the hand of
+a clock. So the cost is bounded, and other writers need not maintain an index. If a slice has many lapsed rows, the next one
+follows at once and is larger.
 """
 
 from __future__ import annotations

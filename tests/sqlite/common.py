@@ -1,4 +1,4 @@
-"""What tests of the lock file share: a clock that stands still, facts to wait for, a look at the rows."""
+"""What tests of the lock file share: a clock that stands still, facts to wait for, the number of rows."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from interlock.model import Claim
 from tests.patience import PATIENCE, until
 
 
-class Hands:
-    """A clock whose hands the test moves."""
+class ManualClock:
+    """A clock that the test moves."""
 
     def __init__(self, now: float = 1000.0, micros: int = 1_000_000_000, boot: str = "first") -> None:
         self.now = now
