@@ -14,7 +14,7 @@ from interlock.testing.simulation import campaign, simulate
 from tests.full import FULL
 from tests.redlock.simulation.mutant import Mutant
 from tests.redlock.simulation.mutants import MUTANTS
-from tests.redlock.simulation.play import SCENARIOS, QuorumPlot
+from tests.redlock.simulation.scenario_run import SCENARIOS, QuorumRunSpec
 from tests.redlock.simulation.schedules import SCHEDULES
 from tests.redlock.simulation.weather import WEATHERS
 
@@ -33,12 +33,12 @@ def _unlogged() -> Iterator[None]:
 @pytest.mark.timeout(7200 if FULL else 600)
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_nothing_that_must_never_happen_does(scenario: str) -> None:
-    plots = [
-        QuorumPlot(scenario, weather, 1000 * place + number)
+    specs = [
+        QuorumRunSpec(scenario, weather, 1000 * place + number)
         for place, weather in enumerate(WEATHERS)
         for number in range(EACH)
     ]
-    verdicts = campaign(plots)
+    verdicts = campaign(specs)
     guilty = [str(verdict) for verdict in verdicts if verdict.violations]
     assert not guilty, "\n" + "\n".join(guilty)
     assert sum(verdict.grants for verdict in verdicts) > 10 * len(verdicts)
@@ -57,25 +57,25 @@ def test_a_deliberate_bug_is_noticed(mutant: Mutant) -> None:
 
 # Seeds that once found a bug stay here, each with what it found.
 FOUND = [
-    QuorumPlot("downgrade", "calm", 4),  # new nodes met several clients at once, and refused them
-    QuorumPlot(
+    QuorumRunSpec("downgrade", "calm", 4),  # new nodes met several clients at once, and refused them
+    QuorumRunSpec(
         "lock", "lossy", 25
     ),  # nodes were admitted one after the other on the time of a caller who had none
-    QuorumPlot("election", "wall", 1),  # a claim between its rounds was shown as the leader, with token 0
-    QuorumPlot("election", "wall", 5),  # ... with a token that was never granted
+    QuorumRunSpec("election", "wall", 1),  # a claim between its rounds was shown as the leader, with token 0
+    QuorumRunSpec("election", "wall", 5),  # ... with a token that was never granted
 ]
 
 
-@pytest.mark.parametrize("plot", FOUND, ids=lambda plot: f"{plot.scenario}-{plot.weather}-{plot.seed}")
-def test_what_a_seed_has_found_stays_fixed(plot: QuorumPlot) -> None:
-    verdict = simulate(plot)
+@pytest.mark.parametrize("spec", FOUND, ids=lambda spec: f"{spec.scenario}-{spec.weather}-{spec.seed}")
+def test_what_a_seed_has_found_stays_fixed(spec: QuorumRunSpec) -> None:
+    verdict = simulate(spec)
     assert not verdict.violations, str(verdict)
 
 
 def test_the_same_seed_gives_the_same_run() -> None:
-    plays = [QuorumPlot("long", "tempest", 7).make() for _ in range(2)]
-    for play in plays:
-        play.execute()
-    first, second = ([record.pack() for record in play.cluster.history] for play in plays)
+    runs = [QuorumRunSpec("long", "tempest", 7).make() for _ in range(2)]
+    for run in runs:
+        run.execute()
+    first, second = ([record.pack() for record in run.cluster.history] for run in runs)
     assert first == second
-    assert plays[0].cluster.world.steps == plays[1].cluster.world.steps
+    assert runs[0].cluster.world.steps == runs[1].cluster.world.steps

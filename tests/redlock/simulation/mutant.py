@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tests.redlock.simulation.play import SCENARIOS, QuorumPlay
+from tests.redlock.simulation.scenario_run import SCENARIOS, QuorumScenarioRun
 from tests.redlock.simulation.schedules import SCHEDULES
 
 Patch = tuple[object, str, Any]
@@ -48,7 +48,9 @@ class Mutant:
                 return self.schedule if found & self.rules else ""
             scenario = replace(SCENARIOS[self.scenario], workers=self.workers)
             for seed in range(self.seeds):
-                found = {violation.rule for violation in QuorumPlay(scenario, self.weather, seed).execute()}
+                found = {
+                    violation.rule for violation in QuorumScenarioRun(scenario, self.weather, seed).execute()
+                }
                 if found & self.rules:
                     return f"{self.weather}, seed {seed}: {sorted(found & self.rules)}"
         return ""

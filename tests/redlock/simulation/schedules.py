@@ -1,6 +1,6 @@
 """Schedules that hurt a quorum, each on purpose and at the worst moment, in virtual time.
 
-A schedule plays and answers what must never happen and did: nothing, on what is shipped. A minority of the nodes may forget;
+A schedule runs and returns the violations it found: none, with the shipped algorithm. A minority of the nodes may forget;
 links may be slow or cut as they like.
 """
 
@@ -17,7 +17,7 @@ from interlock.testing.faults import Faults
 from interlock.testing.simulated_cluster import ClientProcess
 from interlock.testing.simulated_quorum import BORN
 from interlock.testing.simulated_runtime import SimulatedRuntime
-from tests.redlock.simulation.stage import NODE_TIMEOUT, SIZE, QuorumStage
+from tests.redlock.simulation.quorum_cluster import NODE_TIMEOUT, SIZE, QuorumCluster
 
 Schedule = Callable[[], list[Violation]]
 SCHEDULES: dict[str, Schedule] = {}
@@ -27,14 +27,14 @@ class Scene:
     """Five nodes, three processes that have met them, and a director who decides what is late and what is lost."""
 
     def __init__(self, ttl: float = 1.0, node_timeout: float = NODE_TIMEOUT) -> None:
-        self.cluster = QuorumStage(7, ttl=ttl, new=False, node_timeout=node_timeout)
+        self.cluster = QuorumCluster(7, ttl=ttl, new=False, node_timeout=node_timeout)
         self.servers = self.cluster.servers
         self.world = self.cluster.world
         self.director = SimulatedRuntime(self.world, "director")
         self.processes = [self.cluster.add_process() for _ in range(3)]
         for process in self.processes:
             self.cluster.walls[process.name] = 0.0
-        self.play(1.0, *(self.held(process, f"{process.name}'s own") for process in self.processes))
+        self.run(1.0, *(self.held(process, f"{process.name}'s own") for process in self.processes))
 
     async def held(
         self, process: ClientProcess, name: str, *, timeout: float = 0.5, keep: float = 0.0
@@ -54,7 +54,7 @@ class Scene:
         except StoreUnavailable:
             return None
 
-    def play(self, seconds: float, *works: Coroutine[Any, Any, object]) -> None:
+    def run(self, seconds: float, *works: Coroutine[Any, Any, object]) -> None:
         """Let all of them work, and that much time pass."""
 
         async def run(work: Coroutine[Any, Any, object]) -> None:
@@ -90,9 +90,9 @@ class Scene:
         return found
 
 
-def schedule(play: Schedule) -> Schedule:
-    SCHEDULES[play.__name__.replace("_", " ")] = play
-    return play
+def schedule(run: Schedule) -> Schedule:
+    SCHEDULES[run.__name__.replace("_", " ")] = run
+    return run
 
 
 @schedule
@@ -102,13 +102,13 @@ def a_node_forgets_while_a_round_that_counts_it_is_under_way() -> list[Violation
     slow, mender, other = scene.processes
     scene.stall(slow, (1, 2), 0.4)
     scene.cut(slow, 3, 4)
-    scene.play(0.004, scene.taken(slow, "r", ttl=30.0))  # node 0 has said yes, and is heard
+    scene.run(0.004, scene.taken(slow, "r", ttl=30.0))  # node 0 has said yes, and is heard
     scene.servers[0].flush()
     for _ in range(20):  # its loss is noticed, and looked after
-        scene.play(0.02, scene.held(mender, "m"))
-    scene.play(0.1)  # the slow one has its majority now, if an answer that was forgotten counts
+        scene.run(0.02, scene.held(mender, "m"))
+    scene.run(0.1)  # the slow one has its majority now, if an answer that was forgotten counts
     scene.cut(other, 1, 2)
-    scene.play(0.5, scene.held(other, "r", keep=0.02))
+    scene.run(0.5, scene.held(other, "r", keep=0.02))
     return scene.found()
 
 
@@ -120,17 +120,17 @@ def a_stopped_client_hears_what_was_said_before_a_node_forgot() -> list[Violatio
     scene.stall(stopped, (1, 2), 10.0)
     scene.cut(stopped, 3, 4)
     stopped.runtime.spawn("work", _ignored(scene.taken(stopped, "r", ttl=3600.0)))
-    scene.play(0.004)
+    scene.run(0.004)
     stopped.pause()
     scene.servers[0].flush()
     for _ in range(90):
-        scene.play(0.1, scene.held(mender, "m"))
+        scene.run(0.1, scene.held(mender, "m"))
     assert scene.servers[0].memory.votes
-    scene.play(1.5)  # nodes 1 and 2 have said yes now, too
+    scene.run(1.5)  # nodes 1 and 2 have said yes now, too
     stopped.resume()
-    scene.play(0.01)
+    scene.run(0.01)
     scene.cut(other, 1, 2)
-    scene.play(0.3, scene.held(other, "r", keep=0.02))
+    scene.run(0.3, scene.held(other, "r", keep=0.02))
     return scene.found()
 
 
@@ -151,15 +151,15 @@ def _read_early(round: float, hush: float) -> list[Violation]:
     scene.cluster.walls[ahead.name] = 3600.0
     scene.stall(ahead, (1, 2), round)
     scene.cut(ahead, 3, 4)
-    scene.play(0.004, scene.taken(ahead, "r", ttl=10.0, timeout=3.0))
+    scene.run(0.004, scene.taken(ahead, "r", ttl=10.0, timeout=3.0))
     scene.servers[0].flush()
-    scene.play(hush, scene.held(mender, "m"))  # noticed: its quarantine begins
+    scene.run(hush, scene.held(mender, "m"))  # noticed: its quarantine begins
     scene.stall(mender, (0,), 0.95)  # a look hears the others at once, and it when its time may be over
     for _ in range(16):
-        scene.play(1.0, scene.held(mender, "m"))
+        scene.run(1.0, scene.held(mender, "m"))
     assert scene.servers[0].memory.votes
     scene.cut(behind, 1, 2)
-    scene.play(1.0, scene.held(behind, "r"))
+    scene.run(1.0, scene.held(behind, "r"))
     return scene.found()
 
 
@@ -170,13 +170,13 @@ def a_node_forgets_the_highest_number() -> list[Violation]:
     ahead, mender, behind = scene.processes
     scene.cluster.walls[ahead.name] = 3600.0
     scene.cut(ahead, 3, 4)
-    scene.play(0.1, scene.held(ahead, "r"))
+    scene.run(0.1, scene.held(ahead, "r"))
     scene.servers[0].flush()
     for _ in range(16):
-        scene.play(0.5, scene.held(mender, "m"))
+        scene.run(0.5, scene.held(mender, "m"))
     assert scene.servers[0].memory.votes
     scene.cut(behind, 1, 2)
-    scene.play(1.0, scene.held(behind, "r"))
+    scene.run(1.0, scene.held(behind, "r"))
     return scene.found()
 
 
@@ -185,9 +185,9 @@ def _first_try(scene: Scene, process: ClientProcess) -> tuple[Vote, Release]:
     scene.cut(process, 1, 2, 3, 4)
     scene.deafen(process, 0)
     process.runtime.spawn("work", scene.held(process, "r", timeout=5.0, keep=60.0))
-    scene.play(0.4)
+    scene.run(0.4)
     ((id, stands),) = scene.servers[0].memory.claims["r"].items()
-    scene.play(0.12)  # given up, and taken back
+    scene.run(0.12)  # given up, and taken back
     return Vote(stands.claim, stands.token), Release("r", id, upto=stands.token)
 
 
@@ -198,10 +198,10 @@ def a_release_of_the_first_try_meets_the_second() -> list[Violation]:
     holder, _, other = scene.processes
     _, late = _first_try(scene, holder)
     scene.mend(holder, 0, 1, 2)
-    scene.play(1.0)
+    scene.run(1.0)
     scene.servers[0].memory.answer(late)
     scene.cut(other, 1, 2)
-    scene.play(0.5, scene.held(other, "r"))
+    scene.run(0.5, scene.held(other, "r"))
     return scene.found()
 
 
@@ -213,16 +213,16 @@ def a_renewal_meets_what_the_first_try_left() -> list[Violation]:
     vote, release = _first_try(scene, holder)
     scene.cut(holder, 0)
     scene.mend(holder, 1, 2, 3)
-    scene.play(0.5)  # granted by 1, 2 and 3
+    scene.run(0.5)  # granted by 1, 2 and 3
     scene.mend(holder, 0)
     scene.cut(holder, 3)
-    scene.play(3.0)
+    scene.run(3.0)
     scene.servers[0].memory.answer(vote)
-    scene.play(1.5)  # renewed by 1 and 2, and by 0 if that counts
+    scene.run(1.5)  # renewed by 1 and 2, and by 0 if that counts
     scene.servers[0].memory.answer(release)
     scene.cut(other, 1, 2)
     for _ in range(52):
-        scene.play(0.2, scene.held(other, "r", keep=0.05))
+        scene.run(0.2, scene.held(other, "r", keep=0.05))
     return scene.found()
 
 
@@ -233,16 +233,16 @@ def a_node_restarts_with_old_numbers() -> list[Violation]:
     ahead, _, behind = scene.processes
     server = next(server for server in scene.servers if not server.memory.durable)
     rest = [n for n in range(SIZE) if scene.servers[n] is not server]
-    scene.play(0.1, scene.held(behind, "r"))
+    scene.run(0.1, scene.held(behind, "r"))
     server.save()
     scene.cluster.walls[ahead.name] = 3600.0
     scene.cut(ahead, *rest[2:])
-    scene.play(0.1, scene.held(ahead, "r"))
+    scene.run(0.1, scene.held(ahead, "r"))
     server.crash()
     server.start(saved=True)
     scene.cut(behind, *rest[:2])
     for _ in range(8):
-        scene.play(0.5, scene.held(behind, "r"))
+        scene.run(0.5, scene.held(behind, "r"))
     return scene.found()
 
 
@@ -256,8 +256,8 @@ def two_clients_think_of_one_number() -> list[Violation]:
         scene.cluster.members[process.name].highest = int(BORN * 1e6)
     scene.cut(first, 3, 4)
     scene.cut(second, 1, 2)
-    scene.play(0.3, scene.held(first, "r"))
-    scene.play(0.3, scene.held(second, "r"))
+    scene.run(0.3, scene.held(first, "r"))
+    scene.run(0.3, scene.held(second, "r"))
     granted = [
         record for record in scene.cluster.history if record.call == "grant" and record.resource == "r"
     ]
@@ -271,11 +271,11 @@ def a_majority_forgets() -> list[Violation]:
     scene = Scene(ttl=3.0)
     holder, _, other = scene.processes
     holder.runtime.spawn("work", scene.held(holder, "r", keep=60.0))
-    scene.play(0.1)
+    scene.run(0.1)
     for server in scene.servers[:3]:
         server.flush()
     for _ in range(20):
-        scene.play(0.5, scene.held(other, "r", keep=0.05))
+        scene.run(0.5, scene.held(other, "r", keep=0.05))
     assert not any(server.memory.votes for server in scene.servers[:3])
     return scene.found()
 
@@ -286,11 +286,11 @@ def a_clock_leaps_under_a_lease_longer_than_others_know() -> list[Violation]:
     scene = Scene(ttl=1.0)
     holder, _, other = scene.processes
     scene.cut(holder, 3, 4)
-    scene.play(0.1, scene.taken(holder, "r", ttl=30.0))
+    scene.run(0.1, scene.taken(holder, "r", ttl=30.0))
     scene.servers[0].jump(60.0)
     scene.cut(other, 1, 2)
     for _ in range(20):
-        scene.play(0.2, scene.held(other, "r", keep=0.05))
+        scene.run(0.2, scene.held(other, "r", keep=0.05))
     return scene.found()
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from interlock.testing.faults import Faults
 from interlock.testing.simulated_quorum import SimulatedNode
 from interlock.testing.weather import LOSSY, SLOW, TEMPEST, Nemesis, Weather
-from tests.redlock.simulation.stage import SIZE, QuorumStage
+from tests.redlock.simulation.quorum_cluster import SIZE, QuorumCluster
 
 MINORITY = (SIZE - 1) // 2
 
@@ -68,7 +68,7 @@ WEATHERS = {
 class QuorumNemesis(Nemesis):
     """Makes a weather for a quorum."""
 
-    _cluster: QuorumStage
+    _cluster: QuorumCluster
 
     def acts(self) -> list[Callable[[], None]]:
         return [

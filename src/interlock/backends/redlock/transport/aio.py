@@ -54,7 +54,7 @@ class AsyncNodeConnection(PipelinedConnection):
         if len(pending) > MAX_UNANSWERED:
             self.end(timeout_error(self.place, 0.0))
 
-    def handshake(self, handshake: Handshake) -> None:
+    def handshake(self, handshake: NodeHandshake) -> None:
         self._send(HANDSHAKE, True)
         self._pending.extend([handshake] * HANDSHAKE_REPLIES)
 
@@ -68,7 +68,7 @@ class AsyncNodeConnection(PipelinedConnection):
             self._pending.popleft().on_reply(self, error)
 
 
-class Handshake:
+class NodeHandshake:
     """Collects the replies to the first requests on a connection."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -324,7 +324,7 @@ class AsyncQuorumTransport:
         connection = AsyncNodeConnection(node, address, self, raw)
         shook_hands_at = self.now()
         timeout = max(0.001, address.connect_timeout - (shook_hands_at - began))
-        handshake = Handshake(loop)
+        handshake = NodeHandshake(loop)
         connection.handshake(handshake)
         try:
             await asyncio.wait_for(handshake.done, timeout)

@@ -1,10 +1,10 @@
--- Give this node its vote, if it is still in the quarantine that the caller saw, and that is over.
+-- Give this node its vote, if the quarantine that the caller saw is still the same, and is over.
 --
 -- KEYS  1 quorum
 -- ARGV  1 run id  2 since ms, as it was seen  3 ms the quarantine lasts  4 floor: no number below it is accepted
 --       5 1: only if no number was ever accepted here
 --
--- Returns  {us, 1}  it has its vote   {us, 0}  it is not as it was seen, or the time has not come
+-- Returns  {us, 1}  it has its vote   {us, 0}  it is another quarantine, or not over yet
 
 local t = redis.call('TIME')
 local clock = tonumber(string.format('%d%06d', t[1], t[2]))

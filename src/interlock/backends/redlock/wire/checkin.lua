@@ -1,4 +1,4 @@
--- What this node remembers of the quorum; a node that lost its memory begins its quarantine.
+-- Return what this node remembers of the quorum; a node that lost its memory begins its quarantine.
 --
 -- run    the process that checked in last      vote     the process that has a vote: this one, or there is none
 -- since  when its quarantine began, ms         top      the highest number it accepted, never below the floor
@@ -6,10 +6,10 @@
 -- =name  the number of a name, and who set it  durable  every write is on disk before it is answered
 --
 -- KEYS  1 quorum
--- ARGV  1 run id  2 whether every write is on disk before it is answered (0, 1)  3 1: check in, 0: only look
+-- ARGV  1 run id  2 whether every write is on disk before it is answered (0, 1)  3 1: check in, 0: read only
 --
 -- Returns  {us, run id, since ms, top, longest ms, floor, fields, run id now, durable}: what the hash says
---          ('' and 0 where it says nothing), then what the connection was told of the server
+--          ('' and 0 where it says nothing), then what the caller's connection knows of the server
 
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
@@ -17,12 +17,12 @@ local function seen()
   return redis.call('HMGET', KEYS[1], 'run', 'since', 'top', 'longest', 'floor', 'durable', 'vote')
 end
 
--- A value too long for a list makes the hash a table: every field is found at once, and HSCAN goes in steps.
+-- A value too long for a listpack makes Redis store the hash as a table: lookups are fast, and HSCAN goes in steps.
 local ABOUT = 'what a node of an interlock quorum must not forget, and must forget together: its marker and its numbers'
 
 local f = seen()
 if ARGV[3] == '1' and f[1] ~= ARGV[1] then
-  if f[1] and f[6] == '1' and ARGV[2] == '1' then -- restarted, and nothing is lost: every write was on disk
+  if f[1] and f[6] == '1' and ARGV[2] == '1' then -- restarted without loss: every write was on disk
     redis.call('HSET', KEYS[1], 'run', ARGV[1])
   else
     redis.call('HSET', KEYS[1], 'run', ARGV[1], 'since', string.format('%.0f', now), 'about', ABOUT)

@@ -1,4 +1,4 @@
--- Push the lapse of many claims away on this node; never an upsert.
+-- Extend many claims on this node. A claim that does not stand is not entered.
 --
 -- KEYS  1 quorum, then four for each claim: holder, records, waiters, lapses
 -- ARGV  1 run id, then five for each claim: id, ttl ms, permits ('' as it is), note ('' as it is, otherwise =
@@ -6,7 +6,7 @@
 --
 -- Returns  {us, 1, answer, ...}  1 renewed, 0 gone, 2 stands under another token, a reason: evicted
 --          {us, -9, lost}        no vote; 1: this node lost its memory, or has not been admitted yet, 0: it is
---                                another process than before, and nobody has looked yet whether it lost anything
+--                                another process than before, and it is not known yet whether it lost anything
 
 local t = redis.call('TIME')
 local clock = tonumber(string.format('%d%06d', t[1], t[2]))
@@ -18,7 +18,7 @@ local function renew(KEYS, ARGV)
 -- include renew.lua
 end
 
-local function stray(at, id, token) -- it stands, but not with the token its holder has: a leftover
+local function stray(at, id, token) -- whether it stands with another token than its holder's: then it is a leftover
   local held = redis.call('GET', KEYS[at])
   local start = id .. '\n'
   local found

@@ -1,19 +1,19 @@
--- Enter a claim on this node if nobody is in its way, and accept its ballot as the resource's number.
+-- Enter a claim on this node if no other claim is in its way, and accept its ballot as the resource's number.
 --
 -- KEYS  1 holder  2 records  3 quorum (hash)
 -- ARGV  1 id  2 ttl ms  3 ballot  4 the record's end: channel \n bytes of note \n note who  5 run id
---       and, if it is not a new claim of 1 permit out of 1: 6 permits  7 capacity  8 1: fill in what a majority holds already
+--       and, if it is not a new claim of 1 permit out of 1: 6 permits  7 capacity  8 1: a majority holds it already
 --
 -- Returns  us                it stands here and the ballot was accepted; us is this node's clock
 --          {us, 2, number}   it stands here, but this number was accepted before: the ballot is too low
---          {us, 0, ahead, ms, holder}  others are in its way, nothing changed; look again after so many ms; the oldest
+--          {us, 0, ahead, ms, holder}  others are in its way, nothing changed; claim again after so many ms; the oldest
 --                            holder's id and record, '' if that is another program
 --          {us, -1, reason}  evicted by an operator
 --          {us, -2, capacity}  live claims stand under another capacity
 --          {us, -9}          no vote: this node lost its memory, or has not been admitted yet
 
-local MANY = 512 -- fields of the quorum that may stay for good
-local OLD = 60e6 -- us after which a number is forgotten into the floor: no attempt lasts that long
+local MANY = 512 -- fields of the quorum hash that are kept however old they are
+local OLD = 60e6 -- us after which a number may be merged into the floor: no attempt lasts that long
 
 local holder, quorum, id, ttl, ballot = KEYS[1], KEYS[3], ARGV[1], ARGV[2], ARGV[3]
 local t = redis.call('TIME')
@@ -22,8 +22,8 @@ local f = redis.call('HMGET', quorum, 'vote', 'top', 'longest')
 if f[1] ~= ARGV[5] then return {clock, -9} end
 local top, longest = f[2], f[3]
 
--- The quick way: nobody is there, and no number here is as high. Numbers of one length compare as words do: what this
--- costs is five servers' time for each lock, and every call of a function shows in it.
+-- The fast path: no claim stands here, and no number here is as high. Numbers of equal length are compared as strings:
+-- every function call here costs time on each of five servers for each lock.
 local entered = not ARGV[6] and top and longest and #top == #ballot and ballot > top
   and (longest == ttl or tonumber(longest) > tonumber(ttl)) and redis.call('EXISTS', holder, KEYS[2]) == 0
 if entered then
@@ -33,7 +33,7 @@ if entered then
   if clock % 8 ~= 0 then return clock end
 end
 
-if clock % 8 == 0 and redis.call('HLEN', quorum) > MANY then -- now and then some old numbers become one, the floor
+if clock % 8 == 0 and redis.call('HLEN', quorum) > MANY then -- now and then some old numbers are merged into one, the floor
   local known = redis.call('HMGET', quorum, 'cursor', 'floor')
   local floor, old = tonumber(known[2] or 0), {}
   local step = redis.call('HSCAN', quorum, known[1] or '0', 'MATCH', '=*', 'COUNT', 32)
@@ -53,7 +53,7 @@ if entered then return clock end
 local stem = string.sub(KEYS[2], 1, -2)
 local held = not ARGV[6] and redis.call('GET', holder)
 if held and string.sub(held, 1, #id + 1) ~= id .. '\n' and redis.call('EXISTS', KEYS[2], stem .. 'w') == 0 then
-  -- The quick way of those who ask again and again: one holder, and nobody beside it.
+  -- The fast path of waiters that poll: one holder, and no other claim beside it.
   local left, lasts = redis.call('PTTL', holder), string.match(held, '^[^\n]*\n%d+\n%d+\n(%d+)\n1\n')
   if lasts and left > 0 and left <= 4 * lasts + 60000 then return {clock, 0, 1, left, held} end
 end
@@ -64,9 +64,9 @@ local number, setter = string.match(known[2] or '', '^(%d+) (.*)$')
 number = tonumber(number or 0)
 if known[1] and tonumber(known[1]) > number then number, setter = tonumber(known[1]), nil end
 local accepted = proposed > number or (proposed == number and setter == id)
-local own = accepted or ARGV[8] == '1' -- what is filled in was granted by a majority: its number is its own
+local own = accepted or ARGV[8] == '1' -- a claim that is filled in was granted by a majority under this number
 
-local function standing_here() -- the claim stands: what the quorum must remember of it
+local function standing_here() -- the claim stands: record what the quorum must remember of it
   if accepted then
     redis.call('HSET', quorum, field, ballot .. ' ' .. id)
     if proposed > tonumber(top or 0) then redis.call('HSET', quorum, 'top', ballot) end
@@ -92,7 +92,7 @@ if mark then return answer({clock, -1, string.sub(mark, 2)}) end
 local under = standing(q)
 if under and under ~= capacity then return answer({clock, -2, under}) end
 
--- What is filled in late meets perhaps a later claim of the same id: that keeps its number.
+-- A fill that comes late may meet a later claim of the same id, which keeps its number.
 local function renumbered(token) return own and proposed > tonumber(token) and ballot or token end
 
 if is(q, id) then

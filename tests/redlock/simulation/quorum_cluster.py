@@ -1,4 +1,4 @@
-"""A stage with five nodes: the shipped algorithm of the quorum over a simulated transport, for each process its own."""
+"""A simulated cluster with five nodes: the shipped algorithm over a simulated transport, one for each process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SIZE = 5
 NODE_TIMEOUT = 0.05
 
 
-class QuorumStage(SimulatedCluster):
+class QuorumCluster(SimulatedCluster):
     """Five servers, some of them durable; processes whose wall clocks are wrong, each by its own."""
 
     def __init__(

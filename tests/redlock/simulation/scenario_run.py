@@ -1,7 +1,7 @@
 """Runs of the quorum under seeds: who works, in which weather, and what is promised then.
 
-python -m tests.redlock.simulation.play --seeds 2000
-python -m tests.redlock.simulation.play --scenario lock --weather tempest --seed 1234      # replays one
+python -m tests.redlock.simulation.scenario_run --seeds 2000
+python -m tests.redlock.simulation.scenario_run --scenario lock --weather tempest --seed 1234      # replays one
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from interlock.testing.scenarios import SCENARIOS as ALL
 from interlock.testing.simulated_cluster import ClientProcess, SimulatedCluster
 from interlock.testing.simulation import RunSpec, main
 from interlock.testing.weather import Nemesis
-from tests.redlock.simulation.stage import QuorumStage
+from tests.redlock.simulation.quorum_cluster import QuorumCluster
 from tests.redlock.simulation.weather import WEATHERS, QuorumNemesis
 
 
-async def long(play: ScenarioRun, node: ClientProcess) -> None:
+async def long(run: ScenarioRun, node: ClientProcess) -> None:
     """A lock that is held for several ttls: it lives by its renewals."""
-    limit = play.patience()
-    async with play.inside(node, node.client.lock("r", timeout=limit), "r", limit) as lease:
-        for _ in range(play.random.randrange(1, 5)):
-            await play.work(node, lease)
-            await play.idle(node, 1.5)
+    limit = run.patience()
+    async with run.inside(node, node.client.lock("r", timeout=limit), "r", limit) as lease:
+        for _ in range(run.random.randrange(1, 5)):
+            await run.work(node, lease)
+            await run.idle(node, 1.5)
 
 
 SCENARIOS: dict[str, Scenario] = {
@@ -39,10 +39,10 @@ SCENARIOS: dict[str, Scenario] = {
 }
 
 
-class QuorumPlay(ScenarioRun):
+class QuorumScenarioRun(ScenarioRun):
     """A scenario on five nodes."""
 
-    cluster_type: type[SimulatedCluster] = QuorumStage
+    cluster_type: type[SimulatedCluster] = QuorumCluster
     nemesis_type: type[Nemesis] = QuorumNemesis
 
     def __init__(self, scenario: Scenario, weather: str, seed: int) -> None:
@@ -72,18 +72,18 @@ class QuorumPlay(ScenarioRun):
         return replace(super().terms, progress=super().terms.progress + 3.0 + 2 * self.cluster.ttl)
 
 
-class QuorumPlot(RunSpec):
+class QuorumRunSpec(RunSpec):
     """Which run of the quorum a seed means."""
 
     __slots__ = ()
     scenarios = SCENARIOS
     weathers = WEATHERS
-    command = "python3 -m tests.redlock.simulation.play"
+    command = "python3 -m tests.redlock.simulation.scenario_run"
 
-    def make(self) -> QuorumPlay:
-        return QuorumPlay(SCENARIOS[self.scenario], self.weather, self.seed)
+    def make(self) -> QuorumScenarioRun:
+        return QuorumScenarioRun(SCENARIOS[self.scenario], self.weather, self.seed)
 
 
 if __name__ == "__main__":
     logging.disable(logging.WARNING)  # what a jumped clock is worth to an operator
-    sys.exit(main(sys.argv[1:], QuorumPlot))
+    sys.exit(main(sys.argv[1:], QuorumRunSpec))
