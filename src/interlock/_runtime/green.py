@@ -16,8 +16,7 @@ from contextlib import suppress
 from typing import Any
 
 from interlock import native
-from interlock._core.drive import drive
-from interlock._runtime.threads import Deliveries, Threads, ThreadSignal
+from interlock._runtime.threads import Deliveries, ThreadJob, Threads, ThreadSignal
 from interlock.ports import Job, Signal
 
 LOOK = 0.005  # seconds between looks at a thread that is to end
@@ -64,21 +63,12 @@ class NativeSignal(ThreadSignal):
         self._gate.acquire()
 
 
-class NativeJob:
+class NativeJob(ThreadJob):
     """A thread of the system that drives one coroutine."""
 
     def __init__(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         self._running = True
         self.ident = native.run(lambda: self._run(work))
-
-    def _run(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        try:
-            drive(work())
-        finally:
-            self._running = False
-
-    def alive(self) -> bool:
-        return self._running
 
 
 class Green(Threads):

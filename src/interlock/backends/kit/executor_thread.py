@@ -36,20 +36,16 @@ class ExecutorThread:
     async def run(self, step: Callable[..., T], *args: Any, timeout: float) -> T:
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[T] = loop.create_future()
-        now, late = (
-            self._now,
-            self._late(),
-        )  # not self: the thread must not keep a store that nobody has any more
-        until = (
-            now() + timeout
-        )  # from now: those who queue up behind a locked file must not wait one after the other
+        now, of = self._now, self._of  # not self: the thread must not keep a store that nobody has any more
+        # From now: those who queue up behind a locked file must not wait one after the other.
+        until = now() + timeout
 
         def job() -> None:
             try:
                 if now() >= until:
                     # Its caller was told that there is no answer, and may have had the claim taken back by
                     # another thread already: made now, it would stand for nobody.
-                    raise late
+                    raise _late(of)
                 result = step(until, *args)
             except BaseException as error:  # all of it is the caller's, not this thread's
                 _post(loop, _settle, answer, None, error)
@@ -57,7 +53,7 @@ class ExecutorThread:
                 _post(loop, _settle, answer, result, None)
 
         self._put(job)
-        timer = loop.call_later(timeout, _settle, answer, None, self._late())
+        timer = loop.call_later(timeout, _settle, answer, None, _late(of))
         try:
             return await answer
         finally:
@@ -83,11 +79,6 @@ class ExecutorThread:
                 jobs.put(None)
             raise
 
-    def _late(self) -> StoreUnavailable:
-        return StoreUnavailable(
-            f"no answer in time: {self._of}, or the thread that writes it, is busy with others' calls"
-        )
-
     def after_fork(self) -> None:
         self.__init__(self._now, self._name, self._of)  # type: ignore[misc]
 
@@ -106,6 +97,12 @@ def _work(jobs: SimpleQueue[Callable[[], None] | None]) -> None:
     while (job := jobs.get()) is not None:
         job()
         del job  # it may refer to the store: kept until the next job, it would keep a store that nobody has any more
+
+
+def _late(of: str) -> StoreUnavailable:
+    return StoreUnavailable(
+        f"no answer in time: {of}, or the thread that writes it, is busy with others' calls"
+    )
 
 
 def _post(loop: asyncio.AbstractEventLoop, callback: Callable[..., None], *args: object) -> None:
