@@ -163,6 +163,15 @@ def test_every_name_of_the_architecture_exists() -> None:
     assert not [span for span in names if not exists(span)]
 
 
+def test_every_file_of_the_picture_exists() -> None:
+    picture = next(FENCE.finditer(PAGE.read_text(encoding="utf-8")))[2]
+    names = re.findall(r"\w+\.py|\w+/", picture)
+    assert len(names) > 10
+    assert not [
+        name for name in names if not (PACKAGE / name).exists() and not _files(name.removesuffix(".py"))
+    ]
+
+
 def test_a_name_that_does_not_exist_is_noticed() -> None:
     assert exists("Keeper.keep")
     assert exists("Store.claim")
