@@ -62,7 +62,7 @@ class Command:
         self._order(f"signal {number}")
 
     def reports(self, timeout: float) -> Iterator[list[str]]:
-        """What the warden has to report, waiting for it at most `timeout` seconds; `gone` when it has died."""
+        """Yield the warden's reports, waiting at most `timeout` seconds for one; `gone` when the warden has died."""
         if not select.select([self._reports], [], [], timeout)[0]:
             return
         came = os.read(self._reports, 4096)
@@ -79,7 +79,7 @@ class Command:
     def dismiss(self) -> None:
         """Let the warden go; it kills what still runs. Returns when it has gone."""
         os.close(self._orders)
-        with suppress(ChildProcessError):  # whoever started us ignores SIGCHLD, and so do we
+        with suppress(ChildProcessError):  # our parent ignores SIGCHLD, and we inherited that
             os.waitpid(self._warden, 0)
         os.close(self._reports)
 

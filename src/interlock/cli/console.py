@@ -1,4 +1,4 @@
-"""Where a command's words go: text or JSON, with colours only where somebody looks."""
+"""The output of a command: text or JSON, with colours only on a terminal."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Console:
         self._write_error(f"interlock: {sentence}")
 
     def event(self, name: str, **data: Any) -> None:
-        """What happens to a run, for programs: a line of JSON on standard error."""
+        """Report an event of a run to programs, as a line of JSON on standard error."""
         self._write_error(_dumps({"event": name, **data}))
 
     def error(self, sentence: str, code: int) -> None:

@@ -1,4 +1,4 @@
-"""`evict`: take a resource away from who holds it, for a reason."""
+"""`evict`: take a resource away from its holders, for a reason that they are told."""
 
 from __future__ import annotations
 

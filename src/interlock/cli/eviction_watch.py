@@ -1,7 +1,7 @@
-"""Noticing at once that a lease was taken away; the keeper would notice at the next renewal.
+"""Notices at once that a lease was evicted; the keeper would notice at the next renewal.
 
-Whom an operator lets in by an eviction is in at once. So each second its victim goes on is a second with two
-at work, and a third of the ttl would be ten of them.
+An eviction lets the next claim in at once. Until the victim stops, two are at work; with the default ttl the next renewal
+may be ten seconds away.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ AT_MOST_EVERY = 0.2  # seconds between questions, whatever wakes us
 
 
 def watch(client: Client, lease: Lease, over: threading.Event) -> None:
-    """Watch from a thread of its own until the lease has ended or `over` is set; the lease tells who must know."""
+    """Watch from a thread of its own until the lease has ended or `over` is set. A loss is reported by the lease itself."""
     threading.Thread(
         target=_watch, args=(client, lease, over), name="interlock-eviction", daemon=True
     ).start()

@@ -30,12 +30,12 @@ def age(seconds: float) -> str:
 
 
 def who(standing: Standing) -> str:
-    """Who stands there; of a key of another program nothing is known, and its value is nobody's business."""
+    """The caller that made the claim. Nothing is known of another program's key, and its value is not shown."""
     return FOREIGN if standing.foreign else printable(str(Who.parse(standing.who)))
 
 
 def holder(standing: Standing) -> str:
-    """Who holds it, for the column that says so; a claim that only lingers has no holder any more."""
+    """The text of the column HOLDER; a claim that only lingers has no holder any more."""
     return f"nobody, released by {who(standing)}" if standing.lingering else who(standing)
 
 
@@ -62,7 +62,7 @@ def holder_shortened(standing: Standing) -> tuple[str, ...]:
 
 
 def kind(queue: Queue) -> str:
-    """What contenders take it for: `lock`, `election`, `read`, `write`, `2 of 3`; `idle` if there are none."""
+    """The kind of synchronizer that contenders use: `lock`, `election`, `read`, `write`, `2 of 3`; `idle` if there are none."""
     if not queue.standings:
         return "idle"
     if queue.capacity == 1:
@@ -89,7 +89,7 @@ def state_shortened(standing: Standing) -> tuple[str, ...]:
 
 
 def held(standing: Standing) -> str:
-    """Who is in the way, and since when, in a sentence."""
+    """One sentence that names the holder and says since when it holds."""
     if standing.lingering:
         return wording.held(standing)
     if standing.foreign:
@@ -119,7 +119,7 @@ def token_shortened(standing: Standing) -> tuple[str, ...]:
 
 
 def permits(standing: Standing, capacity: int) -> str:
-    """What a claim takes, where that is not plain: `2 permits`, `read`, `write`."""
+    """The size of a claim, where a reader cannot infer it: `2 permits`, `read`, `write`."""
     if capacity == 1:
         return ""
     if capacity == EVERYTHING:

@@ -1,4 +1,4 @@
-"""One picture of `top`: who holds, who waits, how long each lease still lives. Pure."""
+"""One frame of `top`: the holders, the waiters, and how long each lease still lives. Pure."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ ROLE = 7  # columns of `holds`, `next`, and of a place in the queue
 AGE = 8
 LEFT = 8
 TOKEN = 8
-WHO = 14  # columns that who must have before other columns go: a short host and a pid
+WHO = 14  # columns left for the caller, a short host and a pid; other columns are dropped before this one gets narrower
 MOST_WAITERS = (10, 5, 3, 1, 0)  # how many of a queue are shown: as many as leave room for all resources
 MOST_HOLDERS = 5
 PLAIN = str.maketrans("─█░…", "-#.~")
 
 
 class Snapshot(NamedTuple):
-    """What was seen of a store at one moment."""
+    """The queues of a store at one moment."""
 
     store: str
     time: str  # of day
@@ -36,7 +36,7 @@ class Snapshot(NamedTuple):
 
 
 def compose(snapshot: Snapshot, full: Mapping[str, float], width: int, height: int | None) -> list[Line]:
-    """The lines of one picture, none wider than `width`, no more than `height`.
+    """The lines of one frame, none wider than `width`, no more than `height`.
 
     `full` has for each claim the longest time it was ever seen to have left: the length of its bar when it is full.
     """

@@ -1,4 +1,4 @@
-"""The nodes of a quorum as an operator reads them, and what follows from it. Pure."""
+"""The state of a quorum's nodes in an operator's words, and what the operator can do. Pure."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def word(state: NodeState, states: Sequence[NodeState]) -> str:
 
 
 def _why(silent: NodeState | NodeView) -> str:
-    """What is wrong, without the advice and the place, which would push the other columns off the screen."""
+    """The error of a node, without its advice and address, which would push the other columns off the screen."""
     return formatting.printable(silent.state.removeprefix(silent.place).lstrip(": ").partition(";")[0])
 
 
@@ -116,7 +116,7 @@ def refusal(used: Sequence[NodeState], away: Sequence[NodeState]) -> str:
 
 
 def said(view: NodeView) -> str:
-    """What one node says of the resource."""
+    """One node's answer about the resource."""
     if view.standings:
         first, *others = view.standings
         return f"granted to {_holder(first)}{f' and {len(others)} more' if others else ''}"
@@ -132,7 +132,7 @@ def _holder(standing: Standing) -> str:
 
 
 def standing(resource: str, views: Sequence[NodeView]) -> str:
-    """Who holds the resource, as those nodes say that have a vote: a claim on fewer than a majority is a leftover."""
+    """Name the holder of the resource by the votes of the nodes; a claim on fewer than a majority is a leftover."""
     name, needed = formatting.printable(resource), len(views) // 2 + 1
     heard = [view.standings for view in views if view.state in ("granted", "free")]
     if len(heard) < needed:

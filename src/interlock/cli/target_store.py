@@ -32,12 +32,12 @@ def is_default(url: str | None) -> bool:
 
 
 def whose() -> str:
-    """Whose default file this is, for users of sudo and cron, who have met another one before."""
+    """A sentence that names the owner of the default file: sudo and cron jobs often expect another user's."""
     return f"this is the default file of {_user()}, and each user has another one"
 
 
 def under_sudo(url: str | None) -> str:
-    """A warning for who runs a command as another user by sudo, and may believe to share locks; or nothing."""
+    """A warning that sudo has changed the default store, so that no lock is shared with the caller; "" if none is due."""
     caller = os.environ.get("SUDO_USER", "")
     if not is_default(url) or not caller or caller == _user():
         return ""

@@ -1,4 +1,4 @@
-"""Saying for whom a run waits, so that nobody believes that it hangs."""
+"""The notice that a run is waiting, and for which holder, so that nobody believes that it hangs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def with_holder(event: Waiting, client: Client) -> Waiting:
     try:
         queue = all_signed(drive(client.store.inspect(event.resource, limit=1)))
     except InterlockError:
-        return event  # whoever waits meets the same trouble, and tells it
+        return event  # the acquire meets the same error, and reports it
     return replaced(event, holder=next(iter(queue.holders), None))
 
 

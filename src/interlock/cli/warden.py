@@ -53,7 +53,7 @@ PATIENCE = 5.0  # seconds with processes that do not even die of SIGKILL
 
 
 class Duty(NamedTuple):
-    """What a warden is asked to do, but for the lease, which comes later."""
+    """The command that a warden is to run, and the bounds of its time; the lease follows later."""
 
     argv: list[str]
     resource: str
@@ -269,7 +269,7 @@ class Warden:
         self._report("ending")
         below = self._below()
         process_tree.send(below, signal.SIGTERM)
-        process_tree.send(below, signal.SIGCONT)  # who is stopped cannot hear
+        process_tree.send(below, signal.SIGCONT)  # a stopped process would not handle SIGTERM
 
     def _below(self) -> list[int]:
         below = process_tree.descendants(os.getpid())

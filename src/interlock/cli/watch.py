@@ -96,7 +96,7 @@ def follow(queues: Iterator[Queue], console: Console) -> None:
 
 
 def differences(before: Queue | None, after: Queue) -> Iterator[tuple[str, Standing]]:
-    """Who left, who holds, who waits, who says something else than before; in that order of reading.
+    """Yield the claims that left, then those that were admitted, came to wait, or changed their note.
 
     A claim that is released and lingers for its `min_hold` leaves, and `lingers` in the way of the others.
     """

@@ -32,7 +32,7 @@ from interlock.testing.hold_interval import NEVER, HoldInterval, hold_intervals,
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What a run promised."""
+    """The promises that a run is judged by."""
 
     exclusive: bool = True
     excused: Sequence[tuple[float, float]] = ()  # spans of time in which it was not

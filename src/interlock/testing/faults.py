@@ -39,12 +39,12 @@ T = TypeVar("T")
 
 
 class Breakdown(RuntimeError):
-    """What no store should raise: a bug in it, which the keeper must survive."""
+    """An error that no store should raise: it stands for a bug in the store, which the keeper must survive."""
 
 
 @dataclass(frozen=True, slots=True)
 class Faults:
-    """How often what goes wrong, each a chance per request between 0 and 1."""
+    """The probability of each fault, per request, between 0 and 1."""
 
     lose_request: float = 0.0  # it never arrives
     lose_reply: float = 0.0  # it is applied, and nobody hears of it
@@ -116,7 +116,9 @@ class Faulty:
 
     async def _ask(self, what: str, call: Callable[[], Awaitable[T]], timeout: float = IO_TIMEOUT) -> T:
         limit = min(timeout, self.link.faults.timeout)
-        await self._runtime.sleep(0.0)  # an await before anything is sent: who is cut off here sent nothing
+        await self._runtime.sleep(
+            0.0
+        )  # an await before anything is sent: a caller that is cancelled here has sent nothing
         letter = _Letter(call, self._runtime.signal(), self._carrier.signal())
         if not self.link.happens(self.link.faults.lose_request):
             self._send(what, letter)

@@ -1,4 +1,4 @@
-"""What happened in a run, one record a line, for judges that were not there.
+"""The history of a run, one record a line, so that it can be judged afterwards.
 
 A record is written by a process, by the guarded resource, by the store's witness or by whoever injects
 faults. All times are true times of one clock: the world's in a simulation, CLOCK_MONOTONIC of one kernel in

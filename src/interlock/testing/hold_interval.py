@@ -1,4 +1,4 @@
-"""What a history says about single leases and processes, gathered for the judges. Pure."""
+"""The intervals in which leases were held and processes were paused, read from a history for the judges. Pure."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ Round = Callable[["ScenarioRun", ClientProcess], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """What each worker does, again and again, and how many there are."""
+    """The round that each worker repeats, and how many workers there are."""
 
     round: Round
     processes: int = 3
@@ -57,7 +57,7 @@ class ScenarioRun:
     # ---- running ------------------------------------------------------------------
 
     def execute(self) -> list[Violation]:
-        """Everything that went wrong."""
+        """Run the scenario to its end and return every violation."""
         cluster, world = self.cluster, self.cluster.world
         for _ in range(self.scenario.processes):
             process = cluster.add_process()
@@ -77,7 +77,7 @@ class ScenarioRun:
 
     @property
     def terms(self) -> Terms:
-        """What is promised in this weather."""
+        """The promises that hold in this weather."""
         cluster, weather = self.cluster, self.weather
         return Terms(
             exclusive=weather.exclusive,

@@ -40,7 +40,7 @@ SESSION = 60.0
 """How long a session lives unless it is kept, seconds."""
 
 KEPT = 3 / 4
-"""What must be left of a session when a claim is sent, as a part of the claim's ttl; with less, it is kept first."""
+"""The least part of a claim's ttl that the session must still live when the claim is sent; otherwise it is kept first."""
 
 NEVER = float("-inf")
 
@@ -97,7 +97,7 @@ class SessionEntry(_Entry):
 
 
 class SessionView(MemoryStore):
-    """What the requests of one session do on the server."""
+    """The server's side of one session: its requests change the shared space."""
 
     traits = TRAITS
 
@@ -137,7 +137,7 @@ class SessionView(MemoryStore):
 
 
 class KnownSession:
-    """What a client knows of its session; shared by its stores for tasks and for plain threads."""
+    """A client's knowledge of its session; its stores for tasks and for plain threads share it."""
 
     def __init__(self) -> None:
         self.session: Session | None = None

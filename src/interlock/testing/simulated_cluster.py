@@ -196,7 +196,7 @@ class ClientProcess:
 
 
 class Outcome:
-    """What a call came to: set `ok` to False when its answer was no."""
+    """The outcome of a call: set `ok` to False when its answer was no."""
 
     ok = True
 
@@ -271,7 +271,7 @@ class SimulatedCluster:
         return process
 
     def connect(self, process: ClientProcess) -> Store:
-        """What a process's client works on."""
+        """The store of a process's client."""
         return Faulty(self.server.store(process.runtime), process.runtime, process.link, self.network)
 
     def guarded(self, name: str) -> Guarded:
@@ -294,7 +294,7 @@ class SimulatedCluster:
                     yield process.name, "", f"{job!r} still runs"
 
     def left_in_store(self) -> Iterator[tuple[str, str, str]]:
-        """What is still there on the server."""
+        """Yield every claim and every waiter that is still on the server."""
         space = self.server.space
         for name in list(space.queues):
             for entry in space.live(name, space.now()):

@@ -83,7 +83,7 @@ class SimulatedRuntime:
             return
         self.dead = True
         for job in list(self.jobs):
-            if job is not self.world.current():  # who kills itself ends at its next await
+            if job is not self.world.current():  # a job that kills its own process ends at its next await
                 self.world.resume(job, Killed())
         self.stopped.clear()
 
@@ -194,7 +194,7 @@ class SimulatedRuntime:
         """Nothing to do: nobody uses a `with` statement of the public API here."""
 
     def later(self, deliver: Callable[[Any], object], argument: object) -> None:
-        deliver(argument)  # whoever listens in a simulation notes the instant
+        deliver(argument)  # listeners in a simulation only note the instant
 
     def stalled(self) -> float:
         return 0.0

@@ -45,7 +45,7 @@ class SimulatedServer:
         self.world = world
         self.history = history
         self.pushes = pushes
-        self.fair = False  # whoever waits must keep its place: nothing happens that could excuse its loss
+        self.fair = False  # a waiter must keep its place: nothing happens that could excuse its loss
         self.first: dict[str, int] = {}  # claim id to the token it entered with
         self._rate = 1.0 + drift
         self._jumped = 0.0
@@ -84,7 +84,7 @@ class SimulatedServer:
         for name in list(space.queues):
             del space.queues[name]
         space.registers.clear()
-        for topic in list(space.waiters.topics):  # connections broke: whoever waited looks again
+        for topic in list(space.waiters.topics):  # connections broke: every waiter asks again
             space.ring(topic)
 
     def store(self, runtime: Runtime) -> WitnessedStore:
@@ -188,7 +188,7 @@ class SimulatedSessionServer(SimulatedServer):
         return self.view(runtime, Session(self.timeout))
 
     def view(self, runtime: Runtime, session: Session) -> WitnessedStore:
-        """What the requests of one session do."""
+        """The server's side of one session."""
         self._sessions.append(session)
         return WitnessedSession(self, runtime, session)
 

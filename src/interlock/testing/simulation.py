@@ -25,7 +25,7 @@ from interlock.testing.weather import WEATHERS
 
 @dataclass(frozen=True, slots=True)
 class RunSpec:
-    """Which run a seed means; a kind of its own has other scenarios, other weathers, and a command that replays it."""
+    """The scenario, weather and seed that determine one run. Subclasses have other scenarios, weathers and commands."""
 
     scenarios: ClassVar[Mapping[str, Scenario]] = SCENARIOS
     weathers: ClassVar[Mapping[str, Any]] = WEATHERS
@@ -71,7 +71,7 @@ STORES: dict[str, type[RunSpec]] = {"claims": RunSpec, "sessions": SessionSpec}
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the judges found in one run."""
+    """The judges' findings in one run."""
 
     spec: RunSpec
     violations: Sequence[Violation]

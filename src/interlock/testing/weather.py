@@ -1,4 +1,4 @@
-"""What goes wrong in a run, as data, and who makes it go wrong.
+"""The faults of a run, as data, and the nemesis that causes them.
 
 A weather says how often; `Nemesis` decides, by the seed, when and to whom. Everything it breaks it mends again:
 after `heal` no fault is left, and everybody must get on.
@@ -44,7 +44,7 @@ class Weather:
 
     @property
     def mild(self) -> bool:
-        """Whether who lives and is not cancelled meets no error at all."""
+        """Whether a worker that lives and is not cancelled meets no error at all."""
         return self.name in ("calm", "cancelling", "dying")
 
 

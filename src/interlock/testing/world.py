@@ -31,7 +31,7 @@ EXHAUSTED = 200_000  # steps after which a run counts as going in circles
 
 
 class Cancelled(asyncio.CancelledError):
-    """What a cancelled job meets at its await."""
+    """The error that a cancelled job meets at its await."""
 
 
 class Killed(BaseException):
@@ -134,7 +134,7 @@ class SimulatedSignal:
 
 
 class SimulatedGuard:
-    """A mutual exclusion that finds out who would have deadlocked, instead of deadlocking."""
+    """A mutual exclusion that raises where threads would deadlock."""
 
     __slots__ = ("_held", "_world")
 
@@ -156,7 +156,7 @@ class SimulatedGuard:
         self._world.guards_held -= 1
 
     def _is_owned(self) -> bool:
-        return self._held  # nobody is overtaken inside a guard: whoever asks is the one
+        return self._held  # no job is overtaken inside a guard: the one that asks is inside
 
 
 class World:

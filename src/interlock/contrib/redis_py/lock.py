@@ -16,7 +16,7 @@ from interlock.contrib.redis_py.clients import shared
 
 
 class Local(threading.local):
-    """What a thread has taken; a thread that took nothing has no token, where redis-py has no such attribute."""
+    """The token of each thread's own acquire; a thread that took nothing has no token, where redis-py has no such attribute."""
 
     token: bytes | None = None
     lease: Any = None

@@ -42,7 +42,7 @@ EXTEND = _script("extend.lua")
 
 
 class RedisLock(Protocol):
-    """What is asked of a lock of redis-py, of either colour."""
+    """The settings of a redis-py lock, sync or async."""
 
     redis: Any
     name: Any

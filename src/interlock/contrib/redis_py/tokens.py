@@ -14,7 +14,7 @@ from interlock.errors import InvalidName
 
 
 async def answer(reply: Any) -> Any:
-    """What a command of redis-py answers, of either colour: a blocking client's is there already."""
+    """The answer of a redis-py command, sync or async: that of a blocking client is there already."""
     return await reply if isawaitable(reply) else reply
 
 
@@ -36,7 +36,7 @@ def resource(lock: Any) -> str:
 
 
 def note(token: bytes) -> str:
-    """What stands in the note of a claim whose token was chosen by the caller."""
+    """The note of a claim whose token was chosen by the caller."""
     try:
         return f"token={token.decode()}"
     except UnicodeDecodeError:

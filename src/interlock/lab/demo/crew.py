@@ -102,7 +102,7 @@ class Crew:
         return next((m.name for m in self.members.values() if m.pid == pid), f"pid {pid}")
 
     def failures(self) -> list[str]:
-        """What workers complained about before they ended by themselves."""
+        """The errors of workers that ended by themselves."""
         return [
             f"{member.name}: {member.errors.read_text().strip() or f'exit {member.process.returncode}'}"
             for member in self.members.values()

@@ -69,7 +69,7 @@ class Ledger:
             raise StaleToken("ledger", token, highest)
 
     def log(self, after: int = 0) -> list[Write]:
-        """What was written and what was refused, in order."""
+        """Every write, accepted or refused, in order."""
         columns = "seq, worker, token, was, becomes, accepted, balance, highest"
         with self._open() as database:
             rows = database.execute(f"select {columns} from log where seq > ? order by seq", (after,))

@@ -1,4 +1,4 @@
-"""What a worker tells the director: one line of JSON for each thing it did, the moment it did it."""
+"""A worker's reports to the director: one line of JSON for each thing it did, the moment it did it."""
 
 from __future__ import annotations
 

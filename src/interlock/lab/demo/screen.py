@@ -1,4 +1,4 @@
-"""Where the demo is shown: redrawn in place on a terminal, plain lines for a pipe or a dumb terminal."""
+"""The demo's output: redrawn in place on a terminal, plain lines for a pipe or a dumb terminal."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ PR_SET_PDEATHSIG = 1
 
 
 class Worker:
-    """What one process does until it is told to stop."""
+    """The work of one process until it is told to stop."""
 
     def __init__(self, name: str, url: str, ledger: str, ttl: float, think: float, printing: float) -> None:
         self.name = name

@@ -1,4 +1,4 @@
-"""What the workers of each scenario do. A round is one turn of one worker, written as a user would write it."""
+"""The scenarios: rounds that workers repeat. A round is one turn of one worker, written as a user would write it."""
 
 from __future__ import annotations
 
