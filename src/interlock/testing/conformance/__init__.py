@@ -22,24 +22,24 @@ they part.
 
 from __future__ import annotations
 
+from interlock.testing.conformance.admission import Shares
 from interlock.testing.conformance.agreement import Agreement
-from interlock.testing.conformance.cells import Events, Guards, Latches, OptimisticLocks
+from interlock.testing.conformance.barriers import Barriers, Conditions
 from interlock.testing.conformance.claims import Claims
 from interlock.testing.conformance.elections import Elections
 from interlock.testing.conformance.face import Face, SyncFace, ask, each, first, got, refused, until, within
 from interlock.testing.conformance.factory import StoreFactory
-from interlock.testing.conformance.gates import Barriers, Conditions
+from interlock.testing.conformance.inspection import Sight
 from interlock.testing.conformance.leases import Leases
 from interlock.testing.conformance.multilocks import MultiLocks
 from interlock.testing.conformance.mutexes import MUTEXES
 from interlock.testing.conformance.once import Once
 from interlock.testing.conformance.operators import Operators
 from interlock.testing.conformance.reentry import RLocks, RWLocks
+from interlock.testing.conformance.register_based import Events, Guards, Latches, OptimisticLocks
 from interlock.testing.conformance.registers import Registers
 from interlock.testing.conformance.renewals import Renewals
 from interlock.testing.conformance.semaphores import Semaphores
-from interlock.testing.conformance.shares import Shares
-from interlock.testing.conformance.sight import Sight
 from interlock.testing.conformance.store import StoreSuite
 from interlock.testing.conformance.suite import Suite, faces
 from interlock.testing.conformance.wakeups import Wakeups

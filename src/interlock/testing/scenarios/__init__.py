@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from interlock.errors import AcquireTimeout, BrokenBarrier, LeaseLost
 from interlock.testing.scenario_run import Scenario
-from interlock.testing.scenarios import cells, leases
+from interlock.testing.scenarios import leases, register_based
 
 SCENARIOS: dict[str, Scenario] = {
     "lock": Scenario(leases.lock),
@@ -17,11 +17,11 @@ SCENARIOS: dict[str, Scenario] = {
     "rlock": Scenario(leases.rlock),
     "multilock": Scenario(leases.multilock),
     "election": Scenario(leases.election),
-    "register": Scenario(cells.register, workers=1, check=cells.counted),
-    "latch": Scenario(cells.latch, workers=1, check=cells.counted_down),
-    "event": Scenario(cells.event, close=cells.raise_the_flag),
-    "barrier": Scenario(cells.barrier, processes=4, workers=1, usual=(BrokenBarrier,)),
-    "condition": Scenario(cells.condition, close=cells.notify_everybody),
+    "register": Scenario(register_based.register, workers=1, check=register_based.counted),
+    "latch": Scenario(register_based.latch, workers=1, check=register_based.counted_down),
+    "event": Scenario(register_based.event, close=register_based.raise_the_flag),
+    "barrier": Scenario(register_based.barrier, processes=4, workers=1, usual=(BrokenBarrier,)),
+    "condition": Scenario(register_based.condition, close=register_based.notify_everybody),
 }
 
 SESSION_SCENARIOS: dict[str, Scenario] = {**SCENARIOS, "forgotten": Scenario(leases.forgotten)}
