@@ -14,8 +14,8 @@ from interlock.model import Claim, Granted
 
 ID = "0123456789abcdef0123-1"
 WHO = '["worker-7",21133,"MainThread","billing/run.py:88"]'
-COLUMNS = "resource, token, id, state, permits, capacity, ttl, lapses_at, since, rung, bell, note, who"
-INSERT = f"insert into claim ({COLUMNS}) values (?, ?, ?, 1, 1, 1, 30.0, ?, ?, 0, '', '', ?)"
+COLUMNS = "resource, token, id, state, permits, capacity, ttl, lapses_at, since, rung, bell, life, note, who"
+INSERT = f"insert into claim ({COLUMNS}) values (?, ?, ?, 1, 1, 1, 30.0, ?, ?, 0, '', 0, '', ?)"
 DELETE = "delete from claim where resource = ? and id = ?"
 
 
