@@ -7,6 +7,7 @@ for strike in strikes(operation, path):     # runs the operation again and again
 from __future__ import annotations
 
 import dis
+import gc
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -53,6 +54,7 @@ class Strike:
 
     def run(self, operation: Callable[[], object]) -> bool:
         """Whether it struck."""
+        gc.disable()  # finalizers of earlier tests are no part of the operation, and must not be struck
         sys.settrace(self._enter)
         try:
             operation()
@@ -60,6 +62,7 @@ class Strike:
             return True
         finally:
             sys.settrace(None)
+            gc.enable()
         return self._struck
 
     def _enter(self, frame: FrameType, event: str, arg: object) -> Any:

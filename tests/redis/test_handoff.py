@@ -84,7 +84,7 @@ def test_a_handed_over_lease_lives_no_longer_than_the_waiters_place(
     drive(theirs.release("x", holder.id))
     (standing,) = drive(theirs.inspect("x")).holders
     assert standing.id == waiter.id
-    assert standing.lapses_in <= PLACE
+    assert standing.lapses_in <= PLACE + 0.001  # the server counts in milliseconds
 
 
 def test_a_hand_off_costs_two_requests_however_many_wait(server: Server, url: str) -> None:

@@ -13,7 +13,7 @@ import redis.asyncio
 from redis import exceptions as theirs
 
 import interlock
-from interlock._core.holding import Holding
+from interlock._core.lease import Lease
 from interlock.contrib import redis_py
 from interlock.contrib.redis_py import AsyncLock, Lock, possession
 from tests.contrib.redis_py.party import OURS, Kind, Party, beside, until
@@ -148,7 +148,7 @@ def test_who_fails_on_the_last_step_leaves_nothing_behind(
     monkeypatch.setattr(
         possession, "WHOLE", 2.0
     )  # as if it had been handed over with little left of its place
-    monkeypatch.setattr(Holding, "renew_now", fail)
+    monkeypatch.setattr(Lease, "_renew_now", fail)
     lock = party.lock(name, timeout=30)
     with pytest.raises(ZeroDivisionError):
         lock.acquire()
