@@ -101,9 +101,9 @@ def test_a_waiter_asks_less_often_the_longer_it_waits() -> None:
 
         waiter = threading.Thread(target=wait)
         waiter.start()
-        time.sleep(1.5)
+        time.sleep(2.5)
         before, began = scripts(), time.monotonic()
-        time.sleep(0.5)
+        time.sleep(1.5)  # long enough for the average of random pauses
         often = (scripts() - before) / (time.monotonic() - began)
         assert lease is not None
         with Lag() as lag:
@@ -111,4 +111,4 @@ def test_a_waiter_asks_less_often_the_longer_it_waits() -> None:
             lease.release()
             waiter.join()
         assert often < 30  # at first it is 60 a second
-        assert got[0] - released - lag.seconds < 2.5 * PART + 0.25
+        assert got[0] - released - lag.seconds < 5 * PART + 0.25
