@@ -82,7 +82,10 @@ def test_a_thread_struck_anywhere_in_the_pool_leaves_its_place_to_the_others(
             where.append(strike.where)
             with at_most(3, strike.where):
                 client.inspect("x")
-    assert len(where) > 10
+    assert len(where) > 10 or sys.version_info >= (
+        3,
+        12,
+    )  # where functions that ran before are not traced by step
 
 
 def test_exceptions_thrown_into_threads_leave_the_connections_to_the_others(url: str) -> None:

