@@ -52,6 +52,18 @@ TYPES = (
 PYTEST = ("-m", "pytest", "-n", "4", "--dist", "loadfile", "--no-loadscope-reorder")
 TESTS = (Step("pytest", PYTEST, "test --lf"),)
 
+SERVERS = {
+    "redis-server": "redis-server",
+    "etcd-server": "etcd",
+    "etcd-client": "etcdctl",
+    "default-jre-headless": "java",
+    "zookeeper": "/usr/share/java/zookeeper.jar",
+    "postgresql": "/usr/lib/postgresql/*/bin/postgres",
+    "pgbouncer": "pgbouncer",
+    "mariadb-server": "mariadbd",
+}
+"""Packages of Debian whose servers the tests start, and a program or file by which each is known to be installed."""
+
 QUICK = "attacks cli conformance cpython docs faces field house kit lab mutants simulation sqlite typing unit".split()
 """Folders of tests/ without servers: the embedded stores, and everything that needs no store."""
 
@@ -274,7 +286,7 @@ def make_environment() -> None:
         began = time.monotonic()
         say(f"making the environment in {VENV.name} (once; again when pyproject.toml asks for other things)")
         if importlib.util.find_spec("ensurepip") is None:
-            debian_package("python3-venv", "this python3 cannot make virtual environments")
+            debian_packages(["python3-venv"], "this python3 cannot make virtual environments")
         quietly([sys.executable, "-m", "venv", "--clear", str(VENV)])
         install = [str(PYTHON), "-m", "pip", "install", "--disable-pip-version-check"]
         quietly([*install, *asked["dependency-groups"]["dev"]])
@@ -303,7 +315,7 @@ def have_lock_tests() -> None:
         return
     why = "this python3 comes without its own tests, which judge our locks"
     if sys.base_prefix == "/usr":
-        debian_package(f"libpython{sys.version_info.major}.{sys.version_info.minor}-testsuite", why)
+        debian_packages([f"libpython{sys.version_info.major}.{sys.version_info.minor}-testsuite"], why)
     elif VENV.name == ".venv":
         sys.exit(f"{why}; use another, or have its standard library installed with the package `test`")
     else:  # asked for on demand: everything else is worth knowing
@@ -313,8 +325,9 @@ def have_lock_tests() -> None:
 
 def have_servers() -> None:
     """See that the servers are there of which tests start their own, on free ports, with nothing left behind."""
-    if shutil.which("redis-server") is None:
-        debian_package("redis-server", "the tests of redis:// start real servers")
+    missing = [package for package, program in SERVERS.items() if not installed(program)]
+    if missing:
+        debian_packages(missing, "the tests start real servers")
 
 
 def have_peers() -> None:
@@ -330,11 +343,17 @@ def have_peers() -> None:
             stamp.write_text(repr(peers))
 
 
-def debian_package(name: str, why: str) -> None:
-    """Install a package of Debian, or end with the command that would."""
-    install = f"apt-get install -y --no-install-recommends {name}"
+def installed(program: str) -> bool:
+    """Whether a program is on the PATH, or in a folder where Debian puts what only root starts; or a file is there."""
+    folders = f"{os.environ.get('PATH', os.defpath)}{os.pathsep}/usr/sbin"
+    return bool(glob(program)) if program.startswith("/") else shutil.which(program, path=folders) is not None
+
+
+def debian_packages(names: list[str], why: str) -> None:
+    """Install packages of Debian, or end with the command that would."""
+    install = f"apt-get install -y --no-install-recommends {' '.join(names)}"
     if shutil.which("apt-get") is None:
-        sys.exit(f"{why}; install what your system calls {name} and run this again")
+        sys.exit(f"{why}; install what your system calls {', '.join(names)} and run this again")
     if os.geteuid() != 0:
         sys.exit(f"{why}; run this again after: sudo {install}")
     say(f"{why}: {install}")
@@ -350,6 +369,12 @@ def debian_package(name: str, why: str) -> None:
 @contextmanager
 def no_services() -> Iterator[None]:
     """Keep apt from starting what it installs: nobody asked for a server on this machine's own ports."""
+    no_cluster = Path(
+        "/etc/postgresql-common/createcluster.d/interlock.conf"
+    )  # PostgreSQL would make a database, too
+    if not no_cluster.exists():
+        no_cluster.parent.mkdir(parents=True, exist_ok=True)
+        no_cluster.write_text("create_main_cluster = false\n")
     policy = Path("/usr/sbin/policy-rc.d")
     if policy.exists() or not policy.parent.is_dir():
         yield

@@ -20,7 +20,8 @@ import pytest
 import interlock
 from tests.docs.pages import FENCE
 from tests.house.source import ROOT, SRC
-from tests.redis.server import die_with_parent, running
+from tests.redis.server import running
+from tests.server_process import die_with_parent
 
 PAGE = (ROOT / "docs" / "guide" / "run-once.md").read_text(encoding="utf-8")
 

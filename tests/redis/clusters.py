@@ -19,8 +19,9 @@ from redis.retry import Retry
 from interlock.backends.redis.wire.keys import slot
 from tests.redis import server
 from tests.redis.sentinels import until
-from tests.redis.server import Server, Some, free_port
+from tests.redis.server import Server, Some
 from tests.redis.tls import SecureServer
+from tests.server_process import free_port
 
 SHARDS = 3
 SLOTS = 16384

@@ -18,7 +18,8 @@ from typing import Any
 import redis
 
 from tests.patience import PATIENCE
-from tests.redis.server import Server, die_with_parent, free_port
+from tests.redis.server import Server
+from tests.server_process import die_with_parent, free_port
 
 SERVICE = "mymaster"
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import atexit
-import ctypes
 import os
 import shutil
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,21 +16,7 @@ from tempfile import mkdtemp
 from typing import TypeVar
 
 from tests.patience import PATIENCE
-
-PR_SET_PDEATHSIG = 1
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-def die_with_parent() -> None:
-    """In the child: a killed test run must not leave servers behind for the next one to talk to."""
-    if sys.platform.startswith("linux"):
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+from tests.server_process import die_with_parent, free_port
 
 
 class Server:

@@ -20,8 +20,9 @@ from interlock.backends.redis.errors import COMMANDS
 from interlock.errors import InterlockError, StoreUnavailable, StoreUnfit, Unreached
 from interlock.testing.lag import at_most
 from tests.patience import PATIENCE
-from tests.redis.server import Server, free_port, running, started
+from tests.redis.server import Server, running, started
 from tests.redis.tls import SecureServer, certificate, expired
+from tests.server_process import free_port
 
 
 def refusals(url: str) -> list[InterlockError]:

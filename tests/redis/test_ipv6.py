@@ -21,8 +21,9 @@ from interlock.backends.redis.wire.keys import slot
 from interlock.errors import InvalidURL, StoreUnavailable
 from tests.patience import PATIENCE
 from tests.redis.sentinels import SERVICE, alone, until
-from tests.redis.server import Server, free_port, running
+from tests.redis.server import Server, running
 from tests.redis.test_clients import held_and_shown, held_and_shown_async
+from tests.server_process import free_port
 
 HOST = "::1"
 SLOTS = 16384

@@ -5,7 +5,8 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from tests.redis.server import Server, free_port
+from tests.redis.server import Server
+from tests.server_process import free_port
 
 NAMES = "DNS:localhost,IP:127.0.0.1"
 

@@ -13,7 +13,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from tests.redis.server import die_with_parent
+from tests.server_process import die_with_parent
 from tests.storm.clocked import clocked
 from tests.storm.guard import ENVIRONMENT
 from tests.storm.journal import Journal

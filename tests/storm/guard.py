@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from interlock.errors import StaleToken
-from tests.redis.server import die_with_parent
+from tests.server_process import die_with_parent
 from tests.storm.journal import Journal
 
 ROOT = Path(__file__).resolve().parents[2]

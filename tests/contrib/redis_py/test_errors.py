@@ -17,7 +17,8 @@ from interlock._core.lease import Lease
 from interlock.contrib import redis_py
 from interlock.contrib.redis_py import AsyncLock, Lock, possession
 from tests.contrib.redis_py.party import OURS, Kind, Party, beside, until
-from tests.redis.server import Server, free_port, running
+from tests.redis.server import Server, running
+from tests.server_process import free_port
 
 
 @pytest.fixture(params=OURS, ids=str)
