@@ -191,13 +191,13 @@ def test_an_exit_stack_that_is_interrupted_at_any_step_of_an_exit_keeps_nothing(
     def operation() -> None:
         name = f"x{len(names)}"
         names.append(name)
-        made = {
+        made: dict[str, Callable[[str], Any]] = {
             "lock": client.lock,
             "rlock": client.rlock,
             "semaphore": lambda name: client.semaphore(name, 2),
             "multilock": lambda name: client.multilock([name, f"{name}:2"]),
         }
-        lock: Any = made[kind](name)
+        lock = made[kind](name)
         with ExitStack() as stack:
             stack.enter_context(lock)
 

@@ -190,6 +190,6 @@ class ExitMethod:
 
     def _of_stack(self, statement: Statement) -> Callable[..., Any]:
         _stacks[statement] = None
-        if self._leave.__code__.co_flags & CO_COROUTINE:  # type: ignore[attr-defined]
+        if self._leave.__code__.co_flags & CO_COROUTINE:
             return partial(self._leave, statement)  # it runs in steps; only its first one could be struck
         return lru_cache(maxsize=0)(partial(_leave_stack, self._leave, statement))

@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 
 import interlock
 from tests.attacks.long.stores import KINDS, opened
@@ -136,10 +137,8 @@ def main() -> int:
             try:  # also around what a late strike may hit
                 tries += 1
                 way = chance.choice(WAYS)
-                after = chance.uniform(1e-6, LATEST)
-                way(
-                    client, f"interrupted:{way.__name__}:{tries}", options.ttl, lambda after=after: arm(after)
-                )  # type: ignore[misc]
+                strike_soon = partial(arm, chance.uniform(1e-6, LATEST))
+                way(client, f"interrupted:{way.__name__}:{tries}", options.ttl, strike_soon)
                 over = True
                 time.sleep(0.001)  # for a strike that comes late
                 arm(0)

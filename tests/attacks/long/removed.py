@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 
 import interlock
@@ -42,7 +43,7 @@ def judged(lines: list[list[str]]) -> tuple[int, int]:
     overlaps = low = 0
     for name in {line[0] for line in lines}:
         holds = sorted((int(b), int(e), int(t)) for n, t, b, e in lines if n == name)
-        for before, after in zip(holds, holds[1:], strict=False):
+        for before, after in pairwise(holds):
             overlaps += after[0] < before[1]
             low += after[2] <= before[2]
     return overlaps, low
