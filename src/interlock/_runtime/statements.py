@@ -71,10 +71,11 @@ class Statement:
             _stacks.pop(self, None)
 
     def abandon(self) -> None:
+        """Have the keeper give back what was not. May be repeated, by a thread that was interrupted here."""
         entered = self.entered
-        self.end()
         if entered is not None:
             entered._abandon()
+        self.end()
 
     def interrupted(self) -> bool:
         """Whether an ExitStack called the exit, and an exception ended the call."""
@@ -119,9 +120,13 @@ def sweep() -> None:
     """Clean up after statements that were cut short. For keepers; never waits."""
     while _over:
         try:
-            _over.popleft().statement.abandon()
-        except IndexError:  # another keeper was quicker
-            break
+            watch = _over[0]
+            watch.statement.abandon()
+            _over.remove(
+                watch
+            )  # last: an interrupt must not lose it; dead references are equal only to themselves
+        except (IndexError, ValueError):  # another keeper was quicker
+            continue
     if _stacks:
         for statement in list(_stacks):
             if statement.interrupted():

@@ -22,6 +22,7 @@ print("held", flush=True)
 time.sleep(600)
 """
 BOUND = 0.1
+ENDING = 0.5  # seconds for `interlock run`: its command must be killed first, by a process that notices
 
 
 def waited(url: str, command: bool) -> tuple[float, float]:
@@ -63,7 +64,7 @@ def main() -> int:
         for command in (False, True):
             seen = [waited(f"sqlite:///{folder}/locks.db", command) for _ in range(options.tries)]
             took = [each for each, _ in seen]
-            late += sum(each - lag > BOUND for each, lag in seen)
+            late += sum(each - lag > (ENDING if command else BOUND) for each, lag in seen)
             what = "a run and its command" if command else "a program"
             print(
                 f"{what}: {len(took)} kills; the next holder came after {min(took) * 1000:.1f} ms at best, "
