@@ -19,15 +19,24 @@ BOUND = 0.5
 AFTER = 0.2  # seconds after which a task is cancelled
 
 
+HANDLES: list[asyncio.TimerHandle] = []
+OTHERS: list[aio.Client] = []
+
+
+def freeze_soon(server: Server) -> None:
+    HANDLES.append(asyncio.get_running_loop().call_later(AFTER / 2, server.freeze))
+
+
 async def acquire(client: aio.Client, server: Server) -> None:
     server.freeze()
     await client.lock("acquire").acquire()
 
 
 async def wait(client: aio.Client, server: Server) -> None:
-    async with aio.connect(server.url()) as other, other.lock("wait", ttl=60):
-        asyncio.get_running_loop().call_later(AFTER / 2, server.freeze)
-        await client.lock("wait").acquire()
+    OTHERS.append(aio.connect(server.url(), ttl=1))
+    await OTHERS[-1].lock("wait").acquire()
+    freeze_soon(server)
+    await client.lock("wait").acquire()
 
 
 async def body(client: aio.Client, server: Server) -> None:
@@ -68,14 +77,14 @@ async def campaign(client: aio.Client, server: Server) -> None:
 
 
 async def event(client: aio.Client, server: Server) -> None:
-    asyncio.get_running_loop().call_later(AFTER / 2, server.freeze)
+    freeze_soon(server)
     await client.event("event").wait()
 
 
 async def condition(client: aio.Client, server: Server) -> None:
     condition = client.condition("condition")
     async with condition:
-        asyncio.get_running_loop().call_later(AFTER / 2, server.freeze)
+        freeze_soon(server)
         await condition.wait()
 
 
@@ -117,16 +126,20 @@ async def attack(
         if not task.cancelled():
             print(f"{way.__name__}: not cancelled, but {task.exception()!r}")
     finally:
+        while HANDLES:
+            HANDLES.pop().cancel()
         server.thaw()
     async with aio.connect(server.url()) as judge:
         until = time.monotonic() + (
             6.0 if way in (close, client_body) else 3.0
         )  # a closed client leaves it to the ttl
-        while left := [name async for name in judge.scan() if name not in ("warm",)]:
+        while left := [name async for name in judge.scan() if name != "warm"]:
             if time.monotonic() > until:
                 break
             await asyncio.sleep(0.01)
-    await client.close()
+    for each in (client, *OTHERS):
+        await each.close()
+    OTHERS.clear()
     return took, lag.seconds, len(left)
 
 
