@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from interlock.backends.memory import Space
 
-LATER = ("etcd", "etcds", "zookeeper", "postgresql", "mysql", "mariadb")
+LATER = ("etcd", "etcds", "zookeeper", "mysql", "mariadb")
 
 
 class PooledClient(Protocol):
@@ -278,6 +278,15 @@ def _open_redlock(parts: SplitResult, runtime: Runtime, asynchronous: bool, conn
     return open_url(parts, runtime, asynchronous=asynchronous, connect_timeout=connect_timeout)
 
 
+def _open_postgresql(
+    parts: SplitResult, runtime: Runtime, asynchronous: bool, connect_timeout: float
+) -> Store:
+    """`postgresql://user:password@host:port/database?schema=...&durability=relaxed`, with all options of libpq."""
+    from interlock.backends.sql.postgresql import open_url
+
+    return open_url(parts, runtime, asynchronous=asynchronous, connect_timeout=connect_timeout)
+
+
 def _open_nodes(
     nodes: Sequence[object], runtime: Runtime, asynchronous: bool, connect_timeout: float | None
 ) -> Store:
@@ -335,4 +344,5 @@ _OPENERS: dict[str, Callable[[SplitResult, Runtime, bool, float], Store]] = {
     "redlocks": _open_redlock,
     "redis+cluster": _open_cluster,
     "rediss+cluster": _open_cluster,
+    "postgresql": _open_postgresql,
 }

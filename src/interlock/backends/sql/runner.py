@@ -48,12 +48,12 @@ class Runner:
         patient = not self._hurried and step != RELEASE
         timeout = until - self._runtime.now()
         if self._keeper is not None and self._keeper.wanted:
-            await self._keeper.warm(
-                self._connect_timeout if patient else max(SHORTEST, timeout), blocking=self._blocking
-            )
+            time = self._connect_timeout if patient else max(SHORTEST, timeout)
+            await self.source.warm(time)  # first: a user's pool shows there how the keeper connects, too
+            await self._keeper.warm(time, blocking=self._blocking)
             if patient:
                 until = self._runtime.now() + timeout
-        pause, installed, lost = FIRST_PAUSE, False, False
+        pause, installed, lost = FIRST_PAUSE, False, ""
         while True:
             try:
                 return await self._once(step, args, until, patient)
@@ -75,9 +75,13 @@ class Runner:
                 self._doubt()
                 if lost or step not in REPEATABLE:
                     raise
-                failure, wait, lost = error, 0.0, True
+                failure, wait, lost = error, 0.0, str(error)
+            except Unreached as error:
+                if not lost:
+                    raise
+                raise Broken(f"{lost}; then {error}") from None  # the first try may have been done
             if self._runtime.now() + wait >= until:
-                raise failure
+                raise Broken(str(failure)) if lost else failure
             if wait:
                 await self._runtime.wait(self._runtime.signal(), wait)
 

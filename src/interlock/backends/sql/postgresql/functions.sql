@@ -236,7 +236,7 @@ begin
   return 't' || told;
 end $$;
 
--- Moves lapses further away, never nearer, and never makes a row. Returns 'r' if all were renewed, else an array in JSON with
+-- Moves lapses further away, never nearer, and never makes a row. Returns 'r' and their number if all were renewed, else an array in JSON with
 -- [answer, reason, told] for each: r renewed, e evicted, x gone.
 create or replace function @renew_step@(rs text[], ids text[], ttls float8[], notes text[], ps int[], b text) returns text
 language plpgsql as $$
@@ -250,18 +250,18 @@ begin
     raise exception 'interlock needs the isolation level read committed' using errcode = 'IL001';
   end if;
   t := @now@;
-  with asked as (select * from unnest(rs, ids, ttls, notes) with ordinality as u(r, i, ttl, note, n)),
+  with asked as (select u.r, u.i, max(u.ttl) as ttl, max(u.note) as note from unnest(rs, ids, ttls, notes) as u(r, i, ttl, note) group by u.r, u.i),
   standing as (  -- locked by resource and token, as everywhere
-    select c.resource, c.token, a.ttl, a.note, a.n from asked a join @claim@ c on c.resource = a.r and c.id = a.i
+    select c.resource, c.token, a.ttl, a.note from asked a join @claim@ c on c.resource = a.r and c.id = a.i
     where c.state < 2 and c.lapses_at > t order by c.resource, c.token for no key update of c),
   renewed as (
     update @claim@ c set
       ttl = case when t + s.ttl > c.lapses_at or c.lapses_at > t + c.ttl + 1 then s.ttl else c.ttl end,
       lapses_at = case when c.lapses_at > t + c.ttl + 1 then t + s.ttl else greatest(c.lapses_at, t + s.ttl) end,
       note = coalesce(s.note, c.note)
-    from standing s where c.resource = s.resource and c.token = s.token returning s.n::int)
-  select array_agg(renewed.n) into done from renewed;
-  if not special and cardinality(done) = cardinality(rs) then return 'r'; end if;
+    from standing s where c.resource = s.resource and c.token = s.token returning c.resource, c.id)
+  select array_agg(u.n::int) into done from renewed d join unnest(rs, ids) with ordinality as u(r, i, n) on u.r = d.resource and u.i = d.id;
+  if not special and cardinality(done) = cardinality(rs) then return 'r' || cardinality(rs); end if;
   for n in 1 .. cardinality(rs) loop
     told := ''; why := null;
     if n = any (done) then
