@@ -14,7 +14,7 @@ from interlock.backends.sql.dialect import Rows
 from interlock.backends.sql.postgresql.schema import Schema
 from interlock.errors import InvalidSetting
 
-Values: TypeAlias = list[list[bytes | None]]
+Values: TypeAlias = list[list[Any]]
 """The rows of a result, as bytes of text."""
 
 
@@ -123,7 +123,7 @@ def _queue(values: Values) -> Rows:
             float(v[5]),
             v[6].decode(),
             v[7].decode(),
-        )  # type: ignore[arg-type,union-attr]
+        )
         for v in values
     ]
 
