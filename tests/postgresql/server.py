@@ -90,6 +90,7 @@ class Server:
 
     def start(self) -> None:
         settings = (*QUICK, "dynamic_shared_memory_type=mmap", *self._settings)
+        log = os.open(f"{self.folder}/log", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         self._process = subprocess.Popen(
             [
                 *(program("postgres"), "-D", self.data, "-p", str(self.port), "-h", "127.0.0.1"),
@@ -97,12 +98,13 @@ class Server:
                 *[part for setting in settings for part in ("-c", setting)],
             ],
             stdout=subprocess.DEVNULL,
-            stderr=open(f"{self.folder}/log", "ab"),  # noqa: SIM115
+            stderr=log,
             preexec_fn=die_with_parent,
             cwd=self.folder,
             env=None if self._environment is None else {**os.environ, **self._environment},
             **_as_postgres(),
         )
+        os.close(log)
         self.wait_until_ready()
 
     def wait_until_ready(self) -> None:
@@ -136,7 +138,7 @@ class Server:
 
         conninfo = self.conninfo.replace("postgres@", f"{user}@", 1)
         with psycopg.connect(conninfo, autocommit=True, prepare_threshold=None) as connection:
-            cursor = connection.execute(statement, parameters or None)  # type: ignore[arg-type]
+            cursor = connection.execute(statement, parameters or None)
             return cursor.fetchall() if cursor.description else []
 
     def processes(self) -> list[int]:

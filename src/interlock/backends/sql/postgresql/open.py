@@ -37,10 +37,7 @@ def dialect_of_url(
         raise InvalidURL(f"{parts.scheme}:// takes no #fragment; write %23 for a # in a password")
     options = parse_qsl(parts.query, keep_blank_values=True)
     ours = dict(options)
-    try:
-        schema = Schema(ours.get("schema", "interlock"), ours.get("prefix", ""), clock)
-    except InterlockError as error:
-        raise InvalidURL(str(error)) from None
+    schema = schema_of_url(parts, clock)
     durability = ours.get("durability", "durable")
     if durability not in ("durable", "relaxed"):
         raise InvalidURL(f"durability={durability}: say durable (the default) or relaxed")
@@ -51,6 +48,15 @@ def dialect_of_url(
     return PostgresDialect(
         address, relaxed=durability == "relaxed", connections=_connections(ours.get("connections"))
     )
+
+
+def schema_of_url(parts: SplitResult, clock: str = CLOCK) -> Schema:
+    """The names of our tables, from the options `schema` and `prefix`."""
+    ours = dict(parse_qsl(parts.query, keep_blank_values=True))
+    try:
+        return Schema(ours.get("schema", "interlock"), ours.get("prefix", ""), clock)
+    except InterlockError as error:
+        raise InvalidURL(str(error)) from None
 
 
 def _connections(said: str | None) -> int:

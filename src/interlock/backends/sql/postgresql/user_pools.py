@@ -6,6 +6,7 @@ connect for themselves, with the settings of a connection that the pool has lent
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any, Protocol
 
 from interlock.backends.kit.runtime import WaitRuntime
@@ -87,8 +88,7 @@ class AsyncEngine:
         return lent, lent.driver_connection
 
     async def give_back(self, lent: Any, connection: Any, sound: bool) -> None:
-        from sqlalchemy.util import greenlet_spawn
-
+        greenlet_spawn = import_module("sqlalchemy.util").greenlet_spawn
         if not sound:
             await greenlet_spawn(lent.invalidate)
         await greenlet_spawn(lent.close)
