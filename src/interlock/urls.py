@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from interlock.backends.memory import Space
 
-LATER = ("etcd", "etcds", "zookeeper", "postgresql", "mysql", "mariadb")
+LATER = ("zookeeper", "postgresql", "mysql", "mariadb")
 
 
 class PooledClient(Protocol):
@@ -278,6 +278,13 @@ def _open_redlock(parts: SplitResult, runtime: Runtime, asynchronous: bool, conn
     return open_url(parts, runtime, asynchronous=asynchronous, connect_timeout=connect_timeout)
 
 
+def _open_etcd(parts: SplitResult, runtime: Runtime, asynchronous: bool, connect_timeout: float) -> Store:
+    """`etcd://user:password@host:port,host:port,host:port?prefix=...`, `etcds://` with TLS."""
+    from interlock.backends.etcd import open_url
+
+    return open_url(parts, runtime, asynchronous=asynchronous, connect_timeout=connect_timeout)
+
+
 def _open_nodes(
     nodes: Sequence[object], runtime: Runtime, asynchronous: bool, connect_timeout: float | None
 ) -> Store:
@@ -335,4 +342,6 @@ _OPENERS: dict[str, Callable[[SplitResult, Runtime, bool, float], Store]] = {
     "redlocks": _open_redlock,
     "redis+cluster": _open_cluster,
     "rediss+cluster": _open_cluster,
+    "etcd": _open_etcd,
+    "etcds": _open_etcd,
 }
