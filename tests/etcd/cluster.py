@@ -23,6 +23,7 @@ from interlock.errors import InterlockError
 from tests.patience import PATIENCE
 from tests.server_process import die_with_parent, free_port
 
+MEMORY = "/dev/shm"  # where there is one: three members that share one busy disk wait for it most of the time
 QUICK = ("--heartbeat-interval", "50", "--election-timeout", "500")
 
 
@@ -109,7 +110,7 @@ class EtcdCluster:
     """Three members, or another number; `members` are for tests that break them."""
 
     def __init__(self, size: int = 3, options: Sequence[str] = (), *, tls: bool = False) -> None:
-        self.folder = mkdtemp(prefix="interlock-etcd-")
+        self.folder = mkdtemp(prefix="interlock-etcd-", dir=MEMORY if os.path.isdir(MEMORY) else None)
         self._tls = tls
         self.members = [Member(f"m{n}", self.folder, options, tls=tls) for n in range(size)]
 
@@ -130,7 +131,9 @@ class EtcdCluster:
             running = [member for member in self.members if member.running]
             answers = [member.status() for member in running]
             leaders = {0 if answer is None else answer.leader for answer in answers}
-            found[:] = [m for m, a in zip(running, answers, strict=True) if a is not None and a.member == a.leader]
+            found[:] = [
+                m for m, a in zip(running, answers, strict=True) if a is not None and a.member == a.leader
+            ]
             return len(leaders) == 1 and 0 not in leaders and len(found) == 1
 
         until(agreed)

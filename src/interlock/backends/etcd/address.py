@@ -1,7 +1,7 @@
 """Where the members of an etcd cluster are, and how to log in: what a URL says, as data.
 
-    etcd://user:password@host1:2379,host2:2379,host3:2379?prefix=interlock/
-    etcds://host1,host2,host3?cacert=/etc/ca.pem&cert=/etc/client.pem&key=/etc/client-key.pem
+etcd://user:password@host1:2379,host2:2379,host3:2379?prefix=interlock/
+etcds://host1,host2,host3?cacert=/etc/ca.pem&cert=/etc/client.pem&key=/etc/client-key.pem
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ class Endpoint:
 class TlsSettings:
     """The files of TLS, read when the first connection is made and again after TLS has failed: they may be replaced."""
 
-    def __init__(self, cacert: str | None, cert: str | None, key: str | None, server_name: str | None) -> None:
+    def __init__(
+        self, cacert: str | None, cert: str | None, key: str | None, server_name: str | None
+    ) -> None:
         self._files = (cacert, cert, key)
         self.server_name = server_name
         self._guard = threading.Lock()

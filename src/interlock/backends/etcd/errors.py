@@ -92,4 +92,6 @@ def _unfit(place: str, code: int, said: str) -> InterlockError:
         return not_etcd(place, said)
     if "authentication failed" in said or "auth" in said:
         return StoreUnfit(f"{place}: logging in failed: {said}")
-    return StoreUnfit(f"{place}: the server refuses the request: {said or 'no reason given'} (gRPC status {code})")
+    return StoreUnfit(
+        f"{place}: the server refuses the request: {said or 'no reason given'} (gRPC status {code})"
+    )

@@ -77,7 +77,11 @@ async def _claim(side: Side, session: Session, claim: Claim, deadline: Deadline)
     while True:
         asked = side.runtime.now()
         answer = await side.txn(
-            txn([created_at(gone, 0), created_at(mine, 0), *alone], [enter, *reads], [get_op(get(gone)), *reads]),
+            txn(
+                [created_at(gone, 0), created_at(mine, 0), *alone],
+                [enter, *reads],
+                [get_op(get(gone)), *reads],
+            ),
             deadline,
             unsure=lambda: side.sessions.leave_unanswered(claim.id),
         )
@@ -97,7 +101,9 @@ async def _claim(side: Side, session: Session, claim: Claim, deadline: Deadline)
         if not seen.fits(claim):
             side.sessions.leave(claim.id)
             return seen.busy(claim, seen.count)
-        alone = [none_since(*folder, answer.header.revision)]  # it fits as long as nobody enters after this look
+        alone = [
+            none_since(*folder, answer.header.revision)
+        ]  # it fits as long as nobody enters after this look
 
 
 async def _check_capacity(
@@ -230,5 +236,3 @@ async def _linger(side: Side, resource: str, id: str, linger: float, deadline: D
 async def withdraw(side: Side, key: bytes, deadline: Deadline) -> None:
     """Delete a key of ours of which this client knows nothing any more."""
     await side.txn(txn([], [delete_op(key)]), deadline)
-
-

@@ -37,9 +37,7 @@ async def inspect(
     return await _queue(side, resource, entries, deadline, lapses)
 
 
-async def _queue(
-    side: Side, resource: str, entries: list[Entry], deadline: Deadline, lapses: bool
-) -> Queue:
+async def _queue(side: Side, resource: str, entries: list[Entry], deadline: Deadline, lapses: bool) -> Queue:
     if not entries:
         return Queue(resource, 0, ())
     capacity = _capacity(entries)
@@ -48,7 +46,8 @@ async def _queue(
     for entry in entries:
         if lapses and entry.lease not in left and len(left) <= ASKED:
             request = messages.of_lease(entry.lease)
-            left[entry.lease] = float(LeaseAnswer(await side.call(TIME_TO_LIVE, request, deadline)).ttl)
+            answer = LeaseAnswer(await side.call(TIME_TO_LIVE, request, deadline))
+            left[entry.lease] = answer.ttl + 1.0  # it tells whole seconds, cut off: this is an upper bound
     standings = [
         entry.standing(capacity, place < inside, max(0.0, left.get(entry.lease, entry.ttl)))
         for place, entry in enumerate(entries)

@@ -54,7 +54,10 @@ async def session_for(side: Side, ttl: float, deadline: Deadline) -> Session:
 
 
 async def _begin(side: Side, ttl: float, deadline: Deadline) -> None:
-    wanted, asked = step(ttl), side.runtime.now()  # before the question: a slow answer must shorten the session
+    wanted, asked = (
+        step(ttl),
+        side.runtime.now(),
+    )  # before the question: a slow answer must shorten the session
     answer = LeaseAnswer(await side.call(messages.GRANT, messages.grant(wanted, fresh_lease()), deadline))
     side.sessions.begin(Session(answer.lease, wanted, float(answer.ttl), asked))
 

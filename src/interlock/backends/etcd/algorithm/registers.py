@@ -37,7 +37,11 @@ async def _write(
     # A deleted register stays for a minute or two, so that nobody who watches it misses that.
     lease = await litter_lease(side, deadline) if value is None else 0
     answer = await side.txn(
-        txn([modified_at(key, version)], [put_op(put(key, register_value(id, value), lease))], [get_op(get(key))]),
+        txn(
+            [modified_at(key, version)],
+            [put_op(put(key, register_value(id, value), lease))],
+            [get_op(get(key))],
+        ),
         deadline,
     )
     if answer.succeeded:

@@ -22,7 +22,16 @@ from interlock.model import Granted
 from interlock.ports import Signal
 
 _STEPS = (10, 12, 15, 20, 25, 30, 40, 50, 60, 80)
-LADDER = (*range(1, 10), *_STEPS, *(n * 10 for n in _STEPS), *(n * 100 for n in _STEPS), 14400, 21600, 43200, 86400)
+LADDER: tuple[int, ...] = (
+    *range(1, 10),
+    *_STEPS,
+    *(n * 10 for n in _STEPS),
+    *(n * 100 for n in _STEPS),
+    14400,
+    21600,
+    43200,
+    86400,
+)
 """The ttls of leases, whole seconds: exact for the usual ones, and never more than a third above what was asked for."""
 
 KEPT = 3 / 4
@@ -40,7 +49,7 @@ def step(ttl: float) -> int:
 class Session:
     """One lease, as this client knows it."""
 
-    __slots__ = ("ids", "keys", "kept", "lease", "listed", "over", "step", "ttl")
+    __slots__ = ("ids", "kept", "keys", "lease", "listed", "over", "step", "ttl")
 
     def __init__(self, lease: int, step: int, ttl: float, asked: float) -> None:
         self.lease = lease
@@ -89,7 +98,9 @@ class Sessions:
         self._flights: dict[object, list[Signal]] = {}
         self.places: dict[str, Place] = {}
         self.unanswered: dict[str, None] = {}  # ids of claims with a request that may still arrive
-        self.litter: tuple[int, float] | None = None  # the lease for what is to vanish soon, and when it was asked for
+        self.litter: tuple[int, float] | None = (
+            None  # the lease for what is to vanish soon, and when it was asked for
+        )
 
     def on_lost(self, call: Callable[[Collection[str] | None], None]) -> None:
         self._on_lost.append(call)

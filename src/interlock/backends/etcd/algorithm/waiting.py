@@ -137,7 +137,9 @@ async def until_changed(side: Side, seen: Queue, timeout: float) -> None:
     await _while(side, [Watched(*side.keys.folder(seen.resource))], same, timeout)
 
 
-async def _while(side: Side, watched: Sequence[Watched], same: Callable[[Line, Deadline], Awaitable[bool]], timeout: float) -> None:
+async def _while(
+    side: Side, watched: Sequence[Watched], same: Callable[[Line, Deadline], Awaitable[bool]], timeout: float
+) -> None:
     """Watch, look, and sleep while it is the same."""
     deadline = Deadline(side.runtime.now, timeout)
     if deadline.left() <= 0.001:

@@ -91,7 +91,7 @@ class AsyncLine(Line, asyncio.Protocol):
         if not self.usable:
             raise NotProcessed(f"{self.place}: {self._why or 'the server closes the connection'}")
         over: asyncio.Future[bool] = self.loop.create_future()
-        call = Call(lambda: call.status is not None and _settle(over, True))
+        call = Call(lambda: _settle(over, True, call.status is not None))
         stream = self._request(method, body, call)
         self._flush_soon() if self._core.streams > 1 else self._flush()
         timer = self.loop.call_later(timeout, _settle, over, False)
@@ -125,7 +125,7 @@ class AsyncLine(Line, asyncio.Protocol):
         if not self.usable:
             raise NotProcessed(f"{self.place}: {self._why or 'the server closes the connection'}")
         over: asyncio.Future[bool] = self.loop.create_future()
-        group = WatchGroup(lambda: (group.ready or group.ended) and _settle(over, True))
+        group = WatchGroup(lambda: _settle(over, True, group.ready or bool(group.ended)))
         self._watch(group, watched)
         self._flush_soon()
         try:
@@ -179,8 +179,8 @@ class AsyncLine(Line, asyncio.Protocol):
         self._core.fail(why)
 
 
-def _settle(over: asyncio.Future[bool], answer: bool) -> None:
-    if not over.done():
+def _settle(over: asyncio.Future[bool], answer: bool, ready: bool = True) -> None:
+    if ready and not over.done():
         over.set_result(answer)
 
 
@@ -291,9 +291,7 @@ async def _looked_up(endpoint: Endpoint, timeout: float) -> list[Any]:
         socket.inet_pton(socket.AF_INET6 if ":" in endpoint.host else socket.AF_INET, endpoint.host)
         return [(0, 0, 0, "", (endpoint.host, endpoint.port))]
     except OSError:
-        found: list[Any] = await on_thread(
-            lambda: addresses(endpoint.host, endpoint.port, timeout), timeout
-        )
+        found: list[Any] = await on_thread(lambda: addresses(endpoint.host, endpoint.port, timeout), timeout)
         return found
 
 

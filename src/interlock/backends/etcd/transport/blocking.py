@@ -170,7 +170,9 @@ class TimedSocket(SharedSocket):
 class BlockingLine(Line):
     """A line for threads."""
 
-    def __init__(self, endpoint: Endpoint, credentials: Credentials, sock: SharedSocket, *, tls: bool) -> None:
+    def __init__(
+        self, endpoint: Endpoint, credentials: Credentials, sock: SharedSocket, *, tls: bool
+    ) -> None:
         super().__init__(endpoint, credentials, tls=tls)
         self._sock = sock
         self._guard = native.guard()
@@ -431,7 +433,9 @@ class BlockingTransport(ClusterTransport):
         self._accompanied = False
 
     def inside(self) -> bool:
-        return any(line.inside() for line in list(self._lines.values())) or self._connecting._guard._is_owned()
+        return (
+            any(line.inside() for line in list(self._lines.values())) or self._connecting._guard._is_owned()
+        )
 
     def _thread(self) -> int:
         if self.hurried or not native.green("socket"):

@@ -26,6 +26,8 @@ from interlock.errors import InterlockError, StoreUnavailable, StoreUnfit, Unrea
 
 PAUSE = 0.05  # seconds before a call is repeated that no member could serve: an election takes longer
 SHORTEST = 0.001
+FIRST_TRY = 1.0  # seconds that the first member has at least before another one is asked
+COMMIT = 0.5  # seconds that a request is given at least, but for releases and the keeper's
 SEEK = 4.0  # how much longer than the first connection the search for the leader may take
 MOST_SEEK = 0.5  # and seconds that one member may take for it
 
@@ -68,11 +70,15 @@ class ClusterTransport(ABC):
         while True:
             line, connecting = await self.line(until, patient)
             until += connecting if patient else 0.0
-            left = max(SHORTEST, line.least, until - time.monotonic())
-            share = left / 2 if again and not tries and len(self.address.endpoints) > 1 else left
+            # A commit waits for the disks of a majority, also for a caller that has no time for anything else.
+            least = max(line.least, COMMIT if patient else SHORTEST)
+            left = max(least, until - time.monotonic())
+            share = left
+            if again and not tries and len(self.address.endpoints) > 1:
+                share = min(left, max(FIRST_TRY, left / 2))  # a frozen member must not use up all of the time
             tries += 1
             try:
-                return await line.call(method, body, max(share, line.least))
+                return await line.call(method, body, share)
             except NotAuthenticated as error:
                 logins += 1
                 if logins > 1 or not self._credentials.user:

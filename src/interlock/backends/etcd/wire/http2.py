@@ -93,9 +93,7 @@ class Connection:
 
     def __init__(self) -> None:
         self._decoder, self._hpack_error = _decoder()
-        settings = struct.pack(
-            ">HIHIHI", HEADER_TABLE_SIZE, 0, ENABLE_PUSH, 0, INITIAL_WINDOW_SIZE, WINDOW
-        )
+        settings = struct.pack(">HIHIHI", HEADER_TABLE_SIZE, 0, ENABLE_PUSH, 0, INITIAL_WINDOW_SIZE, WINDOW)
         self._out = bytearray(PREFACE + frame(SETTINGS, 0, 0, settings))
         self._out += frame(WINDOW_UPDATE, 0, 0, struct.pack(">I", WINDOW - DEFAULT_WINDOW))
         self._rest = bytearray()
@@ -108,7 +106,9 @@ class Connection:
         self._frame_size = 16384
         self._consumed = 0
         self._consumed_by: dict[int, int] = {}
-        self._block: tuple[int, int, bytearray] | None = None  # stream, flags, headers whose end is not here yet
+        self._block: tuple[int, int, bytearray] | None = (
+            None  # stream, flags, headers whose end is not here yet
+        )
         self._greeted = False
         self.draining = False  # the peer accepts no new streams: the connection is to be replaced
         self.pings = 0  # unanswered ones of ours

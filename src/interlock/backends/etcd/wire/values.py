@@ -117,7 +117,12 @@ def eviction(value: bytes) -> str | None:
 
 def register_value(id: str, value: str | None) -> bytes:
     """The id of the write, and the value; the first byte tells a value from its absence."""
-    return (b"-" if value is None else b"=") + id.encode() + b"\n" + (value or "").encode("utf-8", "surrogatepass")
+    return (
+        (b"-" if value is None else b"=")
+        + id.encode()
+        + b"\n"
+        + (value or "").encode("utf-8", "surrogatepass")
+    )
 
 
 def register_read(stored: bytes) -> tuple[str, str | None]:
