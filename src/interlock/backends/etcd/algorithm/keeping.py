@@ -9,6 +9,7 @@ was sent. A term has one leader, and a majority confirmed it after the keep-aliv
 from __future__ import annotations
 
 import secrets
+import time
 
 from interlock.backends.etcd.algorithm.sessions import KEPT, Session, step
 from interlock.backends.etcd.algorithm.side import Side
@@ -79,7 +80,7 @@ async def keep(side: Side, session: Session, deadline: Deadline, *, listed: bool
     """
     for _ in range(2):
         line, _ = await side.line(deadline.left(), patient=False)
-        asked = side.runtime.now()
+        asked, sent = side.runtime.now(), time.monotonic()
         if session.lapsed(asked):
             await forsake(side, session, deadline)
             raise LeaseNotFound("its time has passed")
@@ -89,7 +90,7 @@ async def keep(side: Side, session: Session, deadline: Deadline, *, listed: bool
             side.sessions.lose(session)
             raise
         except StoreUnavailable as error:
-            side.transport.leave(line, error, asked)
+            side.transport.leave(line, error, sent)
             raise
         if confirmed:
             with side.sessions.guard:
@@ -107,9 +108,8 @@ async def _confirmed(side: Side, line: Line, session: Session, deadline: Deadlin
     """Send a keep-alive; whether the server that answered it certainly led then."""
     before, request = line.term, messages.of_lease(session.lease)
     kept = LeaseAnswer(await line.call(messages.KEEP_ALIVE, request, _time(line, deadline)))
-    gone = kept.ttl <= 0
+    gone, when, found = kept.ttl <= 0, side.runtime.now(), kept
     if listed and not gone:
-        when = side.runtime.now()
         request = messages.of_lease(session.lease, keys=True)
         found = LeaseAnswer(await line.call(messages.TIME_TO_LIVE, request, _time(line, deadline)))
         gone = found.ttl <= 0

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from interlock.backends.etcd.address import Address, Endpoint
 from interlock.backends.etcd.errors import (
     Broken,
-    LeaseNotFound,
     NotAuthenticated,
     NotProcessed,
     Refused,
@@ -85,15 +84,11 @@ class ClusterTransport(ABC):
                     raise _no_login(line.place, error) from None
                 self._credentials.forget()
                 await self._log_in(line, left)
-            except (LeaseNotFound, StoreUnfit):
-                raise
             except StoreUnavailable as error:
                 self.leave(line, error, until - left)
                 if unsure is not None and not isinstance(error, Unreached):
                     unsure()
-                if not again and not isinstance(error, NotProcessed):
-                    raise
-                if until - time.monotonic() <= PAUSE:
+                if not (again or isinstance(error, NotProcessed)) or until - time.monotonic() <= PAUSE:
                     raise
                 if tries > 1:
                     await self._pause(PAUSE)

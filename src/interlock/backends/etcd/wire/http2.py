@@ -1,4 +1,4 @@
-"""HTTP/2 as a client of gRPC needs it: frames in, frames out, no sockets (RFC 9113, and HPACK by the library `hpack`).
+"""HTTP/2 as a client of gRPC needs it: frames in, frames out, no sockets (RFC 9113; HPACK is the library's).
 
 A `Connection` is fed with what arrived, calls the receivers of its streams, and gathers in `take()` what is to be sent. It
 answers SETTINGS and PING, keeps to the peer's windows, frame sizes and number of streams, opens its own windows again,
@@ -342,7 +342,9 @@ class Connection:
             self._backlog.popleft().receiver.on_failure(why, False)
 
     def _on_window(self, flags: int, stream: int, payload: bytes) -> None:
-        more = struct.unpack(">I", payload)[0] & 0x7FFFFFFF
+        if len(payload) != 4:
+            raise ProtocolError("a WINDOW_UPDATE of another size")
+        more = int.from_bytes(payload, "big") & 0x7FFFFFFF
         if stream == 0:
             self._window += more
         elif (found := self._streams.get(stream)) is not None:
