@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from interlock.backends.memory import Space
 
-LATER = ("etcd", "etcds", "zookeeper", "mysql", "mariadb")
+LATER = ("zookeeper", "mysql", "mariadb")
 
 
 class PooledClient(Protocol):
@@ -308,6 +308,13 @@ def _open_postgresql(
     return open_url(parts, runtime, asynchronous=asynchronous, connect_timeout=connect_timeout)
 
 
+def _open_etcd(parts: SplitResult, runtime: Runtime, asynchronous: bool, connect_timeout: float) -> Store:
+    """`etcd://user:password@host:port,host:port,host:port?prefix=...`, `etcds://` with TLS."""
+    from interlock.backends.etcd import open_url
+
+    return open_url(parts, runtime, asynchronous=asynchronous, connect_timeout=connect_timeout)
+
+
 def _open_nodes(
     nodes: Sequence[object], runtime: Runtime, asynchronous: bool, connect_timeout: float | None
 ) -> Store:
@@ -382,4 +389,6 @@ _OPENERS: dict[str, Callable[[SplitResult, Runtime, bool, float], Store]] = {
     "redis+cluster": _open_cluster,
     "rediss+cluster": _open_cluster,
     "postgresql": _open_postgresql,
+    "etcd": _open_etcd,
+    "etcds": _open_etcd,
 }
