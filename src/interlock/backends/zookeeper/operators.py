@@ -126,7 +126,11 @@ class Operators:
             life = max(REMEMBERED, standing.lapses_in)
             parts.append(self._tombstones.evicting(place.id, reason, life))
         results: list[Any] = (await self._calls.one(requests.multi(parts), deadline)).get()
-        return not any(isinstance(result, Exception) for result in results)
+        if any(isinstance(result, Exception) for result in results):
+            return False
+        if not place.foreign:
+            self._ledger.evict(place.id, reason, self._link.now(), max(REMEMBERED, standing.lapses_in))
+        return True
 
     async def watch(self, resource: str, seen: Queue, timeout: float) -> None:
         deadline = within(self._calls, timeout)

@@ -64,7 +64,7 @@ class Registers:
         """Write over what was read; 0 if somebody else has written meanwhile."""
         path, data = self._paths.register(name), encode(value, id)
         if value is None:
-            return await self._delete(name, stat, data, deadline)
+            return await self._write_nothing(name, stat, data, deadline)
         if stat is None:
             request = requests.create(path, data, self._link.settings.acl)
         else:
@@ -79,22 +79,23 @@ class Registers:
         written: int = got[1].mzxid if stat is None else got.mzxid
         return written
 
-    async def _delete(self, name: str, stat: Any, data: bytes, deadline: Deadline) -> int:
-        """Write that there is no value, and a note by which the node is swept later."""
+    async def _write_nothing(self, name: str, stat: Any, data: bytes, deadline: Deadline) -> int:
+        """Write that there is no value, and a note by which the node is swept later: in one step."""
         path, acl = self._paths.register(name), self._link.settings.acl
-        await self._calls.make_parents(self._paths.registers, deadline)
-        await self._tombstones.prepare(deadline)
-        note = self._tombstones.deleting(name, DELETED)
-        await self._calls.one(requests.delete(self._paths.deleted(name)), deadline)  # of an earlier deletion
         if stat is None:
             first = requests.create_in_multi(path, data, acl)
         else:
             first = requests.set_data(path, data, stat.version)
-        results: list[Any] = (await self._calls.one(requests.multi([first, note]), deadline)).get()
-        if any(isinstance(result, Exception) for result in results):
-            return 0
-        await self._tombstones.sweep(deadline)
-        return (await self._look(name, deadline))[0].version if stat is None else results[0].mzxid
+        for note in self._tombstones.deleting(name, DELETED):  # a new note, or the one of an earlier deletion again
+            results: list[Any] = (await self._calls.one(requests.multi([first, note]), deadline)).get()
+            if not any(isinstance(result, Exception) for result in results):
+                await self._tombstones.sweep(deadline)
+                return results[0].mzxid if stat is not None else (await self._look(name, deadline))[0].version
+            if isinstance(results[0], NoNode) or isinstance(results[1], NoNode):
+                await self._calls.make_parents(self._paths.registers, deadline)
+                await self._tombstones.prepare(deadline)
+                return 0
+        return 0
 
     async def watch_register(self, name: str, version: int, timeout: float) -> None:
         deadline = within(self._calls, timeout)

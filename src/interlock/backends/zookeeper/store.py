@@ -381,15 +381,25 @@ class ZooKeeperStore(Registers, Operators, StoreDefaults):
     async def release(self, resource: str, id: str, linger: float = 0.0, timeout: float = IO_TIMEOUT) -> bool:
         deadline = within(self._calls, timeout)
         session = await self._calls.connect(deadline, hurried=True)
-        entry = self._ledger.entries.get(id)
+        entry, tried = self._ledger.entries.get(id), self._ledger.tried(id)
         if entry is not None and entry.claim.resource == resource and entry.stands_in(session):
-            return await self._delete(entry, deadline)
+            stood = await self._delete(entry, deadline)
+        else:
+            stood = await self._delete_all(resource, id, deadline)
+        if tried and not stood and (gone := await self._tombstones.find(id, deadline)) is not None:
+            self._evicted(id, gone)  # or it could come back under the same id
+        return stood
+
+    async def _delete_all(self, resource: str, id: str, deadline: Deadline) -> bool:
+        """Remove every node of a claim, whichever session made it; False if there was none."""
         folder = self._paths.folder(resource)
         stood = False
         for place in places(await self._calls.children(folder, deadline)):
             if place.id == id and not place.foreign:
                 stood |= await self._delete_place(folder, place, deadline)
-        self._ledger.forget(id)
+        entry = self._ledger.entries.get(id)
+        if entry is None or entry.claim.resource == resource:
+            self._ledger.forget(id)
         return stood
 
     async def _delete(self, entry: Entry, deadline: Deadline) -> bool:

@@ -41,13 +41,13 @@ class Tombstones:
         """A part of a `multi` that removes this claim."""
         return self._create(self._paths.evicted(id), [reason, life])
 
-    def deleting(self, name: str, life: float) -> Request:
-        """A part of a `multi` that deletes this register."""
-        return self._create(self._paths.deleted(name), ["", life])
+    def deleting(self, name: str, life: float) -> tuple[Request, Request]:
+        """A part of a `multi` that deletes this register, and another one in case that there is a note already."""
+        path = self._paths.deleted(name)
+        return self._create(path, ["", life]), requests.set_data(path, _encoded(["", life]))
 
     def _create(self, path: str, note: list[Any]) -> Request:
-        data = json.dumps(note, ensure_ascii=False).encode()
-        return requests.create_in_multi(path, data, self._link.settings.acl)
+        return requests.create_in_multi(path, _encoded(note), self._link.settings.acl)
 
     async def prepare(self, deadline: Deadline) -> None:
         """Make the folder: a `multi` cannot tell which of its parts lacked one."""
@@ -67,7 +67,7 @@ class Tombstones:
         read = await self._calls.read_all([requests.get_data(path) for path in paths], deadline)
         clock = await self._calls.server_now(deadline)
         for name, path, content in zip(names, paths, read, strict=True):
-            if content is not None and clock - content[1].ctime / 1000 > float(_note(content[0])[1]):
+            if content is not None and clock - content[1].mtime / 1000 > float(_note(content[0])[1]):
                 await self._remove(name, path, deadline)
 
     async def _remove(self, name: str, path: str, deadline: Deadline) -> None:
@@ -84,6 +84,10 @@ class Tombstones:
             if answer.error is not None and not answer.failed(NoNode):
                 return
         await self._calls.one(requests.delete(path), deadline)
+
+
+def _encoded(note: list[Any]) -> bytes:
+    return json.dumps(note, ensure_ascii=False).encode()
 
 
 def _note(data: bytes) -> list[Any]:
