@@ -46,7 +46,9 @@ clientPort={port}
 class Node:
     """One server of an ensemble; signals and ends are for tests that break it."""
 
-    def __init__(self, number: int, sync_limit: int, extra: Sequence[str] = (), jvm: Sequence[str] = ()) -> None:
+    def __init__(
+        self, number: int, sync_limit: int, extra: Sequence[str] = (), jvm: Sequence[str] = ()
+    ) -> None:
         self.number = number
         self.port = free_port()
         self.peer_port, self.election_port = free_port(), free_port()

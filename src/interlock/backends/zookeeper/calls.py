@@ -12,9 +12,12 @@ from interlock.backends.zookeeper.library import NoNode, Unimplemented
 from interlock.backends.zookeeper.link import Answer, Link, Session, late
 from interlock.backends.zookeeper.requests import Request
 from interlock.errors import StoreUnavailable
-from interlock.ports import IO_TIMEOUT
+from interlock.ports import IO_TIMEOUT, Signal
 
 CHUNK = 200  # reads in one request
+LONGEST_TRIP = (
+    0.5  # seconds that a request gets, if the servers have lately needed them, however little time is left
+)
 
 
 class Calls:
@@ -37,11 +40,25 @@ class Calls:
 
     async def ask(self, asked: Sequence[Request], deadline: Deadline) -> list[Answer]:
         """Send requests back to back, and wait for all answers: one round trip, however many they are."""
-        timeout, signal = deadline.for_request(), self.runtime.signal()
+        timeout, signal = self.patience(deadline), self.runtime.signal()
         answers = self.link.send(asked, signal)
-        if not await self.runtime.wait(signal, timeout) or not all(answer.done for answer in answers):
+        await self.answered(signal, timeout)
+        if not all(answer.done for answer in answers):
             raise late(self.link.place, timeout)
         return answers
+
+    def patience(self, deadline: Deadline) -> float:
+        """Seconds that a request may take: what is left, but always as long as two round trips have lately taken."""
+        return max(deadline.for_request(), min(LONGEST_TRIP, 2 * self.link.trip))
+
+    async def answered(self, signal: Signal, timeout: float) -> None:
+        """Wait for the signal of a request that was sent just now; `StoreUnavailable` if it does not come."""
+        began = self.link.now()
+        came = await self.runtime.wait(signal, timeout)
+        took = self.link.now() - began
+        self.link.trip = self.link.trip + (took - self.link.trip) / 4 if came else max(self.link.trip, took)
+        if not came:
+            raise late(self.link.place, timeout)
 
     async def one(self, request: Request, deadline: Deadline) -> Answer:
         return (await self.ask([request], deadline))[0]
@@ -83,16 +100,13 @@ class Calls:
         if self.link.clock_offset is None:
             session = await self.connect(deadline)
             await self.beat(session, deadline)
-            if self.link.clock_offset is None:  # the session's node had no folder to stand in
-                await self.beat(session, deadline)
         return self.link.now() + (self.link.clock_offset or 0.0)
 
     async def beat(self, session: Session, deadline: Deadline) -> None:
         """Write to the session's own node, and wait until that is confirmed."""
-        timeout, signal = deadline.for_request(), self.runtime.signal()
+        timeout, signal = self.patience(deadline), self.runtime.signal()
         self.link.beat(session, signal)
-        if not await self.runtime.wait(signal, timeout):
-            raise late(self.link.place, timeout)
+        await self.answered(signal, timeout)
 
     async def freshen(self, session: Session, needed: float, deadline: Deadline) -> None:
         """See to it that the session is known to live for `needed` seconds more.

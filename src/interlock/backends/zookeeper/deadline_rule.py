@@ -31,7 +31,9 @@ class ConfirmedWrites:
     def __init__(self, timeout: float, began: float) -> None:
         self.timeout = timeout  # seconds, as negotiated
         self.counts_from = began  # before the session was asked for
-        self._unproved: deque[tuple[float, float]] = deque()  # writes: when each was sent, and when it was answered
+        self._unproved: deque[tuple[float, float]] = (
+            deque()
+        )  # writes: when each was sent, and when it was answered
 
     def confirm(self, sent: float, answered: float) -> None:
         """Note a write that was confirmed, and what it proves of earlier ones."""

@@ -44,7 +44,9 @@ class Entry:
 
     def data(self) -> bytes:
         """What its node says to others: how long it stands unheard of, since when it holds, its note and its owner."""
-        since = None if self.admitted_at is None or not self.waited else round(self.admitted_at - self.came, 3)
+        since = (
+            None if self.admitted_at is None or not self.waited else round(self.admitted_at - self.came, 3)
+        )
         return encode(self.session.timeout, since, self.note, self.claim.who)
 
     def touched(self, answer: Answer) -> None:

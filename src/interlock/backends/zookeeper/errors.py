@@ -20,7 +20,9 @@ def translated(place: str, error: Exception) -> InterlockError:
     if isinstance(error, InterlockError):
         return error
     if isinstance(error, BROKEN):
-        return StoreUnavailable(f"{place}: the connection or the session ended before the answer ({_name(error)})")
+        return StoreUnavailable(
+            f"{place}: the connection or the session ended before the answer ({_name(error)})"
+        )
     if isinstance(error, exceptions.AuthFailedError):
         return refused(place)
     if isinstance(error, exceptions.NoAuthError):
@@ -29,7 +31,9 @@ def translated(place: str, error: Exception) -> InterlockError:
             "(zookeeper://user:password@...), or another chroot"
         )
     if isinstance(error, exceptions.InvalidACLError):
-        return StoreUnfit(f"{place}: the server refuses the ACL; acl=creator needs credentials, acl=open does not")
+        return StoreUnfit(
+            f"{place}: the server refuses the ACL; acl=creator needs credentials, acl=open does not"
+        )
     if isinstance(error, exceptions.NotReadOnlyCallError):
         return StoreUnavailable(f"{place}: the server is cut off from the others and only reads")
     return StoreUnavailable(f"{place}: ZooKeeper answered {_name(error)} {error}".rstrip())

@@ -30,9 +30,15 @@ class Handler:
     queue_impl = queue.Queue
     queue_empty = queue.Empty
 
-    def __init__(self, connect_timeout: float, run: Callable[[Callable[[], None]], None]) -> None:
+    def __init__(
+        self,
+        connect_timeout: float,
+        run: Callable[[Callable[[], None]], None],
+        report: Callable[[Exception], None],
+    ) -> None:
         self._connect_timeout = connect_timeout  # for one server: those after it must get their turn
         self._run_loop = run
+        self._report = report  # told why a server could not be reached, which kazoo only logs
         self.running = False
 
     def start(self) -> None:
@@ -54,7 +60,11 @@ class Handler:
 
     def create_connection(self, *args: Any, timeout: float | None = None, **options: Any) -> Any:
         limit = self._connect_timeout if timeout is None else min(timeout, self._connect_timeout)
-        return utils.create_tcp_connection(socket, *args, timeout=limit, **options)
+        try:
+            return utils.create_tcp_connection(socket, *args, timeout=limit, **options)
+        except Exception as error:
+            self._report(error)
+            raise
 
     def create_socket_pair(self) -> Any:
         return utils.create_socket_pair(socket)

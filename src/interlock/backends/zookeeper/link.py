@@ -21,29 +21,31 @@ from typing import Any
 from interlock import clock, native
 from interlock.backends.kit.runtime import WaitRuntime
 from interlock.backends.zookeeper import requests
-from interlock.backends.zookeeper.deadline_rule import ConfirmedWrites
+from interlock.backends.zookeeper.deadline_rule import APART, ConfirmedWrites
 from interlock.backends.zookeeper.errors import refused, translated
 from interlock.backends.zookeeper.handler import Handler
 from interlock.backends.zookeeper.library import NodeExists, NoNode, client, serialization, states
 from interlock.backends.zookeeper.paths import Paths
 from interlock.backends.zookeeper.requests import Request
 from interlock.backends.zookeeper.settings import Settings
-from interlock.errors import StoreUnavailable, Unreached
+from interlock.errors import InterlockError, StoreUnavailable, Unreached
 from interlock.ports import Signal
 
 BEAT = 0.3  # how often the session's own node is written to, as part of the timeout; more than `deadline_rule.APART`
+FOLDERS = 4096  # that are remembered
 CLOSING = 1.0  # seconds for which the end of a session is waited for
 
 
 class Answer:
     """What kazoo settles when a request is answered, on the thread of the connection."""
 
-    __slots__ = ("_link", "_sent", "done", "error", "signal", "then", "value")
+    __slots__ = ("_link", "_sent", "_type", "done", "error", "signal", "then", "value")
 
     def __init__(self, link: Link, request: Request, signal: Signal | None = None) -> None:
         self._link = link
         # Before it is sent: a slow way to the server must shorten a lease, not lengthen it. None for what is no write.
         self._sent = link.now() if request.type in requests.WRITES else None
+        self._type: int = request.type
         self.signal = signal
         self.then: Callable[[Answer], None] | None = None  # called at the end, on the connection's thread
         self.done = False
@@ -53,7 +55,7 @@ class Answer:
     def set(self, value: Any = None) -> None:
         self.value = value
         if self._sent is not None:
-            self._link.confirmed(self._sent, value)
+            self._link.confirmed(self._type, self._sent, value)
         self._end()
 
     def set_exception(self, error: Exception) -> None:
@@ -78,20 +80,23 @@ class Answer:
 
 
 class Beat(Answer):
-    """The answer to a write to the session's own node."""
+    """The answer to a write to the session's own node. If the node's folder is missing, it is made, and the write repeated."""
 
-    __slots__ = ("_session",)
+    __slots__ = ("_parents_made", "_session")
 
-    def __init__(self, link: Link, request: Request, session: Session, signal: Signal | None = None) -> None:
+    def __init__(
+        self, link: Link, request: Request, session: Session, signal: Signal | None, again: bool
+    ) -> None:
         super().__init__(link, request, signal)
         self._session = session
+        self._parents_made = again
 
     def _end(self) -> None:
         self._session.node_made = self.error is None or self.failed(NodeExists)
-        if self.failed(NoNode):
-            self._session.beaten = float("-inf")  # again soon, and with the parents
-            self._session.parents_missing = True
-        super()._end()
+        if self.failed(NoNode) and not self._parents_made:
+            self._link.beat(self._session, self.signal, again=True)
+        else:
+            super()._end()
 
 
 class Session:
@@ -102,7 +107,6 @@ class Session:
         self.writes = writes
         self.beaten = now  # when its own node was last written to, or the session began
         self.node_made = False
-        self.parents_missing = False
         self.ids: dict[str, None] = {}  # claims that may stand in it
 
     @property
@@ -127,10 +131,13 @@ class Link:
     def _reset(self) -> None:
         self.guard = native.guard()
         self.session: Session | None = None
+        self.trip = 0.0  # seconds that a request has lately taken
+        self.folders: dict[str, None] = {}  # that were there a short while ago
         self.clock_offset: float | None = None  # the servers' clock less our own, seconds
         self._client: Any = None
         self._connected = False
-        self._refused = False
+        self._failure: InterlockError | None = None  # what has ended kazoo's loop
+        self._last_error = ""  # of the last attempt to connect
         self._closed = False
         self._thread: int | None = None  # the connection's
         self._awaiting: set[Signal] = set()  # of those who wait for a connection
@@ -147,35 +154,59 @@ class Link:
             signal = runtime.signal()
             with self.guard:
                 self._awaiting.add(signal)
-                begin = self._client is None and not self._closed
-                if begin:
-                    self._client = self._new_client()
-                started = self._client
             try:
-                if begin:
-                    started.start_async()
+                self._begin()
                 session = self.session
                 if self._connected and session is not None:
                     return session
-                if self._refused:
-                    self._discard()
-                    raise refused(self.place)
                 if self._closed or not await runtime.wait(signal, max(0.0, until - self.now())):
-                    raise Unreached(f"{self.place}: no server could be reached in {timeout:g} s")
+                    why = f" ({self._last_error})" if self._last_error else ""
+                    raise Unreached(f"{self.place}: no server could be reached in {timeout:.3g} s{why}")
+                self._raise_failure()
             finally:
                 with self.guard:
                     self._awaiting.discard(signal)
 
+    def _begin(self) -> None:
+        """Start kazoo, unless it runs already."""
+        with self.guard:
+            if self._client is not None or self._closed:
+                return
+            started = self._client = self._new_client()
+        try:
+            started.start_async()
+        except BaseException as error:  # no thread or no socket to be had: the next call tries again
+            with self.guard:
+                self._client = None
+            if isinstance(error, (RuntimeError, OSError)):
+                raise Unreached(f"{self.place}: {error}") from error
+            raise
+
+    def _raise_failure(self) -> None:
+        """Raise what has ended kazoo's loop, once."""
+        with self.guard:
+            failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+
     def _new_client(self) -> Any:
         settings = self.settings
-        handler = Handler(settings.connect_timeout / max(1, len(settings.hosts)), self._run)
+        handler = Handler(
+            settings.connect_timeout / max(1, len(settings.hosts)), self._run, self._on_connect_error
+        )
         made = client.KazooClient(
             hosts=settings.hosts_text,
             timeout=settings.session_timeout,
             handler=handler,
             auth_data=settings.auth,
             sasl_options=dict(settings.sasl) if settings.sasl else None,
-            connection_retry={"max_tries": -1, "delay": 0.05, "backoff": 2, "max_delay": 0.5, "sleep_func": handler.sleep_func},
+            connection_retry={
+                "max_tries": -1,
+                "delay": 0.05,
+                "backoff": 2,
+                "max_delay": 0.5,
+                "sleep_func": handler.sleep_func,
+            },
             **settings.tls,
         )
         made.add_listener(self._on_state)
@@ -185,27 +216,36 @@ class Link:
         def _connect(host: str, address: str, port: int) -> Any:
             asked, is_new = self.now(), not made._session_id
             read_timeout, connect_timeout = connect(host, address, port)
+            self.trip = max(self.trip, self.now() - asked)  # a first guess; more than one trip, and a quorum's write
             self._on_connected(made._session_id, read_timeout * 1.5 / 1000, asked if is_new else None)
             return read_timeout, connect_timeout
 
         def _send_ping(connect_timeout: float) -> None:
             ping(connect_timeout)
-            self._beat_if_due()
+            self._beat_if_due(APART)  # the next ping may come late: rather too early now
 
         connection._connect, connection._send_ping = _connect, _send_ping
         return made
 
     def _run(self, loop: Callable[[], None]) -> None:
-        """Run kazoo's loop; when it ends, nobody needs its sockets any more."""
+        """Run kazoo's loop; when it ends, nobody needs its sockets any more, and the next call begins anew."""
         self._thread = threading.get_ident()
         made = self._client
         try:
             loop()
+        except Exception as error:
+            self._failure = StoreUnavailable(f"{self.place}: {type(error).__name__}: {error}")
         finally:
             self._thread = None
-            if made is not None:
-                with suppress(Exception):
-                    made.close()
+            with suppress(Exception):
+                made.close()
+            with self.guard:
+                if self._client is made:
+                    self._client, self._connected = None, False
+            self._wake()
+
+    def _on_connect_error(self, error: Exception) -> None:
+        self._last_error = f"{type(error).__name__}: {error}"
 
     def _on_connected(self, number: int, timeout: float, began: float | None) -> None:
         with self.guard:
@@ -227,7 +267,8 @@ class Link:
             with self.guard:
                 self._connected = False
                 lost, self.session = self.session, None
-                self._refused = self._client is not None and self._client._state == states.KeeperState.AUTH_FAILED
+                if self._client is not None and self._client._state == states.KeeperState.AUTH_FAILED:
+                    self._failure = refused(self.place)
             if lost is not None:
                 for lose in self.on_session_lost:
                     lose(frozenset(lost.ids))
@@ -238,11 +279,6 @@ class Link:
             awaiting = list(self._awaiting)
         for signal in awaiting:
             signal.set()
-
-    def _discard(self) -> None:
-        """Forget a client whose loop has ended: the next call makes another."""
-        with self.guard:
-            self._client, self._refused = None, False
 
     # ---- requests ----------------------------------------------------------------------
 
@@ -269,40 +305,43 @@ class Link:
         else:
             started._call(request, answer)
 
-    def confirmed(self, sent: float, value: Any) -> None:
+    def confirmed(self, request_type: int, sent: float, value: Any) -> None:
         """A write was confirmed: note what that proves, and what the servers' clock says."""
         session, now = self.session, self.now()
         if session is None or sent < session.writes.counts_from:
             return  # of an earlier session
-        if isinstance(value, list) and any(isinstance(part, Exception) for part in value):
-            return
+        if request_type == serialization.Transaction.type and any(
+            isinstance(part, Exception) for part in value
+        ):
+            return  # a `multi` that was refused
         session.writes.confirm(sent, now)
-        stat = value[1] if isinstance(value, tuple) and len(value) == 2 else value
-        if isinstance(stat, states.ZnodeStat):
-            self.clock_offset = stat.mtime / 1000 - now
+        written = _written_at(request_type, value)
+        if written is not None:
+            self.clock_offset = written - now
 
     # ---- the session's own node --------------------------------------------------------
 
-    def _beat_if_due(self) -> None:
+    def _beat_if_due(self, interval: float = BEAT) -> None:
         session = self.session
-        if session is not None and self._connected and self.now() >= session.beaten + session.timeout * BEAT:
+        if (
+            session is not None
+            and self._connected
+            and self.now() >= session.beaten + session.timeout * interval
+        ):
             self.beat(session, None)
 
-    def beat(self, session: Session, signal: Signal | None) -> Answer:
-        """Write to the session's own node, and make it if there is none yet."""
+    def beat(self, session: Session, signal: Signal | None, *, again: bool = False) -> None:
+        """Write to the session's own node, or make it; the signal is set when that is answered."""
         session.beaten = self.now()
         path, acl = self.paths.session(session.number), self.settings.acl
+        if again:
+            for parent in self.parents(self.paths.sessions):
+                self._call(parent, Answer(self, parent))
         if session.node_made:
             request = requests.set_data(path, b"")
         else:
-            if session.parents_missing:
-                session.parents_missing = False
-                for parent in self.parents(self.paths.sessions):
-                    self._call(parent, Answer(self, parent))
             request = requests.create(path, b"", acl, requests.EPHEMERAL)
-        answer = Beat(self, request, session, signal)
-        self._call(request, answer)
-        return answer
+        self._call(request, Beat(self, request, session, signal, again))
 
     def parents(self, folder: str) -> list[Request]:
         """Requests that make a folder and all above it: the chroot for good, our own until they are empty."""
@@ -314,6 +353,14 @@ class Link:
         for path in dict.fromkeys((self.paths.root, folder)):
             made.append(requests.CreateContainer(path, self.settings.acl))
         return made
+
+    def remember(self, folder: str) -> None:
+        """Note that a folder is there; if it is gone by the next time, that costs one more round trip."""
+        if folder not in self.folders:
+            self.folders[folder] = None
+            if len(self.folders) > FOLDERS:
+                with suppress(StopIteration, RuntimeError):  # other threads do the same
+                    self.folders.pop(next(iter(self.folders)), None)
 
     def forget_watcher(self, watcher: object, paths: Collection[str]) -> None:
         """Have kazoo keep no watcher of a wait that is over: many short waits would fill the memory."""
@@ -361,6 +408,15 @@ class Link:
                 if sock is not None:
                     with suppress(OSError, ValueError):
                         os.close(sock.detach())
+
+
+def _written_at(request_type: int, value: Any) -> float | None:
+    """When a write was applied, by the servers' clock; None if its answer does not say."""
+    if request_type == serialization.SetData.type:
+        return float(value.mtime) / 1000
+    if request_type == serialization.Create2.type:
+        return float(value[1].mtime) / 1000
+    return None
 
 
 def late(place: str, timeout: float) -> StoreUnavailable:

@@ -57,7 +57,7 @@ class Operators:
         now = await self._calls.server_now(deadline)
         nodes = [(place, content) for place, content in zip(shown, read, strict=True) if content is not None]
         standings = [
-            self._standing(place, *content, index < inside, capacity, now)
+            self._standing(place, content, index < inside, capacity, now)
             for index, (place, content) in enumerate(zip(shown, read, strict=True))
             if content is not None
         ]
@@ -65,9 +65,10 @@ class Operators:
         return found, [(place, content[1]) for place, content in nodes]
 
     def _standing(
-        self, place: Place, data: bytes, stat: Any, inside: bool, capacity: int, now: float
+        self, place: Place, content: tuple[bytes, Any], inside: bool, capacity: int, now: float
     ) -> Standing:
         """One claim; `now` is the servers' time."""
+        data, stat = content
         age = max(0.0, now - stat.ctime / 1000)
         if place.foreign:
             return Standing(place.id, stat.czxid, capacity, inside, age, 0.0, "", "", foreign=True)
@@ -83,7 +84,9 @@ class Operators:
         deadline = within(self._calls)
         await self._calls.connect(deadline)
         listed = [unescaped(child) for child in await self._calls.children(self._paths.root, deadline)]
-        names = sorted(name for name in listed if name is not None and name.startswith(prefix) and name > after)
+        names = sorted(
+            name for name in listed if name is not None and name.startswith(prefix) and name > after
+        )
         found: list[str] = []
         while names and len(found) < limit:
             page, names = names[: max(limit, 20)], names[max(limit, 20) :]
@@ -112,7 +115,9 @@ class Operators:
         if victims:
             await self._tombstones.prepare(deadline)
         met = [
-            standing for standing, place, _ in victims if await self._evict(folder, place, standing, reason, deadline)
+            standing
+            for standing, place, _ in victims
+            if await self._evict(folder, place, standing, reason, deadline)
         ]
         await self._tombstones.sweep(deadline)
         return met
@@ -157,4 +162,6 @@ class Operators:
             (await self._calls.one(requests.exists(folder, bell), deadline)).get()
             return
         paths += [f"{folder}/{place.node}" for place in places(listed.get())[:WATCHED]]
-        await self._calls.ask([requests.get_data(path, bell) for path in paths[1:]] or [requests.sync(folder)], deadline)
+        await self._calls.ask(
+            [requests.get_data(path, bell) for path in paths[1:]] or [requests.sync(folder)], deadline
+        )

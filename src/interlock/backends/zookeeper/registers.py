@@ -86,7 +86,9 @@ class Registers:
             first = requests.create_in_multi(path, data, acl)
         else:
             first = requests.set_data(path, data, stat.version)
-        for note in self._tombstones.deleting(name, DELETED):  # a new note, or the one of an earlier deletion again
+        for note in self._tombstones.deleting(
+            name, DELETED
+        ):  # a new note, or the one of an earlier deletion again
             results: list[Any] = (await self._calls.one(requests.multi([first, note]), deadline)).get()
             if not any(isinstance(result, Exception) for result in results):
                 await self._tombstones.sweep(deadline)

@@ -48,7 +48,7 @@ def of_url(parts: SplitResult, connect_timeout: float = CONNECT_TIMEOUT) -> Sett
         raise InvalidURL("zookeeper:// takes no #fragment; write %23 for a # in a password")
     credentials, _, hosts = parts.netloc.rpartition("@")
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
-    auth = ()
+    auth: tuple[tuple[str, str], ...] = ()
     if credentials:
         user, _, password = credentials.partition(":")
         auth = (("digest", f"{unquote(user)}:{unquote(password)}"),)
@@ -119,7 +119,9 @@ def _seconds(options: dict[str, str]) -> float:
     except ValueError:
         seconds = 0.0
     if not 0.1 <= seconds <= 86400:
-        raise InvalidURL(f"session_timeout={text}: say after how many seconds a silent client is given up, such as 30")
+        raise InvalidURL(
+            f"session_timeout={text}: say after how many seconds a silent client is given up, such as 30"
+        )
     return seconds
 
 

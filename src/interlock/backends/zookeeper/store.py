@@ -48,7 +48,7 @@ TRAITS = Traits(
     reach="network",
     survives="minority",
     two_holders=(),
-    min_ttl=0.1,
+    min_ttl=1.0,
     max_ttl=86400.0,
     blocks=False,
     lingers=False,
@@ -64,7 +64,11 @@ class ZooKeeperStore(Registers, Operators, StoreDefaults):
     """Claims and registers on an ensemble, for programs anywhere on the network."""
 
     def __init__(
-        self, link: Link, runtime: WaitRuntime, ledger: Ledger | None = None, twin: ZooKeeperStore | None = None
+        self,
+        link: Link,
+        runtime: WaitRuntime,
+        ledger: Ledger | None = None,
+        twin: ZooKeeperStore | None = None,
     ) -> None:
         self.traits = replaced(TRAITS, max_ttl=link.settings.session_timeout)
         self._link = link
@@ -105,24 +109,25 @@ class ZooKeeperStore(Registers, Operators, StoreDefaults):
         """Make the claim's node, and list the queue in the same round trip."""
         folder = self._paths.folder(claim.resource)
         prefix = f"{folder}/{claim_prefix(claim.id, claim.permits, claim.capacity)}"
+        flags, acl = requests.EPHEMERAL | requests.SEQUENTIAL, self._link.settings.acl
+        # A name that was not used of late has no folder: it is made in the same round trip, too.
+        parents = [] if folder in self._link.folders else [requests.CreateContainer(folder, acl)]
         for _ in range(ENTERED):
             asked = self._runtime.now()
             entry = Entry(claim, folder, session, asked)
             self._ledger.entries[claim.id] = entry
             session.ids[claim.id] = None
-            flags = requests.EPHEMERAL | requests.SEQUENTIAL
-            made, listed = await self._calls.ask(
-                [requests.create(prefix, entry.data(), self._link.settings.acl, flags), requests.get_children(folder)],
-                deadline,
-            )
+            create, look = requests.create(prefix, entry.data(), acl, flags), requests.get_children(folder)
+            *_, made, listed = await self._calls.ask([*parents, create, look], deadline)
             if made.failed(NoNode):
                 self._ledger.forget(claim.id)
-                await self._calls.make_parents(folder, deadline)  # only the first claim on an idle name pays for this
+                parents = self._link.parents(folder)
                 continue
             path, stat = made.get()
             if stat.ephemeralOwner != session.number:
                 raise StoreUnavailable(f"{self._link.place}: the session was replaced meanwhile")
             entry.node, entry.token = path.rpartition("/")[2], stat.czxid
+            self._link.remember(folder)
             return await self._judge(entry, listed.get(), asked, deadline)
         raise StoreUnavailable(f"{self._link.place}: the folder of {claim.resource} vanished again and again")
 
@@ -139,14 +144,18 @@ class ZooKeeperStore(Registers, Operators, StoreDefaults):
         if read.error is not None:
             return answer
         now = await self._calls.server_now(deadline)
-        holder = self._standing(first, *read.get(), True, entry.claim.capacity, now)
+        holder = self._standing(first, read.get(), True, entry.claim.capacity, now)
         return Busy(answer.ahead, answer.retry_after, holder)
 
     async def _resume(self, claim: Claim, session: Session, deadline: Deadline) -> ClaimAnswer:
         """Find the node of a claim that was sent before, and perhaps applied; a node of an earlier session is not ours."""
         folder, asked = self._paths.folder(claim.resource), self._runtime.now()
-        found = [place for place in places(await self._calls.children(folder, deadline)) if place.id == claim.id]
-        read = await self._calls.read_all([requests.get_data(f"{folder}/{place.node}") for place in found], deadline)
+        found = [
+            place for place in places(await self._calls.children(folder, deadline)) if place.id == claim.id
+        ]
+        read = await self._calls.read_all(
+            [requests.get_data(f"{folder}/{place.node}") for place in found], deadline
+        )
         entry: Entry | None = None
         for place, content in zip(found, read, strict=True):
             if content is None:
@@ -172,7 +181,9 @@ class ZooKeeperStore(Registers, Operators, StoreDefaults):
         self._ledger.evict(id, reason, self._runtime.now(), life)
         return Gone(True, reason)
 
-    async def _judge(self, entry: Entry, children: list[str], asked: float, deadline: Deadline) -> ClaimAnswer:
+    async def _judge(
+        self, entry: Entry, children: list[str], asked: float, deadline: Deadline
+    ) -> ClaimAnswer:
         """Answer by the list of nodes; a claim that may not stay is withdrawn first."""
         claim = entry.claim
         if not self._see(entry, children):
@@ -314,12 +325,9 @@ class ZooKeeperStore(Registers, Operators, StoreDefaults):
         self, renewals: Sequence[Renewal], session: Session, deadline: Deadline
     ) -> Collection[str]:
         """Keep the session by a write, and learn which of its nodes stand: in one round trip, however many they are."""
-        timeout, signal = deadline.for_request(), self._runtime.signal()
         self._link.beat(session, None)
         if len(self._ledger.entries) <= MANY and not self._link.no_ephemerals:
-            (answer,) = self._link.send([requests.GetEphemerals(self._paths.root)], signal)
-            if not await self._runtime.wait(signal, timeout):
-                raise StoreUnavailable(f"{self._link.place}: no answer in {timeout:.3g} s")
+            answer = await self._calls.one(requests.GetEphemerals(self._paths.root), deadline)
             if not answer.failed(Unimplemented):
                 return frozenset(answer.get())
             self._link.no_ephemerals = True  # a server below 3.6
@@ -372,7 +380,9 @@ class ZooKeeperStore(Registers, Operators, StoreDefaults):
         if any(isinstance(result, Exception) for result in results):
             # Sent before, and its answer was lost: the marker is there. Anything else is seen by the next look.
             if not any(isinstance(result, NodeExists) for result in results):
-                raise StoreUnavailable(f"{self._link.place}: {entry.claim.resource} was not shrunk: {results}")
+                raise StoreUnavailable(
+                    f"{self._link.place}: {entry.claim.resource} was not shrunk: {results}"
+                )
         entry.permits, entry.markers = permits, (marker,)
         return True
 
