@@ -82,7 +82,9 @@ class Node:
             self._process = subprocess.Popen(
                 [
                     *(java, "-Xmx64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"),
-                    *("-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", *self._jvm),
+                    "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+                    # A killed process loses nothing of what the kernel has; other tests' disks must not slow ours.
+                    *("-Dzookeeper.forceSync=no", "-Dzookeeper.preAllocSize=256", *self._jvm),
                     *("-cp", ":".join(jars), "org.apache.zookeeper.server.quorum.QuorumPeerMain"),
                     f"{self.folder}/zoo.cfg",
                 ],
