@@ -216,7 +216,9 @@ class Link:
         def _connect(host: str, address: str, port: int) -> Any:
             asked, is_new = self.now(), not made._session_id
             read_timeout, connect_timeout = connect(host, address, port)
-            self.trip = max(self.trip, self.now() - asked)  # a first guess; more than one trip, and a quorum's write
+            self.trip = max(
+                self.trip, self.now() - asked
+            )  # a first guess; more than one trip, and a quorum's write
             self._on_connected(made._session_id, read_timeout * 1.5 / 1000, asked if is_new else None)
             return read_timeout, connect_timeout
 

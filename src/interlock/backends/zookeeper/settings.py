@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import Any
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
@@ -157,8 +158,6 @@ def _checked_sasl(sasl: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], .
         return sasl
     if "mechanism" not in dict(sasl):
         raise InvalidURL("sasl_mechanism is missing: say DIGEST-MD5 or GSSAPI")
-    try:
-        import puresasl  # type: ignore[import-not-found, unused-ignore]  # noqa: F401
-    except ImportError:
-        raise StoreUnfit("SASL needs the library pure-sasl; install it: pip install 'kazoo[sasl]'") from None
+    if find_spec("puresasl") is None:
+        raise StoreUnfit("SASL needs the library pure-sasl; install it: pip install 'kazoo[sasl]'")
     return sasl
