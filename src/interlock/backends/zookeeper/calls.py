@@ -56,7 +56,9 @@ class Calls:
         began = self.link.now()
         came = await self.runtime.wait(signal, timeout)
         took = self.link.now() - began
-        self.link.trip = self.link.trip + (took - self.link.trip) / 4 if came else max(self.link.trip, took)
+        before = self.link.trip
+        # Up at once and down slowly: it is what a request may need.
+        self.link.trip = max(took, before + (took - before) / 8)
         if not came:
             raise late(self.link.place, timeout)
 
