@@ -85,7 +85,9 @@ def test_a_foreign_lock_that_no_session_ends_needs_another_word(both: tuple[inte
     assert client.evict("report", reason="drill", foreign=True, no_expiry=True)
 
 
-def test_other_nodes_in_a_folder_do_not_count_and_are_never_removed(both: tuple[interlock.Client, Any]) -> None:
+def test_other_nodes_in_a_folder_do_not_count_and_are_never_removed(
+    both: tuple[interlock.Client, Any],
+) -> None:
     client, zk = both
     zk.create("/interlock/report/config", b"precious", makepath=True)
     with client.lock("report"):

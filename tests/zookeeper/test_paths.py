@@ -6,11 +6,36 @@ import random
 
 import pytest
 
-from interlock.backends.zookeeper.paths import Paths, Place, claim_prefix, escaped, in_order, places, unescaped
+from interlock.backends.zookeeper.paths import (
+    Paths,
+    Place,
+    claim_prefix,
+    escaped,
+    in_order,
+    places,
+    unescaped,
+)
 from interlock.model import EVERYTHING
 from interlock.ports import WAITERS
 
-ODD = ["a/b", "a%2Fb", "%", ".", "..", ".gone", "..a", "a.b", " ", "\x1f", "ä", "日本", "🔒", "\uffee", "\ufff5", "a" + WAITERS]
+ODD = [
+    "a/b",
+    "a%2Fb",
+    "%",
+    ".",
+    "..",
+    ".gone",
+    "..a",
+    "a.b",
+    " ",
+    "\x1f",
+    "ä",
+    "日本",
+    "🔒",
+    "\uffee",
+    "\ufff5",
+    "a" + WAITERS,
+]
 
 
 @pytest.mark.parametrize("name", ODD)
@@ -29,7 +54,9 @@ def test_usual_names_stay_as_they_are() -> None:
 
 def test_no_two_names_share_a_node() -> None:
     chance = random.Random(3)
-    names = {"".join(chance.choice("a./%2Fé🔒\x1f") for _ in range(chance.randint(1, 5))) for _ in range(20_000)}
+    names = {
+        "".join(chance.choice("a./%2Fé🔒\x1f") for _ in range(chance.randint(1, 5))) for _ in range(20_000)
+    }
     assert len({escaped(name) for name in names}) == len(names)
 
 
@@ -56,7 +83,9 @@ def test_a_queue_is_read_from_the_names_of_its_nodes() -> None:
 
 def test_the_order_survives_the_overflow_of_the_sequence_numbers() -> None:
     numbers = [2**31 - 2, 2**31 - 1, -(2**31), -(2**31) + 1]
-    shuffled = [Place(number, str(number), "", 1, 1) for number in (numbers[2], numbers[0], numbers[3], numbers[1])]
+    shuffled = [
+        Place(number, str(number), "", 1, 1) for number in (numbers[2], numbers[0], numbers[3], numbers[1])
+    ]
     assert [place.sequence for place in in_order(shuffled)] == numbers
 
 

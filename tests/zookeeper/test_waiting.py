@@ -23,7 +23,9 @@ def opened(url: str) -> Any:
     return open_store(url, Threads(), asynchronous=False)
 
 
-def test_two_waiters_of_a_full_semaphore_are_let_in_though_the_second_only_watches_the_first(url: str) -> None:
+def test_two_waiters_of_a_full_semaphore_are_let_in_though_the_second_only_watches_the_first(
+    url: str,
+) -> None:
     """Being let in changes nothing on the server, so the first who was let in makes a mark."""
     theirs, ours = opened(url), [opened(url) for _ in range(2)]
     holders = [Claim("s", uuid4().hex, 30.0, capacity=2) for _ in range(2)]
@@ -86,7 +88,9 @@ def test_many_short_waits_leave_no_watchers_behind(url: str) -> None:
         for _ in range(30):
             assert not ours.lock("x").acquire(timeout=0.01)
         client = ours._core.store._link._client  # type: ignore[attr-defined]
-        left = [w for watchers in (client._data_watchers, client._child_watchers) for w in watchers.values() if w]
+        left = [
+            w for watchers in (client._data_watchers, client._child_watchers) for w in watchers.values() if w
+        ]
         assert left == []
 
 

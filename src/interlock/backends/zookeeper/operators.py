@@ -51,18 +51,31 @@ class Operators:
             return Queue(resource, 0, ()), []
         folder = self._paths.folder(resource)
         capacity = next((place.capacity for place in queue if not place.foreign), 1)
-        inside = admitted([place.permits_of(capacity) for place in queue], capacity)
         shown = queue[:limit]
         read = await self._calls.read_all([requests.get_data(f"{folder}/{p.node}") for p in shown], deadline)
         now = await self._calls.server_now(deadline)
-        nodes = [(place, content) for place, content in zip(shown, read, strict=True) if content is not None]
+        nodes = [
+            (place, content)
+            for place, content in zip(shown, read, strict=True)
+            if content is not None and not (place.lingering and _lingers_for(content, now) <= 0)
+        ]
+        inside = admitted([place.permits_of(capacity) for place, _ in nodes], capacity)
         standings = [
             self._standing(place, content, index < inside, capacity, now)
-            for index, (place, content) in enumerate(zip(shown, read, strict=True))
-            if content is not None
+            for index, (place, content) in enumerate(nodes)
         ]
         found = Queue(resource, capacity, tuple(standings)) if standings else Queue(resource, 0, ())
         return found, [(place, content[1]) for place, content in nodes]
+
+    async def _lingering_left(
+        self, folder: str, lingering: Sequence[Place], deadline: Deadline
+    ) -> list[float]:
+        """How long each of these still lingers, seconds, by the servers' clock; 0 if it is gone."""
+        read = await self._calls.read_all(
+            [requests.get_data(f"{folder}/{p.node}") for p in lingering], deadline
+        )
+        now = await self._calls.server_now(deadline)
+        return [0.0 if content is None else _lingers_for(content, now) for content in read]
 
     def _standing(
         self, place: Place, content: tuple[bytes, Any], inside: bool, capacity: int, now: float
@@ -73,6 +86,8 @@ class Operators:
         if place.foreign:
             return Standing(place.id, stat.czxid, capacity, inside, age, 0.0, "", "", foreign=True)
         timeout, since, note, who = decode(data)
+        if place.lingering:
+            timeout = _lingers_for(content, now)
         own = self._ledger.entries.get(place.id)
         if inside and own is not None and own.admitted_at is not None:
             age = self._link.now() - own.admitted_at
@@ -92,7 +107,10 @@ class Operators:
             page, names = names[: max(limit, 20)], names[max(limit, 20) :]
             reads = [requests.get_children(self._paths.folder(name)) for name in page]
             for name, children in zip(page, await self._calls.read_all(reads, deadline), strict=True):
-                if children and places(children):
+                standing = places(children or ())
+                if any(not place.lingering for place in standing) or (
+                    standing and (await self._inspect(name, deadline)).standings
+                ):
                     found.append(name)
         return found[:limit]
 
@@ -165,3 +183,10 @@ class Operators:
         await self._calls.ask(
             [requests.get_data(path, bell) for path in paths[1:]] or [requests.sync(folder)], deadline
         )
+
+
+def _lingers_for(content: tuple[bytes, Any], now: float) -> float:
+    """The seconds that a node still lingers; `now` is the servers' time."""
+    data, stat = content
+    made: float = stat.ctime / 1000
+    return decode(data)[0] - (now - made)

@@ -2,8 +2,9 @@
 
     /interlock/NAME/ID-PERMITS-CAPACITY__lock__SEQUENCE    a claim: ephemeral, sequential
     /interlock/NAME/ID-PERMITS__shrunk                     the permits that it has left, once it gave some back
+    /interlock/NAME/lingering-TOKEN-...__lock__SEQUENCE    what keeps its place for the rest of a `min_hold`: persistent
     /interlock/.registers/NAME                             a register
-    /interlock/.gone/claim-ID, /interlock/.gone/register-NAME   what was evicted or deleted a short while ago
+    /interlock/.gone/claim-ID, .../register-NAME, .../linger-TOKEN   what was evicted or deleted, or is to be removed soon
     /interlock/.sessions/SESSION                           written to, to learn that the leader knows the session
 
 All of it is below the chroot of the URL. The name of a claim's node carries everything that decides who is admitted, so nobody
@@ -16,7 +17,7 @@ import re
 from collections.abc import Iterable
 from urllib.parse import unquote
 
-from interlock.model import EVERYTHING
+from interlock.model import EVERYTHING, LINGERING
 from interlock.record import record
 
 ROOT = "interlock"
@@ -61,6 +62,11 @@ class Place:
     def foreign(self) -> bool:
         return self.capacity == 0
 
+    @property
+    def lingering(self) -> bool:
+        """Whether its holder has released it, and it stays for the rest of a `min_hold`."""
+        return self.id.startswith(LINGERING)
+
     def permits_of(self, capacity: int) -> int:
         """The permits that it takes: a foreign lock takes everything there is."""
         return capacity if self.foreign else self.permits
@@ -69,6 +75,11 @@ class Place:
 def claim_prefix(id: str, permits: int, capacity: int) -> str:
     """The name that the server completes with a sequence number."""
     return f"{escaped(id)}-{permits}-{capacity}__lock__"
+
+
+def lingering_node(node: str, token: int, permits: int, capacity: int) -> str:
+    """The node that takes the place of a claim's node, under the same sequence number, once its holder has released it."""
+    return claim_prefix(f"{LINGERING}{token}", permits, capacity) + node.rpartition("__lock__")[2]
 
 
 def shrunk_node(id: str, permits: int) -> str:
@@ -126,6 +137,9 @@ class Paths:
 
     def evicted(self, id: str) -> str:
         return f"{self.gone}/claim-{escaped(id)}"
+
+    def lingers(self, token: int) -> str:
+        return f"{self.gone}/linger-{token}"
 
     def deleted(self, name: str) -> str:
         return f"{self.gone}/register-{escaped(name)}"

@@ -8,6 +8,7 @@ list decides, and whatever changes afterwards can only help.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from typing import Any
 
 from interlock.backends.kit.deadline import Deadline
@@ -16,11 +17,11 @@ from interlock.backends.kit.runtime import WaitRuntime
 from interlock.backends.zookeeper import requests
 from interlock.backends.zookeeper.bell import Bell
 from interlock.backends.zookeeper.calls import Calls, within
-from interlock.backends.zookeeper.entry import Entry, Ledger, decode
+from interlock.backends.zookeeper.entry import Entry, Ledger, decode, encode
 from interlock.backends.zookeeper.library import NodeExists, NoNode, Unimplemented
 from interlock.backends.zookeeper.link import Link, Session
 from interlock.backends.zookeeper.operators import Operators
-from interlock.backends.zookeeper.paths import Place, claim_prefix, places, shrunk_node
+from interlock.backends.zookeeper.paths import Place, claim_prefix, lingering_node, places, shrunk_node
 from interlock.backends.zookeeper.registers import Registers
 from interlock.backends.zookeeper.tombstones import Tombstones
 from interlock.errors import InvalidSetting, SettingsMismatch, StoreUnavailable
@@ -51,12 +52,12 @@ TRAITS = Traits(
     min_ttl=1.0,
     max_ttl=86400.0,
     blocks=False,
-    lingers=False,
     largest_value=1_000_000,
 )
 
 ENOUGH = 0.3  # the part of the session's timeout that must be left when a claim is granted; or three quarters of its ttl
 MANY = 300  # claims in a session from which on a renewal asks for its own claims alone
+SWEEPING = 0.25  # seconds that a renewal spends on old notes, at most
 ENTERED = 3  # times a claim is entered, if its folder vanishes or an operator removes it meanwhile
 
 
@@ -195,12 +196,26 @@ class ZooKeeperStore(Registers, Operators, StoreDefaults):
         if other is not None:
             await self._delete(entry, deadline)
             raise SettingsMismatch(claim.resource, claim.capacity, other)
+        retry_after = await self._end_lingering(entry, deadline)
         if entry.fits():
             return self._grant(entry, asked)
         if not claim.queued:
             await self._delete(entry, deadline)
         entry.waited = True
-        return Busy(len(entry.ahead), entry.session.timeout)
+        return Busy(len(entry.ahead), retry_after)
+
+    async def _end_lingering(self, entry: Entry, deadline: Deadline) -> float:
+        """Remove what has lingered ahead for long enough; return the seconds after which it is worth asking again."""
+        lingering = [place for place in entry.ahead if place.lingering]
+        if not lingering:
+            return entry.session.timeout
+        left = await self._lingering_left(entry.folder, lingering, deadline)
+        for place, seconds in zip(lingering, left, strict=True):
+            if seconds <= 0:
+                await self._calls.one(requests.delete(f"{entry.folder}/{place.node}"), deadline)
+        over = {place.node for place, seconds in zip(lingering, left, strict=True) if seconds <= 0}
+        entry.ahead = [place for place in entry.ahead if place.node not in over]
+        return min((seconds for seconds in left if seconds > 0), default=entry.session.timeout)
 
     @staticmethod
     def _see(entry: Entry, children: list[str]) -> bool:
@@ -319,6 +334,8 @@ class ZooKeeperStore(Registers, Operators, StoreDefaults):
             ttl = min(renewal.ttl, session.timeout)
             # The ttl counts from an instant at which it ends no later than the session does.
             answers.append(Renewed(ttl, min(asked, session.writes.ends - ttl)))
+        with suppress(StoreUnavailable):  # a moment for the common good, once a minute
+            await self._tombstones.sweep(within(self._calls, min(SWEEPING, deadline.left() / 4)), few=True)
         return answers
 
     async def _standing_paths(
@@ -393,7 +410,8 @@ class ZooKeeperStore(Registers, Operators, StoreDefaults):
         session = await self._calls.connect(deadline, hurried=True)
         entry, tried = self._ledger.entries.get(id), self._ledger.tried(id)
         if entry is not None and entry.claim.resource == resource and entry.stands_in(session):
-            stood = await self._delete(entry, deadline)
+            lingers = linger > 0 and entry.admitted_at is not None
+            stood = await (self._leave(entry, linger, deadline) if lingers else self._delete(entry, deadline))
         else:
             stood = await self._delete_all(resource, id, deadline)
         if tried and not stood and (gone := await self._tombstones.find(id, deadline)) is not None:
@@ -411,6 +429,32 @@ class ZooKeeperStore(Registers, Operators, StoreDefaults):
         if entry is None or entry.claim.resource == resource:
             self._ledger.forget(id)
         return stood
+
+    async def _leave(self, entry: Entry, linger: float, deadline: Deadline) -> bool:
+        """Put a node that belongs to no session in the place of the claim's, in one step: it outlives this process.
+
+        Whoever comes after its time is over removes it; so does a sweep, if nobody comes.
+        """
+        claim, acl = entry.claim, self._link.settings.acl
+        node = lingering_node(entry.node, entry.token, entry.permits, claim.capacity)
+        path = f"{entry.folder}/{node}"
+        parts = [
+            requests.delete(entry.path),
+            *(requests.delete(f"{entry.folder}/{marker}") for marker in entry.markers),
+            requests.create_in_multi(path, encode(linger, None, entry.note, claim.who), acl),
+            self._tombstones.lingering(entry.token, path, linger),
+        ]
+        for _ in range(2):
+            results: list[Any] = (await self._calls.one(requests.multi(parts), deadline)).get()
+            if not any(isinstance(result, Exception) for result in results):
+                self._ledger.forget(claim.id)
+                await self._tombstones.sweep(deadline)
+                return True
+            if isinstance(results[0], NoNode):
+                break
+            await self._tombstones.prepare(deadline)
+        self._ledger.forget(claim.id)
+        return False
 
     async def _delete(self, entry: Entry, deadline: Deadline) -> bool:
         """Remove a claim's node, with its markers; False if it did not stand."""

@@ -1,4 +1,4 @@
-"""What was removed a short while ago: evicted claims and deleted registers, each a node in one folder that everybody sweeps.
+"""What was removed a short while ago, or will be: evicted claims, deleted registers, claims that linger; in one folder that everybody sweeps.
 
 ZooKeeper has no timer that removes a node. So every note says how long it is to be kept, and whoever writes one, and every client that
 renews, removes those whose time is over, at most once a minute.
@@ -18,6 +18,7 @@ from interlock.backends.zookeeper.requests import Request
 
 SWEEP_EVERY = 60.0  # seconds
 MOST = 1000  # notes that one sweep looks at
+FEW = 50  # or so many, if its caller is in a hurry
 
 
 class Tombstones:
@@ -41,6 +42,10 @@ class Tombstones:
         """A part of a `multi` that removes this claim."""
         return self._create(self._paths.evicted(id), [reason, life])
 
+    def lingering(self, token: int, path: str, life: float) -> Request:
+        """A part of a `multi` that leaves the node at `path` for so many seconds."""
+        return self._create(self._paths.lingers(token), [path, life])
+
     def deleting(self, name: str, life: float) -> tuple[Request, Request]:
         """A part of a `multi` that deletes this register, and another one in case that there is a note already."""
         path = self._paths.deleted(name)
@@ -53,8 +58,8 @@ class Tombstones:
         """Make the folder: a `multi` cannot tell which of its parts lacked one."""
         await self._calls.make_parents(self._paths.gone, deadline)
 
-    async def sweep(self, deadline: Deadline) -> None:
-        """Remove the notes whose time is over, and the deleted registers that they stand for."""
+    async def sweep(self, deadline: Deadline, *, few: bool = False) -> None:
+        """Remove the notes whose time is over, and what they stand for; at most once a minute, and some of them if `few`."""
         now = self._link.now()
         if now < self._swept + SWEEP_EVERY:
             return
@@ -62,16 +67,21 @@ class Tombstones:
         listed = await self._calls.one(requests.get_children(self._paths.gone), deadline)
         if listed.error is not None:
             return
-        names: list[str] = listed.get()[:MOST]
+        names: list[str] = listed.get()[: FEW if few else MOST]
         paths = [f"{self._paths.gone}/{name}" for name in names]
         read = await self._calls.read_all([requests.get_data(path) for path in paths], deadline)
         clock = await self._calls.server_now(deadline)
         for name, path, content in zip(names, paths, read, strict=True):
-            if content is not None and clock - content[1].mtime / 1000 > float(_note(content[0])[1]):
-                await self._remove(name, path, deadline)
+            if content is None:
+                continue
+            about, life = _note(content[0])
+            if clock - content[1].mtime / 1000 > life:
+                await self._remove(name, path, about, deadline)
 
-    async def _remove(self, name: str, path: str, deadline: Deadline) -> None:
+    async def _remove(self, name: str, path: str, about: str, deadline: Deadline) -> None:
         kind, _, element = name.partition("-")
+        if kind == "linger" and about.startswith(f"{self._paths.root}/"):
+            await self._calls.one(requests.delete(about), deadline)
         register = unescaped(element) if kind == "register" else None
         if register is not None:
             at = self._paths.register(register)
