@@ -155,7 +155,7 @@ def lock_handoff(addresses: str) -> Iterator[Measure]:
                 lock.release()
                 return float(json.loads(other.hear())) - released
 
-            yield lambda: middle(once)
+            yield lambda: middle(once, 60)
     finally:
         client.stop()
         client.close()

@@ -56,9 +56,7 @@ class KazooClient(Protocol):
     def chroot(self) -> Any: ...
 
 
-URLOrClient: TypeAlias = (
-    "str | PooledClient | ClusterClient | ConnectionPool | DatabaseEngine | KazooClient | Sequence[str | PooledClient]"
-)
+URLOrClient: TypeAlias = "str | PooledClient | ClusterClient | ConnectionPool | DatabaseEngine | KazooClient | Sequence[str | PooledClient]"
 """What `connect` accepts: a URL, a client object, or a list of these for a quorum of servers."""
 
 
