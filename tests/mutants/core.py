@@ -371,6 +371,12 @@ INTERRUPTED: list[Mutant] = [
         tests=reentered("cut_short or traceback"),
     ),
     mutant(
+        "an ExitStack waits for the garbage collector",
+        "a lock whose exit was interrupted there is renewed for ever",
+        ("_runtime/statements.py", "            if statement.interrupted():", "            if False:"),
+        tests=reentered("exit_stack and memory-lock"),
+    ),
+    mutant(
         "a release does not look whether its thread is inside",
         "a garbage collector that ends a generator hangs its thread for ever",
         (
@@ -403,6 +409,16 @@ INTERRUPTED: list[Mutant] = [
         "a time limit of 0.2 s takes ten",
         (ATTEMPT, "        soon = self._runtime.now() + timing.HURRY", "        soon = FOR_EVER"),
         tests=hasty("cancelled_task"),
+    ),
+    mutant(
+        "a cancelled close waits for the store",
+        "a program that must end in a second needs seven",
+        (
+            "_core/client.py",
+            "                await self.runtime.finish(self._end_soon)\n            raise",
+            "                await self.runtime.finish(self._end)\n            raise",
+        ),
+        tests=hasty("a_close"),
     ),
     mutant(
         "closing does not wait for those who are asking",
