@@ -194,7 +194,8 @@ def limit_idleness(field: Postgres, crew: Crew, chance: Random) -> None:
             operator.execute(f"alter system set {name} = '100ms'")
         operator.execute("select pg_reload_conf()")
     time.sleep(crew.ttl * chance.uniform(0.5, 1.5))
-    with psycopg.connect(field.server.conninfo, autocommit=True) as operator:
+    unlimited = " ".join(f"-c {name}=0" for name in names)
+    with psycopg.connect(field.server.conninfo, autocommit=True, options=unlimited) as operator:
         for name in names:
             operator.execute(f"alter system reset {name}")
         operator.execute("select pg_reload_conf()")
