@@ -15,6 +15,7 @@ STORES = {
     "embedded": ("benchmarks.embedded",),
     "redis": ("benchmarks.redis", "benchmarks.contended"),
     "redlock": ("benchmarks.redlock",),
+    "postgresql": ("benchmarks.postgresql",),
 }
 """The modules with the questions about each store. `dev.py` installs the peers that `bench-STORE` of pyproject.toml names."""
 
