@@ -16,6 +16,7 @@ STORES = {
     "redis": ("benchmarks.redis", "benchmarks.contended"),
     "redlock": ("benchmarks.redlock",),
     "zookeeper": ("benchmarks.zookeeper",),
+    "postgresql": ("benchmarks.postgresql",),
 }
 """The modules with the questions about each store. `dev.py` installs the peers that `bench-STORE` of pyproject.toml names."""
 

@@ -46,6 +46,10 @@ class Worker:
             from tests.storm.zookeeper import Pinged  # here, not above: it takes interlock's rule away
 
             self._locks: Any = Pinged(place, ttl, self.journal)
+        elif kind == "naiverow":
+            from tests.storm.postgresql import NaiveRow
+
+            self._locks = NaiveRow(place, ttl, self.journal)
         elif kind in NAIVE:
             self._locks = NAIVE[kind](place, ttl, self.journal)
         else:
