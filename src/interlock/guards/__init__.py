@@ -23,7 +23,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from interlock.guards import file, http, redis, sql
+    import interlock.guards.file as file
+    import interlock.guards.http as http
+    import interlock.guards.redis as redis
+    import interlock.guards.sql as sql
 
 __all__ = ["file", "http", "redis", "sql"]
 
