@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from interlock.backends.memory import Space
 
-LATER = ("etcd", "etcds", "zookeeper", "postgresql", "mysql", "mariadb")
+LATER = ("etcd", "etcds", "zookeeper", "mysql", "mariadb")
 
 
 class PooledClient(Protocol):
@@ -32,7 +32,24 @@ class ClusterClient(Protocol):
     def nodes_manager(self) -> Any: ...
 
 
-URLOrClient: TypeAlias = "str | PooledClient | ClusterClient | Sequence[str | PooledClient]"
+class ConnectionPool(Protocol):
+    """A pool of psycopg, blocking or asyncio, which `connect` accepts in place of a URL."""
+
+    def getconn(self, timeout: float | None = None) -> Any: ...
+    def putconn(self, conn: Any) -> Any: ...
+
+
+class DatabaseEngine(Protocol):
+    """An engine of SQLAlchemy, blocking or asyncio."""
+
+    def raw_connection(self) -> Any: ...
+    @property
+    def dialect(self) -> Any: ...
+
+
+URLOrClient: TypeAlias = (
+    "str | PooledClient | ClusterClient | ConnectionPool | DatabaseEngine | Sequence[str | PooledClient]"
+)
 """What `connect` accepts: a URL, a client object, or a list of these for a quorum of servers."""
 
 
@@ -51,7 +68,7 @@ def open_store(
         return _open_nodes(url, runtime, asynchronous, connect_timeout)
     if not isinstance(url, str):
         return _open_client(url, runtime, asynchronous, connect_timeout or CONNECT_TIMEOUT)
-    parts = _parts(url)
+    parts = split(url)
     opener = _OPENERS.get(parts.scheme)
     if opener is None:
         raise InvalidURL(_unknown(url, parts.scheme))
@@ -109,7 +126,8 @@ def _check_connect_timeout(seconds: object) -> None:
         raise InvalidSetting(f"connect_timeout must be between 0.001 and 3600 seconds, not {seconds:g}")
 
 
-def _parts(url: str) -> SplitResult:
+def split(url: str) -> SplitResult:
+    """Split a URL; `InvalidURL` if it is none."""
     try:
         return _split(url)
     except ValueError as error:
@@ -181,13 +199,16 @@ def file_of(url: str) -> str | None:
         return None
     from interlock.backends.sqlite.file.location import default_path
 
-    parts = _parts(url)
+    parts = split(url)
     path, _ = _sqlite_file(parts._replace(query=_without_connect_timeout(parts.query)[0]))
     return os.path.abspath(path or default_path())
 
 
 def _named_client(client: Any) -> str:
     """Return a URL without passwords for the server of a user's client. It never raises, because it is used in a repr."""
+    if _library(client) & {"psycopg_pool", "sqlalchemy"}:
+        address = getattr(client, "url", None)
+        return "postgresql://" if address is None else str(address.set(query={}).render_as_string())
     nodes = getattr(client, "nodes_manager", None)
     if nodes is not None:
         return f"redis+cluster://{','.join(sorted(getattr(nodes, 'startup_nodes', ())))}"
@@ -278,6 +299,15 @@ def _open_redlock(parts: SplitResult, runtime: Runtime, asynchronous: bool, conn
     return open_url(parts, runtime, asynchronous=asynchronous, connect_timeout=connect_timeout)
 
 
+def _open_postgresql(
+    parts: SplitResult, runtime: Runtime, asynchronous: bool, connect_timeout: float
+) -> Store:
+    """`postgresql://user:password@host:port/database?schema=...&durability=relaxed`, with all options of libpq."""
+    from interlock.backends.sql.postgresql import open_url
+
+    return open_url(parts, runtime, asynchronous=asynchronous, connect_timeout=connect_timeout)
+
+
 def _open_nodes(
     nodes: Sequence[object], runtime: Runtime, asynchronous: bool, connect_timeout: float | None
 ) -> Store:
@@ -303,23 +333,39 @@ def _is_address(text: str) -> bool:
 
 
 def _is_client(client: object) -> bool:
-    libraries = {parent.__module__.partition(".")[0] for parent in type(client).__mro__}
-    return bool(libraries & {"redis", "valkey"})
+    return bool(_library(client) & {"redis", "valkey"})
+
+
+def _library(client: object) -> set[str]:
+    """The packages that the class of a client object comes from."""
+    return {parent.__module__.partition(".")[0] for parent in type(client).__mro__}
 
 
 def _wrong_kind(given: object) -> TypeError:
     return TypeError(
-        f"connect takes a URL such as 'sqlite:///path/to/locks.db', a client of redis-py, or, for a quorum, a list of "
-        f"URLs or clients of Redis, not {type(given).__name__}"
+        f"connect takes a URL such as 'sqlite:///path/to/locks.db', a client of redis-py, a pool of psycopg, an engine of "
+        f"SQLAlchemy, or, for a quorum, a list of URLs or clients of Redis, not {type(given).__name__}"
     )
 
 
 def _open_client(client: object, runtime: Runtime, asynchronous: bool, connect_timeout: float) -> Store:
     """Open the store of a user's own client: with its address, TLS and credentials, but over our own connections."""
+    if _library(client) & {"psycopg_pool", "sqlalchemy"}:
+        return _open_sql_client(client, runtime, asynchronous, connect_timeout)
     if not _is_client(client):
         raise _wrong_kind(client)
     from interlock.backends.redis import open_client
 
+    return open_client(client, runtime, asynchronous=asynchronous, connect_timeout=connect_timeout)
+
+
+def _open_sql_client(client: Any, runtime: Runtime, asynchronous: bool, connect_timeout: float) -> Store:
+    """Open the store in the database of a pool of psycopg or an engine of SQLAlchemy; each call borrows a connection of it."""
+    database = getattr(getattr(client, "dialect", None), "name", "postgresql")
+    if database == "postgresql":
+        from interlock.backends.sql.postgresql import open_client
+    else:
+        raise _wrong_kind(client)
     return open_client(client, runtime, asynchronous=asynchronous, connect_timeout=connect_timeout)
 
 
@@ -335,4 +381,5 @@ _OPENERS: dict[str, Callable[[SplitResult, Runtime, bool, float], Store]] = {
     "redlocks": _open_redlock,
     "redis+cluster": _open_cluster,
     "rediss+cluster": _open_cluster,
+    "postgresql": _open_postgresql,
 }

@@ -133,6 +133,12 @@ def _quorum(options: Namespace, console: Console) -> int:
     return quorum(options, console)
 
 
+def _sql(options: Namespace, console: Console) -> int:
+    from interlock.cli.sql import sql
+
+    return sql(options, console)
+
+
 def _version(options: Namespace, console: Console) -> int:
     from interlock import __version__
 
@@ -152,5 +158,6 @@ _COMMANDS = {
     "top": _top,
     "evict": _evict,
     "quorum": _quorum,
+    "sql": _sql,
     "version": _version,
 }

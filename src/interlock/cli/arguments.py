@@ -73,6 +73,11 @@ Let all nodes begin now. Blank ones start for the asking (the first lock starts 
 a majority lost its memory, nobody but you can tell when nothing is held any more: then say --yes."""
 
 
+SQL = """\
+Print the SQL that creates the tables and programs of interlock in the database that URL names: for databases in which the
+programs that lock may not create anything. Run it once, as the owner. Nothing is connected to."""
+
+
 AS_IN = ", as in: "
 
 
@@ -109,7 +114,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
     if options.version:
         options.command = "version"
     if options.command is None:
-        parser.error("the command is missing: run, ls, inspect, watch, top, evict, quorum or version")
+        parser.error("the command is missing: run, ls, inspect, watch, top, evict, quorum, sql or version")
     if options.command == "run":
         options.argv = command
         _check_words(argv, options, run)
@@ -188,8 +193,14 @@ def _parsers(command: list[str] | None) -> tuple[argparse.ArgumentParser, argpar
         "--no-expiry", action="store_true", help="with --foreign: also one that never lapses by itself"
     )
     _add_quorum(add("quorum", "see and mend the nodes of a quorum (redlock://)", QUORUM))
+    _add_sql(add("sql", "print the SQL that creates the tables in a database", SQL))
     add("version", "say which version this is")
     return parser, run
+
+
+def _add_sql(sql: argparse.ArgumentParser) -> None:
+    sql.add_argument("target", nargs="?", metavar="URL", help="the database; else --url or $INTERLOCK_URL")
+    sql.add_argument("--role", metavar="NAME", help="also print the least rights, for this role or user")
 
 
 def _add_quorum(quorum: argparse.ArgumentParser) -> None:

@@ -1,0 +1,75 @@
+"""Puts a store together from its parts: sources of connections, runners, the listener, and the side for the keeper."""
+
+from __future__ import annotations
+
+from interlock.backends.kit.runtime import ThreadRuntime, WaitRuntime
+from interlock.backends.sql.dialect import Dialect, Source
+from interlock.backends.sql.keeper import KeeperConnection
+from interlock.backends.sql.listener import Listener
+from interlock.backends.sql.runner import Runner
+from interlock.backends.sql.store import SharedState, SqlStore
+from interlock.ports import Runtime
+
+
+class Assembly:
+    """Makes a sync or an async store over one dialect. All of its sides share one listener and what they know of claims."""
+
+    def __init__(self, dialect: Dialect, runtime: Runtime) -> None:
+        self._dialect = dialect
+        self._runtime = runtime
+        self._listener = Listener(dialect.ear)
+        self._state = SharedState()
+        self._keeper = KeeperConnection(dialect.place)
+
+    def store(self, *, asynchronous: bool) -> SqlStore:
+        return self._on_loop() if asynchronous else self._on_threads()
+
+    def _on_threads(self) -> SqlStore:
+        source = self._dialect.source(self._runtime, blocking=True)
+        store = self._over(source, self._runtime)
+        store._make_keeper_side = lambda: self._keeper_side(self._runtime, blocking=True)
+        return store
+
+    def _on_loop(self) -> SqlStore:
+        """An asyncio store has a blocking twin, for the keeper's thread and for the end of the process."""
+        source = self._dialect.source(self._runtime, blocking=False)
+        store = self._over(source, self._runtime, blocking=False)
+        threads = ThreadRuntime(self._runtime.now)
+        twin = self._over(self._dialect.own_source(threads, blocking=True), threads, hurried=True)
+
+        def keep_on_twin() -> SqlStore:
+            self._keeper.use(twin._runner.source, blocks=True)
+            return twin
+
+        twin._make_keeper_side = keep_on_twin
+        store._twin = twin
+        store._make_keeper_side = lambda: self._keeper_side(self._runtime, blocking=False)
+        return store
+
+    def _keeper_side(self, runtime: WaitRuntime, *, blocking: bool) -> SqlStore:
+        source = self._dialect.own_source(runtime, blocking=blocking)
+        side = self._over(source, runtime, hurried=True, blocking=blocking)
+        self._keeper.use(source, blocks=blocking)
+        return side
+
+    def _over(
+        self, source: Source, runtime: WaitRuntime, *, hurried: bool = False, blocking: bool = True
+    ) -> SqlStore:
+        runner = Runner(
+            source,
+            runtime,
+            connect_timeout=self._dialect.connect_timeout,
+            hurried=hurried,
+            blocking=blocking,
+            keeper=None if hurried else self._keeper,
+            doubt=self._doubt,
+        )
+        dialect = self._dialect
+        return SqlStore(
+            dialect.traits, dialect.place, runner, self._listener, runtime, self._state, self._keeper
+        )
+
+    def _doubt(self) -> None:
+        """A connection ended unasked, or the server takes no writes: another one may have taken over, which may not know all claims."""
+        for call in self._state.doubt_callbacks:
+            call()

@@ -1,0 +1,225 @@
+"""Receives wake-ups: one ear, kept by one thread, for all waiters of a client, threads and tasks alike.
+
+The bell of the ear stands in the row of every claim that waits (see `steps`). A message that arrives before its waiter listens is kept.
+Messages only wake waiters, or tell them of a grant that stands in the table already; a waiter that misses one asks again in the end.
+Where wake-ups cannot arrive (a pooler in transaction mode), `polling` is true and waiters look at the table instead.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from interlock import native
+from interlock.backends.kit.waiters import Waiters, notify
+from interlock.backends.sql.dialect import Ear
+from interlock.errors import InterlockError, StoreUnavailable
+from interlock.ports import Signal
+
+IDLE = 30.0  # seconds for which thread and ear outlive the last waiter
+AGAIN = 0.2  # seconds between attempts to reconnect
+TURN = 5.0  # seconds after which the thread looks up if nothing arrives
+KEPT = 4096  # messages kept for waiters that do not listen yet
+
+
+def _of_closed_loop(signal: Signal) -> bool:
+    loop = getattr(signal, "_loop", None)
+    return loop is not None and loop.is_closed()
+
+
+class Listener:
+    """Delivers messages from one ear to all waiters.
+
+    Topics are `c<id>` for a claim, `q<resource>` for a queue, `r<name>` for a register, and `w<resource>` for all waiters of a resource
+    within this client.
+    """
+
+    def __init__(self, connect: Callable[[], Ear | None]) -> None:
+        self._connect = connect
+        self._ear: Ear | None = None
+        self._start()
+
+    def _start(self) -> None:
+        self._guard = native.guard()
+        self._waiters: Waiters[str, Signal] = Waiters()
+        self._subscribing: dict[Signal, None] = {}
+        self._tokens: dict[str, int] = {}  # by claim: the token that it was told, 0 if it should ask again
+        self._thread: threading.Thread | None = None
+        self._closed = False
+        self._generations = 0
+        self.generation = 0  # counts ears; 0 while there is none
+        self.bell = ""  # of the present ear
+        self.polling = False
+
+    def after_fork(self) -> None:
+        """Start afresh in a forked child: nobody waits, no thread runs, and the ear is the parent's."""
+        ear, self._ear = self._ear, None
+        if ear is not None:
+            ear.abandon()
+        self._start()
+
+    def inside(self) -> bool:
+        return self._guard._is_owned()
+
+    # ---- waiters -----------------------------------------------------------------------
+
+    def listen(self, signal: Signal, *topics: str) -> None:
+        """From now on a message for one of the topics sets the signal. Look once more after this; then wait."""
+        with self._guard:
+            self._waiters.add(signal, *topics)
+
+    def forget(self, signal: Signal, *topics: str) -> None:
+        with self._guard:
+            self._waiters.remove(signal, *topics)
+            self._subscribing.pop(signal, None)
+
+    def subscribed(self, signal: Signal) -> bool:
+        """Whether the ear listens. If not, the signal is set once it does, or once it is clear that it cannot."""
+        with self._guard:
+            if self.generation:
+                self._ensure_thread()
+                return True
+            self._subscribing[signal] = None
+            self._ensure_thread()
+            return False
+
+    def has_message(self, id: str) -> bool:
+        return id in self._tokens
+
+    def take_token(self, id: str) -> int | None:
+        """The token that this claim was told, 0 if it should ask again, None if nothing came."""
+        return self._tokens.pop(id, None)
+
+    # ---- messages ----------------------------------------------------------------------
+
+    def deliver(self, message: str) -> None:
+        """Wake the waiters that a message is for; '' wakes everybody."""
+        if message[:1] == "c":
+            id, _, token = message[1:].rpartition(" ")
+            if len(self._tokens) >= KEPT:  # left by waiters that gave up; the oldest have long been answered
+                for old in list(self._tokens)[: KEPT // 2]:
+                    self._tokens.pop(old, None)
+            self._tokens[id] = int(token)  # before the signal: a waiter that wakes must find it
+            self.wake("c" + id)
+        elif message:
+            self.wake(message)
+        else:
+            with self._guard:
+                signals = self._waiters.everyone()
+            notify(signals)
+
+    def told(self, messages: str | None) -> None:
+        """Deliver the column `told` of a step."""
+        if messages:
+            for message in messages.split("\n"):
+                self.deliver(message)
+
+    def removed(self, id: str) -> None:
+        """We have removed this claim: forget its messages, and wake those who wait for its removal."""
+        if self._tokens:
+            self._tokens.pop(id, None)
+        self.wake("c" + id)
+
+    def wake(self, topic: str) -> None:
+        if topic in self._waiters.topics:
+            with self._guard:
+                signals = self._waiters.of(topic)
+            notify(signals)
+
+    # ---- the thread --------------------------------------------------------------------
+
+    def _ensure_thread(self) -> None:
+        """Start the thread if it does not run. Called under the guard, which the new thread waits for."""
+        if self._thread is None and not self._closed:
+            thread = native.Thread(target=self._run, name="interlock-listener", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError as error:
+                raise StoreUnavailable(
+                    f"no thread could be started to listen for wake-ups: {error}"
+                ) from error
+            self._thread = thread
+
+    def _run(self) -> None:
+        try:
+            while self._wanted():
+                self._serve()
+        finally:
+            with self._guard:
+                if self._thread is threading.current_thread():
+                    self._thread = None
+
+    def _wanted(self) -> bool:
+        with self._guard:
+            self._waiters.abandon(_of_closed_loop)
+            if self._closed or not (self._waiters or self._subscribing):
+                self._thread = None  # under the guard: the next waiter starts another
+                return False
+            return True
+
+    def _serve(self) -> None:
+        """Connect, and deliver messages until the ear is lost or nobody waits any more."""
+        try:
+            ear = self._connect()
+        except InterlockError:
+            self._end_subscribing()  # the waiters ask the store themselves, and hear from the server what is wrong
+            time.sleep(AGAIN)
+            return
+        if ear is None:
+            self.polling = True
+            self._end_subscribing()
+            time.sleep(AGAIN)
+            return
+        try:
+            with self._guard:
+                if self._closed:
+                    return
+                self._ear, self.bell = ear, ear.bell
+                self._generations += 1
+                self.generation = self._generations
+            self._end_subscribing()
+            self._receive_all(ear)
+        except OSError:
+            pass  # the connection is lost: waiters ask again
+        finally:
+            with self._guard:
+                self._ear, self.bell, self.generation = None, "", 0
+                signals = self._waiters.everyone()
+            ear.close()
+            notify(signals)  # messages may have been missed: all ask again
+
+    def _receive_all(self, ear: Ear) -> None:
+        idle_at = time.monotonic() + IDLE
+        while True:
+            for message in ear.receive(TURN):
+                self.deliver(message)
+            now = time.monotonic()
+            if self._waiters:
+                idle_at = now + IDLE
+            if self._closed or now >= idle_at:
+                return
+            with self._guard:
+                self._waiters.abandon(_of_closed_loop)
+
+    def _end_subscribing(self) -> None:
+        with self._guard:
+            signals = list(self._subscribing)
+            self._subscribing.clear()
+        notify(signals)
+
+    def reconnect(self) -> None:
+        """Another server may have taken over: listen there, and have all waiters ask again."""
+        with self._guard:
+            ear = self._ear
+        if ear is not None:
+            ear.interrupt()
+
+    def close(self) -> None:
+        with self._guard:
+            self._closed = True
+            thread, ear = self._thread, self._ear
+        if ear is not None:
+            ear.interrupt()
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(1.0)

@@ -1,0 +1,180 @@
+"""A bounded pool of our own connections, for threads and for tasks alike.
+
+A slot in the pool is a link object held by weak reference, which exists before it is connected. However a thread or task ends that uses one,
+even by an exception thrown into it between two lines, the slot is free once nobody holds the object. A link of asyncio belongs to
+the event loop that made it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, NamedTuple
+from weakref import WeakSet, ref
+
+from interlock import native
+from interlock.backends.kit.runtime import WaitRuntime
+from interlock.backends.sql.dialect import Link
+from interlock.errors import ClientClosed, Unreached
+from interlock.ports import Signal
+
+AGAIN = 0.05  # seconds after which a caller that waits for a slot looks for one that became free unannounced
+IDLE = 30.0  # seconds after which a connection that nobody needed is closed, unless it is the last one
+
+
+class _Idle(NamedTuple):
+    link: Link
+    loop: Any
+    since: float
+
+
+class LinkPool:
+    """Lends connections, the last used first, and makes at most `most` of them. See `dialect.Source`.
+
+    `loop` returns the event loop that a link belongs to, and None for threads.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[], Link],
+        runtime: WaitRuntime,
+        *,
+        place: str,
+        most: int,
+        connect_timeout: float,
+        loop: Callable[[], Any] = lambda: None,
+    ) -> None:
+        self._make = make
+        self._runtime = runtime
+        self._place = place
+        self._most = most
+        self._connect_timeout = connect_timeout
+        self._loop = loop
+        self._closed = False
+        self._start()
+
+    def _start(self) -> None:
+        self._idle: list[_Idle] = []
+        self._links: WeakSet[Link] = WeakSet()  # including those in use
+        self._waiting: deque[ref[Signal]] = deque()
+        self._guard = native.guard()
+
+    def inside(self) -> bool:
+        return self._guard._is_owned()
+
+    def after_fork(self) -> None:
+        for link in list(self._links):
+            link.abandon()
+        self._start()
+
+    # ---- borrowing -------------------------------------------------------------------
+
+    async def borrow(self, until: float, patient: bool) -> tuple[Link, bool]:
+        link, new = self._next()
+        if link is None:
+            link, new = await self._wait_for_slot(until)
+        if not new:
+            return link, False
+        timeout = self._connect_timeout if patient else until - self._runtime.now()
+        try:
+            await link.open(max(0.001, timeout))
+        except BaseException:
+            await self.give_back(link, False)
+            raise
+        return link, True
+
+    def _next(self) -> tuple[Link | None, bool]:
+        """An idle link, or an unconnected one if there may be more, and whether it is unconnected; None if all are in use."""
+        loop = self._loop()
+        with self._guard:
+            if self._closed:
+                raise ClientClosed(f"{self._place} was closed")
+            for at in range(len(self._idle) - 1, -1, -1):
+                if self._idle[at].loop is loop:
+                    link = self._idle.pop(at).link
+                    if not link.stale():
+                        return link, False
+                    self._forget(link)
+            if len(self._links) >= self._most:
+                self._drop_foreign(loop)
+            if len(self._links) >= self._most:
+                return None, False
+            link = self._make()
+            self._links.add(link)
+            return link, True
+
+    def _drop_foreign(self, loop: Any) -> None:
+        """Close an idle link of another event loop, to make room. Called under the guard."""
+        for at, idle in enumerate(self._idle):
+            if idle.loop is not loop:
+                del self._idle[at]
+                self._forget(idle.link)
+                return
+
+    def _forget(self, link: Link) -> None:
+        self._links.discard(link)
+        link.discard()
+
+    async def _wait_for_slot(self, until: float) -> tuple[Link, bool]:
+        while True:
+            signal = self._runtime.signal()
+            self._waiting.append(ref(signal))
+            link, new = self._next()  # once more: it may have become free in between
+            if link is not None:
+                self._wake_next()  # in case that the signal was ours
+                return link, new
+            left = until - self._runtime.now()
+            if left <= 0:
+                raise Unreached(
+                    f"{self._place}: all {self._most} connections of this client are in use; give it more with ?connections="
+                )
+            await self._runtime.wait(signal, min(left, AGAIN))
+
+    def _wake_next(self) -> None:
+        while self._waiting:
+            try:
+                signal = self._waiting.popleft()()
+            except IndexError:
+                return
+            if signal is not None and not signal.is_set():
+                signal.set()
+                return
+
+    # ---- giving back -------------------------------------------------------------------
+
+    async def give_back(self, link: Link, sound: bool) -> None:
+        now = self._runtime.now()
+        with self._guard:
+            if sound and not self._closed:
+                self._idle.append(_Idle(link, self._loop(), now))
+                if len(self._idle) > 1:
+                    self._close_old(now)
+            else:
+                self._forget(link)
+        if self._waiting:
+            self._wake_next()
+
+    def _close_old(self, now: float) -> None:
+        """Close links that nobody has needed for a while, and those of closed event loops. Called under the guard."""
+        if self._idle[0].since < now - IDLE:
+            self._forget(self._idle.pop(0).link)
+        for idle in [idle for idle in self._idle if idle.loop is not None and idle.loop.is_closed()]:
+            self._idle.remove(idle)
+            self._forget(idle.link)
+
+    async def warm(self, timeout: float) -> None:
+        if not self._links:
+            link, _ = await self.borrow(self._runtime.now() + timeout, False)
+            await self.give_back(link, True)
+
+    def drain(self) -> None:
+        with self._guard:
+            idle, self._idle = self._idle, []
+            for one in idle:
+                self._forget(one.link)
+
+    async def close(self) -> None:
+        self._closed = True
+        self.drain()
+        while self._waiting:
+            self._wake_next()

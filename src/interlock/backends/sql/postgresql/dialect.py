@@ -1,0 +1,109 @@
+"""PostgreSQL as a dialect of the SQL base: where connections come from, and who listens."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from interlock.backends.sql.dialect import Ear, Source
+from interlock.backends.sql.pool import LinkPool
+from interlock.backends.sql.postgresql.address import Address
+from interlock.backends.sql.postgresql.ear import DeafConnection, PostgresEar
+from interlock.backends.sql.postgresql.link import BlockingWaits, PostgresLink, Waits
+from interlock.backends.sql.postgresql.statements import statements
+from interlock.backends.sql.postgresql.user_pools import UserPool, UserSource
+from interlock.model import Traits
+
+TRAITS = Traits(
+    backend="postgresql",
+    fair=True,
+    shares="any",
+    lapses="claim",
+    wakes="server",
+    reach="network",
+    survives="restart",
+    two_holders=(
+        "an asynchronous standby that missed the grant is promoted",
+        "the server's clock jumps forward",
+        "durability=relaxed: the server crashes within a second of the grant",
+    ),
+    min_ttl=0.05,
+    max_ttl=365 * 86400.0,
+    blocks=True,
+)
+
+CONNECTIONS = 4  # of one client for its calls; the keeper and the listener have one each
+
+_said: set[str] = set()  # places behind a pooler that were reported
+
+
+class PostgresDialect:
+    """One server, as one client reaches it: by connections of our own, or by those of the user's pool."""
+
+    traits = TRAITS
+
+    def __init__(
+        self,
+        address: Address,
+        *,
+        relaxed: bool = False,
+        connections: int = CONNECTIONS,
+        pool: UserPool | None = None,
+    ) -> None:
+        self.address = address
+        self.connect_timeout = address.connect_timeout
+        self._statements = statements(address.schema, relaxed=relaxed)
+        self._connections = connections
+        self._pool = pool
+
+    @property
+    def place(self) -> str:
+        return self.address.place
+
+    def source(self, runtime: Any, *, blocking: bool) -> Source:
+        if self._pool is not None:
+            return UserSource(self._pool, self.address, self._statements, runtime, _waits(blocking))
+        return self._links(runtime, self._connections, blocking)
+
+    def own_source(self, runtime: Any, *, blocking: bool) -> Source:
+        return self._links(runtime, 1, blocking)
+
+    def _links(self, runtime: Any, most: int, blocking: bool) -> Source:
+        waits = _waits(blocking)
+        loop = (lambda: None) if blocking else _running_loop
+        return LinkPool(
+            lambda: PostgresLink(self.address, self._statements, waits),
+            runtime,
+            place=self.place,
+            most=most,
+            connect_timeout=self.connect_timeout,
+            loop=loop,
+        )
+
+    def ear(self) -> Ear | None:
+        link = PostgresLink(self.address, self._statements, BlockingWaits())
+        try:
+            return PostgresEar(link, self.connect_timeout)
+        except DeafConnection:
+            if self.place not in _said:
+                _said.add(self.place)
+                logging.getLogger("interlock").warning(
+                    "%s: notifications do not arrive through this connection (a pooler in transaction mode?); waiters look at the "
+                    "table every 20 to 250 ms instead",
+                    self.place,
+                )
+            return None
+
+
+def _waits(blocking: bool) -> Waits:
+    if blocking:
+        return BlockingWaits()
+    from interlock.backends.sql.postgresql.loop_waits import LoopWaits  # here, not above: it needs asyncio
+
+    return LoopWaits()
+
+
+def _running_loop() -> Any:
+    from asyncio import get_running_loop
+
+    return get_running_loop()

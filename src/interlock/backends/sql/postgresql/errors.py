@@ -1,0 +1,87 @@
+"""SQLSTATEs and connection failures of PostgreSQL as errors of interlock: one sentence that says what to do about it."""
+
+from __future__ import annotations
+
+import errno
+
+from interlock.backends.sql.dialect import Again, Broken, Demoted, NotInstalled
+from interlock.errors import InterlockError, InvalidSetting, StoreUnavailable, StoreUnfit, Unreached
+
+ISOLATION, PINNED = "IL001", "IL002"  # raised by functions.sql
+MISSING = ("42883", "42P01", "3F000")  # a function, a table or a schema does not exist
+# Serialization failure, deadlock, a statement's timeout (set by the user or an operator who cancelled it): all of it was rolled back.
+REPEAT = ("40001", "40P01", "57014", PINNED)
+DEMOTED = ("25006", "57P03")  # read-only; starting up
+ENDED = (
+    "57P01",
+    "57P02",
+    "57P04",
+    "57P05",
+    "08006",
+    "25P03",
+    "25P04",
+)  # the server ends the session: shutdown, crash, limits of idle time
+BUSY = ("53300", "53200", "53000")  # too many connections, out of memory
+RIGHTS = ("42501",)
+CREDENTIALS = ("28000", "28P01", "3D000")  # role, password, database
+
+
+def state_error(place: str, state: str, message: str) -> InterlockError:
+    """The error for an answer of the server that is an error. The transaction was rolled back: nothing was done."""
+    if state in MISSING:
+        return NotInstalled(f"{place}: {message}")
+    if state == PINNED:
+        return Again(
+            f"{place}: the claim's row is locked by an open transaction, such as that of a guard; end it first"
+        )
+    if state in REPEAT:
+        return Again(f"{place}: {message}")
+    if state in DEMOTED:
+        return Demoted(f"{place}: {message}")
+    if state in ENDED:
+        return lost(place, message)
+    if state in RIGHTS:
+        return unfit(
+            f"{place}: {message}; an owner of the tables can grant what is missing: `interlock sql URL --role NAME` prints the "
+            "statements",
+            errno.EACCES,
+        )
+    if state == "55P03":
+        return Unreached(
+            f"{place}: another session kept the lock of this resource for 10 seconds; look for one that is stopped in a "
+            "transaction (pg_locks, locktype advisory)"
+        )
+    if state in ("53100", "54000"):
+        return unfit(f"{place}: {message}; free some space and try again", errno.ENOSPC)
+    if state in ("22021", "22P05"):
+        return InvalidSetting(f"{place}: {message}")
+    if state in BUSY:
+        return Unreached(f"{place}: {message}")
+    return StoreUnavailable(f"{place}: {message} (SQLSTATE {state or 'unknown'})")
+
+
+def connect_error(place: str, message: str) -> InterlockError:
+    """The error for a connection that could not be made, from libpq's words: it has no code for this."""
+    said = " ".join(message.split())
+    low = said.lower()
+    if any(words in low for words in ("authentication failed", "no password supplied", "no pg_hba.conf")):
+        return unfit(f"{place}: {said}; check user, password and pg_hba.conf", errno.EACCES)
+    if ('role "' in low or 'database "' in low) and "does not exist" in low:
+        return unfit(f"{place}: {said}", errno.ENOENT)
+    if "certificate" in low or "does not support ssl" in low:
+        return unfit(f"{place}: {said}; check sslmode and the certificates", errno.EACCES)
+    return Unreached(f"{place}: {said}")
+
+
+def unfit(sentence: str, number: int = errno.EINVAL) -> StoreUnfit:
+    error = StoreUnfit(sentence)
+    error.errno = number
+    return error
+
+
+def lost(place: str, message: str) -> Broken:
+    return Broken(f"{place}: the connection was lost: {' '.join(message.split())}")
+
+
+def late(place: str, timeout: float) -> StoreUnavailable:
+    return StoreUnavailable(f"{place}: no answer within {timeout:.3g} s")

@@ -1,0 +1,104 @@
+"""From a URL, a pool of psycopg or an engine of SQLAlchemy to a store."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import SplitResult, parse_qsl, urlencode
+
+from interlock.backends.sql.assembly import Assembly
+from interlock.backends.sql.postgresql.address import Address
+from interlock.backends.sql.postgresql.dialect import CONNECTIONS, PostgresDialect
+from interlock.backends.sql.postgresql.schema import CLOCK, Schema
+from interlock.backends.sql.postgresql.user_pools import (
+    AsyncEngine,
+    AsyncPsycopgPool,
+    Engine,
+    PsycopgPool,
+    UserPool,
+)
+from interlock.backends.sql.store import SqlStore
+from interlock.errors import InterlockError, InvalidURL, Unsupported
+from interlock.ports import CONNECT_TIMEOUT, Runtime
+
+
+def open_url(
+    parts: SplitResult, runtime: Runtime, *, asynchronous: bool, connect_timeout: float = CONNECT_TIMEOUT
+) -> SqlStore:
+    """The store at `postgresql://user:password@host:port/database?schema=…`. Connects when used."""
+    dialect = dialect_of_url(parts, connect_timeout)
+    return Assembly(dialect, runtime).store(asynchronous=asynchronous)
+
+
+def dialect_of_url(
+    parts: SplitResult, connect_timeout: float = CONNECT_TIMEOUT, clock: str = CLOCK
+) -> PostgresDialect:
+    """Our own options are `schema`, `prefix`, `durability` and `connections`; libpq gets the others."""
+    if parts.fragment:
+        raise InvalidURL(f"{parts.scheme}:// takes no #fragment; write %23 for a # in a password")
+    options = parse_qsl(parts.query, keep_blank_values=True)
+    ours = dict(options)
+    schema = schema_of_url(parts, clock)
+    durability = ours.get("durability", "durable")
+    if durability not in ("durable", "relaxed"):
+        raise InvalidURL(f"durability={durability}: say durable (the default) or relaxed")
+    known = ("schema", "prefix", "durability", "connections")
+    rest = urlencode([option for option in options if option[0] not in known])
+    url = f"postgresql://{parts.netloc}{parts.path}{'?' if rest else ''}{rest}"
+    address = Address.of_url(url, schema, connect_timeout)
+    return PostgresDialect(
+        address, relaxed=durability == "relaxed", connections=_connections(ours.get("connections"))
+    )
+
+
+def schema_of_url(parts: SplitResult, clock: str = CLOCK) -> Schema:
+    """The names of our tables, from the options `schema` and `prefix`."""
+    ours = dict(parse_qsl(parts.query, keep_blank_values=True))
+    try:
+        return Schema(ours.get("schema", "interlock"), ours.get("prefix", ""), clock)
+    except InterlockError as error:
+        raise InvalidURL(str(error)) from None
+
+
+def _connections(said: str | None) -> int:
+    if said is None:
+        return CONNECTIONS
+    if not said.isdecimal() or not 1 <= int(said) <= 1000:
+        raise InvalidURL(
+            f"connections={said}: say how many connections the calls of one client may use, from 1 to 1000"
+        )
+    return int(said)
+
+
+def open_client(
+    client: Any, runtime: Runtime, *, asynchronous: bool, connect_timeout: float = CONNECT_TIMEOUT
+) -> SqlStore:
+    """The store on the database of a pool of psycopg or an engine of SQLAlchemy, with a connection of it for each call."""
+    pool, settings = _pool(client, asynchronous)
+    address = Address(settings, Schema(), connect_timeout)
+    return Assembly(PostgresDialect(address, pool=pool), runtime).store(asynchronous=asynchronous)
+
+
+def _pool(client: Any, asynchronous: bool) -> tuple[UserPool, dict[str, Any]]:
+    kind = type(client).__name__
+    if hasattr(client, "getconn"):
+        if asynchronous != kind.startswith("Async"):
+            raise Unsupported(_other_face("pool of psycopg", "AsyncConnectionPool", "ConnectionPool"))
+        return (AsyncPsycopgPool if asynchronous else PsycopgPool)(client), {"host": _pool_name(client)}
+    if asynchronous != hasattr(client, "sync_engine"):
+        raise Unsupported(_other_face("engine of SQLAlchemy", "AsyncEngine", "Engine"))
+    if client.dialect.driver not in ("psycopg", "psycopg_async"):
+        raise Unsupported(
+            f"interlock uses psycopg 3, and this engine uses {client.dialect.driver}: make it from postgresql+psycopg://, or give interlock "
+            "a URL of its own"
+        )
+    url = client.url
+    named = {"host": url.host, "port": url.port, "dbname": url.database, "user": url.username}
+    return (AsyncEngine if asynchronous else Engine)(client), named
+
+
+def _other_face(what: str, wanted: str, for_threads: str) -> str:
+    return f"interlock.aio.connect takes an {wanted}, and interlock.connect a {for_threads}: each runs on its own kind of {what}"
+
+
+def _pool_name(pool: Any) -> str:
+    return str(getattr(pool, "name", "") or "")

@@ -1,0 +1,113 @@
+"""Renders the SQL files for a schema and a prefix that the user chooses."""
+
+from __future__ import annotations
+
+import os
+import re
+import zlib
+from functools import cache
+from typing import Any
+
+from interlock.errors import InvalidSetting
+
+VERSION = 1
+CLOCK = "extract(epoch from clock_timestamp())::float8"
+LONGEST = 63 - len("register_gone")  # bytes of a prefix: PostgreSQL cuts longer names without a word
+INSTALL_LOCK = 0x696E7465726C6F63  # "interloc": everybody who creates tables of interlock takes turns
+
+TABLES = ("meta", "slot", "claim", "register", "bell", "register_gone")
+FUNCTIONS = (
+    *("enter", "draw", "ring", "tell", "advance", "nudge", "shrink"),
+    *("claim_step", "claim_long", "release_step", "release_long", "renew_step", "evict_step"),
+    *("write_step", "find_step", "hang_step", "sweep_step"),
+)
+
+
+@cache
+def _file(name: str) -> str:
+    loader: Any = __spec__.loader  # not open(): the package may have been imported from a zip file
+    text: bytes = loader.get_data(os.path.join(os.path.dirname(__file__), name))
+    return text.decode("utf-8")
+
+
+def quoted(name: str) -> str:
+    """An identifier as SQL takes it literally."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+class Schema:
+    """The names of one installation: a schema, and a prefix before each table and function in it.
+
+    `clock` is an expression for the present instant; tests set one that they can move.
+    """
+
+    def __init__(self, schema: str = "interlock", prefix: str = "", clock: str = CLOCK) -> None:
+        for what, name, most in (("schema", schema, 63), ("prefix", prefix, LONGEST)):
+            if len(name.encode()) > most or "\0" in name or (what == "schema" and not name):
+                raise InvalidSetting(f"{what}={name}: a name of PostgreSQL has 1 to {most} bytes")
+        self.schema = schema
+        self.prefix = prefix
+        self.clock = clock
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Schema) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def _key(self) -> tuple[str, str, str]:
+        return self.schema, self.prefix, self.clock
+
+    def name(self, what: str) -> str:
+        """The full name of a table, or of a function with the version that it belongs to."""
+        if what == "schema":
+            return quoted(self.schema)
+        if what == "register_gone":  # an index is named without the schema: it belongs to that of its table
+            return quoted(self.prefix + what)
+        if what in FUNCTIONS:
+            what = f"{what.removesuffix('_step')}_{VERSION}"
+        return f"{quoted(self.schema)}.{quoted(self.prefix + what)}"
+
+    def render(self, template: str) -> str:
+        """The template with the names of this installation."""
+        seed = (
+            zlib.crc32(f"{self.schema}\0{self.prefix}".encode()) * 2
+        )  # an even one: registers have the next
+
+        def word(found: re.Match[str]) -> str:
+            what = found[1]
+            if what == "now":
+                return self.clock
+            return str(seed) if what == "seed" else self.name(what)
+
+        return re.sub(r"@(\w+)@", word, template)
+
+    def script(self) -> str:
+        """Everything that creates the tables and functions. It may run again, and by many at once."""
+        return "\n".join(
+            (
+                "begin isolation level read committed;",
+                "set local client_min_messages = warning;  -- nothing is said of tables that are there already",
+                "-- `if not exists` alone fails when many start at once: they take turns.",
+                f"select pg_advisory_xact_lock({INSTALL_LOCK});",
+                self.render(_file("schema.sql")),
+                self.render(_file("functions.sql")),
+                "commit;",
+            )
+        )
+
+    def grants(self, role: str) -> str:
+        """The rights that a program needs which may not create anything itself."""
+        functions = ", ".join(self.name(function) for function in FUNCTIONS)
+        to = f"to {quoted(role)};"
+        tables = ", ".join(self.name(table) for table in ("claim", "register", "bell"))
+        return "\n".join(
+            (
+                f"revoke all on function {functions} from public;",
+                f"grant usage on schema {self.name('schema')} {to}",
+                f"grant execute on function {functions} {to}",
+                f"grant select, insert, update, delete on {tables} {to}",
+                f"grant select, update on {self.name('slot')} {to}",
+                f"grant select on {self.name('meta')} {to}",
+            )
+        )

@@ -1,0 +1,79 @@
+"""Turns rows of steps into answers of the `Store` interface. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from interlock._core.admission import admitted
+from interlock.backends.sql.dialect import Rows
+from interlock.errors import SettingsMismatch
+from interlock.model import (
+    Busy,
+    Claim,
+    ClaimAnswer,
+    Gone,
+    Granted,
+    NoAnswer,
+    Queue,
+    Renewal,
+    RenewAnswer,
+    Renewed,
+    Standing,
+)
+
+
+def claim_answer(claim: Claim, row: Sequence[Any]) -> tuple[ClaimAnswer, int | None]:
+    """The answer in the row of `steps.CLAIM`, and the token of the place if it waits in the queue."""
+    answer, token, ahead, retry, reason, _, *first = row
+    if answer == "g":
+        return Granted(token, claim.ttl), None
+    if answer == "b":
+        return Busy(ahead, max(0.0, retry or 0.0), _holder(first)), token
+    if answer == "e":
+        return Gone(True, reason or ""), None
+    raise SettingsMismatch(claim.resource, claim.capacity, ahead)
+
+
+def _holder(first: Sequence[Any]) -> Standing | None:
+    id, token, permits, age, lapses_in, note, who = first
+    if id is None:
+        return None
+    return Standing(id, token, permits, True, max(0.0, age), lapses_in, note, who)
+
+
+def renew_answer(renewal: Renewal, row: Sequence[Any]) -> RenewAnswer:
+    """The answer in one row of `steps.RENEW`."""
+    answer, reason, _ = row
+    if answer == "r":
+        return Renewed(renewal.ttl)
+    if answer == "e":
+        return Gone(True, reason or "")
+    if answer == "n":
+        return NoAnswer(reason or "the claim's row is locked by another transaction")
+    return Gone()
+
+
+def standings(rows: Rows) -> tuple[Standing, ...]:
+    """The rows of `steps.QUEUE` as an operator sees them: who is in follows from the rule alone."""
+    if not rows:
+        return ()
+    inside = admitted([row[2] for row in rows], rows[0][3])
+    return tuple(
+        [
+            Standing(id, token, permits, place < inside, max(0.0, age), lapses_in, note, who)
+            for place, (token, id, permits, _, age, lapses_in, note, who) in enumerate(rows)
+        ]
+    )
+
+
+def queue(resource: str, rows: Rows) -> Queue:
+    return Queue(resource, rows[0][3] if rows else 0, standings(rows))
+
+
+def evicted(rows: Rows) -> list[Standing]:
+    """The victims in the rows of `steps.EVICT`: as `queue`, with a last column that says whether each was in."""
+    return [
+        Standing(id, token, permits, bool(inside), max(0.0, age), lapses_in, note, who)
+        for token, id, permits, _, age, lapses_in, note, who, inside in rows
+    ]

@@ -1,0 +1,107 @@
+"""The steps: what the base asks of a database. Each is a name, plain arguments, and rows, and is one atomic operation.
+
+Arguments and results are str, int, float, bool and None; instants never cross the interface, only seconds. "Now" is the clock of the
+server, read after the step has the lock on its resource. `_core.admission` has the rule that claims follow, and
+`backends/sqlite/tables` is the same in Python, loop by loop: a dialect may port it literally.
+
+**Bells.** `bell` is the address at which a waiter is rung: that of the asking store's ear, or '' if the store does not listen. A step that
+changes the standing of somebody else's claim rings the bell in its row with the message `c<id> <token>`: the token if it was admitted
+(its owner then need not ask), or 0 if it must ask again. Where the bell in the row is the asking store's own, the step does not ring: it
+returns the message in its column `told`, one message a line, and the base delivers it within the process.
+`told` is '' or None if there is none. A step rings after its commit, or so that the message cannot arrive before it.
+
+**Pinned rows.** A guard (`guards.sql`) may have locked a claim's row in a user's open transaction. Such a row still stands: no step
+removes it, waits for it, or admits anybody as if it were gone. `claim` answers busy with a retry of at most 0.05 s then.
+"""
+
+from __future__ import annotations
+
+CLAIM = "claim"
+"""Enters a claim, or repeats one that stands.
+
+Arguments: resource, id, ttl, permits, capacity, queued, place_ttl, block, bell, note, who.
+Rows: one, (answer, token, ahead, retry, reason, told, holder id, holder token, holder permits, holder age, holder lapses in, holder
+note, holder who). `answer` is one of these; columns that it does not mention are None:
+
+- `g`: granted, with `token`. The claim lapses in at least ttl seconds.
+- `b`: busy. `token` is that of its place (None if it has none, because it is not queued), `ahead` counts the live claims ahead,
+  `retry` is the number of seconds until a claim lapses that it must watch (`admission.retry_after`), and the holder columns describe the
+  first claim of the queue.
+- `e`: evicted, for `reason`.
+- `m`: live claims have another capacity, which stands in `ahead`.
+"""
+
+RELEASE = "release"
+"""Removes a claim, and admits and rings those that this lets in; nudges those who watched it.
+
+Arguments: resource, id, linger, bell, late. If `late`, a request of this claim was not answered and may arrive after this one: when
+the claim does not stand, the step leaves a mark for 60 seconds, so that a late claim of this id is answered `e` and never enters.
+Rows: one, (stood, told).
+"""
+
+RENEW = "renew"
+"""Prolongs claims; shrinks them and changes their notes where asked.
+
+Arguments: items, bell. `items` is a sequence of (resource, id, ttl, note or None, permits or None).
+Rows: one for each item, in order, (answer, reason, told): `r` renewed, `e` evicted for `reason`, `x` gone, `n` no answer for this one
+(its row is pinned in a way that stops renewals).
+"""
+
+EVICT = "evict"
+"""Marks one claim, or all holders if `id` is None, as evicted for at least `remembered` seconds and for their own ttl; lets others in.
+
+Arguments: resource, id or None, reason, remembered. It rings every bell, also our own.
+Rows: one for each victim in the order of the queue, as they stood before: the columns of `queue`, then whether it was in.
+"""
+
+QUEUE = "queue"
+"""Reads the live claims of a resource in the order of their tokens.
+
+Arguments: resource, limit or None.
+Rows: (token, id, permits, capacity, age, lapses in, note, who). Age counts from the admission, or for a waiter from its arrival.
+"""
+
+NAMES = "names"
+"""Reads the names of resources with live claims that begin with `prefix` and are greater than `after`, sorted by code points.
+
+Arguments: prefix, after, limit. Rows: (name,).
+"""
+
+READ = "read"
+"""Reads a register. Arguments: name. Rows: (value, version), or none if it does not exist."""
+
+WRITE = "write"
+"""Writes a register if its version is still `version` (0: it does not exist), and rings those who watch it with `r<name>`.
+
+Arguments: name, version, value or None, id, bell, remembered. A value of None deletes it: its version can still be read for `remembered`
+seconds. Watchers with our own `bell` are not rung: the base wakes them. If `id` wrote the present version, that is the answer.
+Rows: (value, version) of what was written; none if the version differs.
+"""
+
+FIND = "find"
+"""Looks for a claim by its id, for `wait`, and hangs `bell` in its row unless it is ''.
+
+Arguments: resource, id, bell. Rows: (state, rung, token, lapses in), or none if no such claim stands: `state` 0 waits, 1 is in; `rung` if
+something has changed for it since it was last answered.
+"""
+
+HANG = "hang"
+"""Hangs a bell at a queue (`q`) or a register (`r`) for so many seconds: it is rung with the message `q<resource>` or `r<name>` at changes.
+
+Arguments: kind, name, bell, seconds. Rows: none.
+"""
+
+SWEEP = "sweep"
+"""Removes a slice of what has lapsed where nobody looks any more: claims after a row, and old registers and bells.
+
+Arguments: resource, token, slice. The slice begins after (resource, token) in the order of the primary key and has so many rows.
+Rows: one, (gone, last resource or None at the end of the table, last token).
+"""
+
+ALL = (CLAIM, RELEASE, RENEW, EVICT, QUEUE, NAMES, READ, WRITE, FIND, HANG, SWEEP)
+
+REPEATABLE = frozenset(ALL) - {RELEASE}
+"""The steps that may be sent again after a lost reply. The second answer of a release could not tell who removed the claim."""
+
+WAITS, IN = 0, 1
+"""The states that `find` reports."""

@@ -1,0 +1,47 @@
+"""Idle names leave nothing behind: lapsed rows that no call touches any more are removed a slice at a time.
+
+After a number of writes or seconds, one writer sweeps the next slice of the table, and the cursor goes round like the hand of a clock. So the
+cost is bounded, and other writers need not maintain an index. If a slice has many lapsed rows, the next one follows at once and is larger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+WRITES = 256  # between two slices
+SECONDS = 10.0
+SLICE = 256
+LARGEST_SLICE = 2048
+START: tuple[str, int] = ("", 0)
+
+
+class SweepCursor:
+    """Where the next slice begins, and when it is due."""
+
+    def __init__(self) -> None:
+        self._row = START
+        self._slice = SLICE
+        self._writes = WRITES  # the first write of a process sweeps: it may be the only one in days
+        self._due_at = 0.0
+
+    def due(self, now: float) -> bool:
+        """Count one write; whether it is the one that shall sweep."""
+        self._writes += 1
+        if self._writes > WRITES or now >= self._due_at:
+            self._writes, self._due_at = 0, now + SECONDS
+            return True
+        return False
+
+    def arguments(self) -> tuple[str, int, int]:
+        """Those of `steps.SWEEP` for the next slice."""
+        return (*self._row, self._slice)
+
+    def swept(self, row: Sequence[Any]) -> None:
+        """Go on after what `steps.SWEEP` has returned."""
+        gone, resource, token = row
+        self._row = START if resource is None else (resource, token)
+        many = gone > self._slice // 4
+        self._slice = min(LARGEST_SLICE, self._slice * 2) if many else SLICE
+        if many:
+            self._writes = WRITES
