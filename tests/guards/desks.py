@@ -19,10 +19,10 @@ from uuid import uuid4
 import psycopg
 import pymysql
 import pymysql.cursors
+import pytest
 from psycopg.rows import dict_row
 
 from interlock import guards
-from tests.mysql import server as mysql
 from tests.postgresql import server as postgresql
 
 TABLE = "create table account (id integer primary key, balance integer not null, token bigint not null default 0, mark varchar(60))"
@@ -73,6 +73,9 @@ def postgresql_place(folder: Path) -> Place:
 
 @cache
 def _mysql_place() -> Place:
+    mysql = pytest.importorskip(
+        "tests.mysql.server", reason="the tests of the store for MariaDB are not here"
+    )
     server = mysql.steady()
     server.run("create database bank")
     settings = {"host": "127.0.0.1", "port": server.port, "user": "root", "database": "bank"}

@@ -24,17 +24,14 @@ async def claim_table(transaction: Transaction, presented: Presented, claims: st
                 f"{presented.resource}: the absolute form needs the lock in the database of this transaction, but it "
                 f"lives in {backend}; guard without absolute=True"
             )
-        claims = await _attached(transaction, store) if dialect == "sqlite" else _of_store(store)
+        if dialect != "sqlite":
+            return str(store.claim_table)
+        claims = await _attached(transaction, store)
     return quoted(claims or USUAL[dialect], dialect)
 
 
 def _same_kind(backend: str, dialect: Dialect) -> bool:
     return backend == dialect or (backend == "mariadb" and dialect == "mysql")
-
-
-def _of_store(store: Any) -> str | None:
-    name: str | None = getattr(store, "claim_table", None)
-    return name
 
 
 async def _attached(transaction: Transaction, store: Any) -> str:
