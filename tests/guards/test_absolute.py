@@ -11,12 +11,11 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 
 import interlock
 from interlock import StaleToken, Unsupported, guards
-from tests.guards.desks import PLACES, Desk, PlainSQLiteDesk, PsycopgDesk, PyMySQLDesk
+from tests.guards.desks import PLACES, Desk, PlainSQLiteDesk, PsycopgDesk, PyMySQLDesk, psycopg
 from tests.guards.transfers import lock_url
 from tests.patience import PATIENCE, until
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import aiomysql
-import psycopg
 import pytest
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
@@ -21,13 +20,17 @@ from tests.guards.desks import PLACES, Place
 
 Run = Callable[[str], Any]
 
+# As programs without type checkers use them.
+aiomysql: Any = import_module("aiomysql")
+psycopg: Any = import_module("psycopg")
+
 
 @asynccontextmanager
 async def of_psycopg(place: Place) -> AsyncIterator[tuple[Any, Run]]:
     async with await psycopg.AsyncConnection.connect(**place.settings) as connection:
 
         async def run(sql: str) -> Any:
-            cursor = await connection.execute(sql)  # type: ignore[arg-type]
+            cursor: Any = await connection.execute(sql)
             return await cursor.fetchone() if cursor.description else None
 
         yield connection, run
@@ -38,7 +41,7 @@ async def of_psycopg_blocks(place: Place) -> AsyncIterator[tuple[Any, Run]]:
     async with await psycopg.AsyncConnection.connect(**place.settings, autocommit=True) as connection:
 
         async def run(sql: str) -> Any:
-            cursor = await connection.execute(sql)  # type: ignore[arg-type]
+            cursor: Any = await connection.execute(sql)
             return await cursor.fetchone() if cursor.description else None
 
         async with connection.transaction(), connection.transaction():
@@ -69,7 +72,7 @@ async def of_session(place: Place) -> AsyncIterator[tuple[Any, Run]]:
     async with AsyncSession(engine) as session, session.begin():
 
         async def run(sql: str) -> Any:
-            result = await session.execute(text(sql))
+            result: Any = await session.execute(text(sql))
             return tuple(result.one()) if result.returns_rows else None
 
         yield session, run
@@ -81,7 +84,7 @@ async def of_connection(place: Place) -> AsyncIterator[tuple[Any, Run]]:
     async with engine.begin() as connection:
 
         async def run(sql: str) -> Any:
-            result = await connection.execute(text(sql))
+            result: Any = await connection.execute(text(sql))
             return tuple(result.one()) if result.returns_rows else None
 
         yield connection, run

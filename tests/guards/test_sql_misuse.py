@@ -8,8 +8,6 @@ import threading
 from pathlib import Path
 from typing import Any
 
-import psycopg
-import pymysql
 import pytest
 from sqlalchemy import create_engine
 from sqlalchemy.orm import Session
@@ -17,7 +15,16 @@ from sqlalchemy.pool import NullPool
 
 import interlock
 from interlock import Unsupported, guards
-from tests.guards.desks import PLACES, DjangoDesk, Place, PlainSQLiteDesk, PsycopgDesk, PyMySQLDesk
+from tests.guards.desks import (
+    PLACES,
+    DjangoDesk,
+    Place,
+    PlainSQLiteDesk,
+    PsycopgDesk,
+    PyMySQLDesk,
+    psycopg,
+    pymysql,
+)
 
 
 @pytest.fixture(params=PLACES)
@@ -39,7 +46,8 @@ class TestAutocommit:
     @pytest.mark.skipif(sys.version_info < (3, 12), reason="needs the attribute autocommit of Python 3.12")
     def test_the_newer_ways_of_sqlite3_are_known(self, tmp_path: Path) -> None:
         settings: dict[str, Any] = PLACES["sqlite"](tmp_path).settings
-        connection = sqlite3.connect(**settings, autocommit=True)
+        connect: Any = sqlite3.connect
+        connection = connect(**settings, autocommit=True)
         self.refused(connection)
         connection.execute("begin")
         guards.sql.guard(connection, "account:1", 34)
@@ -48,7 +56,7 @@ class TestAutocommit:
             guards.sql.guard(connection, "account:1", 33)
         assert not connection.in_transaction
         connection.close()
-        connection = sqlite3.connect(**settings, autocommit=False)
+        connection = connect(**settings, autocommit=False)
         guards.sql.guard(connection, "account:1", 34)
         connection.commit()
         connection.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from interlock._core.lease import Lease
 from interlock._core.names import checked_name
@@ -67,8 +67,8 @@ def presented_all(
     """
     if isinstance(leases, (Lease, str)):
         return (presented(leases, token, shared=shared),)
-    several: object = getattr(leases, "leases", leases)
-    if not isinstance(several, Iterable):
+    several: Any = getattr(leases, "leases", leases)
+    if not hasattr(several, "__iter__"):
         raise TypeError(f"a guard needs a lease, or a resource and a token, not {type(leases).__name__}")
     if token is not None:
         raise TypeError("leases have their own tokens: give leases, or a resource and a token")
