@@ -16,7 +16,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from glob import glob
@@ -191,7 +191,7 @@ def bench(args: list[str]) -> int:
     """Ask how fast interlock is, side by side with the bare commands; --list shows the questions."""
     make_environment()
     have_servers()
-    have_peers()
+    have_peers(args)
     return call([str(PYTHON), "-m", "benchmarks", *args])
 
 
@@ -276,7 +276,12 @@ def make_environment() -> None:
     if Path(sys.prefix) == VENV:
         return  # this program runs in it: made anew, it would be pulled away from under the tests that called us
     asked = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    shape = [asked["build-system"], asked["project"], asked["dependency-groups"], asked["tool"]["hatch"]]
+    shape = [
+        asked["build-system"],
+        asked["project"],
+        asked["dependency-groups"]["dev"],
+        asked["tool"]["hatch"],
+    ]
     text = json.dumps([shape, sys.version, sys.base_prefix, str(ROOT)], sort_keys=True)
     wanted = hashlib.sha256(text.encode()).hexdigest()
     stamp = VENV / "made-for"
@@ -330,17 +335,28 @@ def have_servers() -> None:
         debian_packages(missing, "the tests start real servers")
 
 
-def have_peers() -> None:
-    """See that the libraries are there with which interlock is compared; no test needs them."""
+def have_peers(args: list[str]) -> None:
+    """See that the libraries are there with which interlock is compared in the questions asked; no test needs them."""
     import tomllib
 
-    peers = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["dependency-groups"]["bench"]
-    stamp = VENV / "peers"
+    groups = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["dependency-groups"]
     with alone():
-        if not stamp.exists() or stamp.read_text() != repr(peers):
-            say(f"installing the peers to compare with: {', '.join(peers)}")
-            quietly([str(PYTHON), "-m", "pip", "install", "--disable-pip-version-check", *peers])
-            stamp.write_text(repr(peers))
+        for group in wanted_peers(args, groups):
+            stamp = VENV / group
+            if not stamp.exists() or stamp.read_text() != repr(groups[group]):
+                say(f"installing the peers to compare with: {', '.join(groups[group])}")
+                quietly([str(PYTHON), "-m", "pip", "install", "--disable-pip-version-check", *groups[group]])
+                stamp.write_text(repr(groups[group]))
+
+
+def wanted_peers(args: list[str], groups: Iterable[str]) -> list[str]:
+    """The groups `bench-STORE` of those stores that the arguments of `bench` may ask about; all, if they name none."""
+    names = [arg for arg in args if not arg.startswith("-") and not arg.isdigit()]
+    stores = [group.removeprefix("bench-") for group in groups if group.startswith("bench-")]
+    asked = [
+        store for store in stores if any(name.startswith(store) or store.startswith(name) for name in names)
+    ]
+    return [f"bench-{store}" for store in (asked if names else stores)]
 
 
 def installed(program: str) -> bool:

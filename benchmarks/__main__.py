@@ -11,7 +11,21 @@ from benchmarks import pace, report
 from benchmarks.question import Question, Result
 from benchmarks.rounds import ask
 
-MODULES = ("benchmarks.embedded", "benchmarks.redis", "benchmarks.contended", "benchmarks.redlock")
+STORES = {
+    "embedded": ("benchmarks.embedded",),
+    "redis": ("benchmarks.redis", "benchmarks.contended"),
+    "redlock": ("benchmarks.redlock",),
+    "zookeeper": ("benchmarks.zookeeper",),
+}
+"""The modules with the questions about each store. `dev.py` installs the peers that `bench-STORE` of pyproject.toml names."""
+
+
+def load() -> dict[str, list[Question]]:
+    """The questions about each store."""
+    return {
+        store: [question for name in modules for question in import_module(name).questions()]
+        for store, modules in STORES.items()
+    }
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -23,19 +37,32 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--cores", type=int, choices=(1, 2), help="only on so many cores")
     parser.add_argument("--out", type=Path, default=Path("build/bench"), help="where JSON and chart go")
     options = parser.parse_args(argv)
-    known: list[Question] = [q for name in MODULES for q in import_module(name).questions()]
+    known = load()
     if options.list:
-        for question in known:
-            report.say(f"{question.name:<22} {question.title}")
+        for store, questions in known.items():
+            report.say(f"\n{store}")
+            for question in questions:
+                report.say(f"  {question.name:<22} {question.title}")
         return 0
-    wanted = [q for q in known if not options.questions or any(map(q.name.startswith, options.questions))]
-    for name in options.questions:
-        if not any(q.name.startswith(name) for q in wanted):
-            parser.error(f"no such question: {name}; --list shows them")
+    try:
+        wanted = select(known, options.questions)
+    except LookupError as unknown:
+        parser.error(f"no such question: {unknown}; --list shows them")
     if options.quick:
         pace.hurry()
     asked = [(q, cores) for q in wanted for cores in q.cores if options.cores in (None, cores)]
     return ask_all(asked, options.rounds, options.out)
+
+
+def select(known: dict[str, list[Question]], names: list[str]) -> list[Question]:
+    """The questions of these names: a name is that of a store, or how a question's name begins. All, if there are none."""
+    every = [question for questions in known.values() for question in questions]
+    wanted: list[Question] = []
+    for name in names:
+        wanted += (found := [*known.get(name, ()), *(q for q in every if q.name.startswith(name))])
+        if not found:
+            raise LookupError(name)
+    return [question for question in every if question in wanted] if names else every
 
 
 def ask_all(asked: list[tuple[Question, int]], rounds: int | None, out: Path) -> int:

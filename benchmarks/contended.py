@@ -11,8 +11,8 @@ from itertools import pairwise
 from benchmarks import pace
 from benchmarks.contenders import APART
 from benchmarks.process import in_another
-from benchmarks.question import Case, Figure, Measure, Question
-from benchmarks.redis_server import Bare, busy, calls, served, when
+from benchmarks.question import Case, Figure, Measure, Question, when
+from benchmarks.redis_server import Bare, busy, calls, served
 
 SECONDS = 0.6  # a window in which hand-offs are counted
 PROGRAM = "import sys; from benchmarks.contenders import serve; serve(*sys.argv[1:])"

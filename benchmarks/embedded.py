@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import resource
 import subprocess
 import sys
 import tempfile
@@ -12,8 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
-import interlock
-from benchmarks import pace, sqlite_pair
+from benchmarks import ours, sqlite_pair
 from benchmarks.pace import middle, timed
 from benchmarks.process import ROOT, in_another
 from benchmarks.question import Case, Measure, Question
@@ -24,7 +21,7 @@ def questions() -> list[Question]:
         Question(
             "pair-memory",
             "uncontended acquire+release in one process, memory store",
-            [Case("threading.Lock", _bare_lock), Case("interlock", _pairs("memory://bench"))],
+            [Case("threading.Lock", _bare_lock), Case("interlock", in_memory(ours.pair))],
             goal=40,
             absolute=True,
         ),
@@ -35,7 +32,7 @@ def questions() -> list[Question]:
                 Case("bare transactions", in_folder(sqlite_pair.bare)),
                 Case("without token and reads", in_folder(sqlite_pair.minimal)),
                 Case("interlock, the store alone", in_folder(sqlite_pair.store)),
-                Case("interlock", in_file(_pair)),
+                Case("interlock", in_file(ours.pair)),
             ],
             goal=1.5,
             note="bare: two `begin immediate` with the reads and rows a lock needs; a fresh lock object per pair",
@@ -43,7 +40,10 @@ def questions() -> list[Question]:
         Question(
             "handoff-sqlite",
             "hand-off to a waiter in another process, SQLite store (release called -> waiter has it)",
-            [Case("pipe between processes", _bare_pipe), Case("interlock", in_file(_handoff))],
+            [
+                Case("pipe between processes", _bare_pipe),
+                Case("interlock", in_file(lambda url: ours.handoff(url, 0.0))),
+            ],
             goal=1000,
             absolute=True,
             rounds=9,
@@ -52,7 +52,7 @@ def questions() -> list[Question]:
         Question(
             "held-memory",
             "1,000 leases held for 8 s, renewed every 4 s, memory store: share of a core",
-            [Case("nothing held", idle), Case("interlock", _held("memory://held"))],
+            [Case("nothing held", ours.idle), Case("interlock", in_memory(ours.hold))],
             goal=2.0,
             absolute=True,
             unit="%",
@@ -63,7 +63,7 @@ def questions() -> list[Question]:
         Question(
             "held-sqlite",
             "1,000 leases held for 8 s, renewed every 4 s, SQLite store: share of a core",
-            [Case("nothing held", idle), Case("interlock", in_file(lambda url: hold(url)))],
+            [Case("nothing held", ours.idle), Case("interlock", in_file(ours.hold))],
             goal=2.0,
             absolute=True,
             unit="%",
@@ -93,19 +93,9 @@ def questions() -> list[Question]:
 # ---- uncontended pairs --------------------------------------------------------------
 
 
-def _pair(url: str) -> Iterator[Measure]:
-    with interlock.connect(url) as client:
-
-        def pair() -> None:
-            lock = client.lock("bench")
-            lock.acquire()
-            lock.release()
-
-        yield lambda: timed(pair)
-
-
-def _pairs(url: str) -> Callable[[], AbstractContextManager[Measure]]:
-    return lambda: contextmanager(_pair)(url)
+def in_memory(make: Callable[[str], Iterator[Measure]]) -> Callable[[], AbstractContextManager[Measure]]:
+    """A case on the memory of this process."""
+    return lambda: contextmanager(make)("memory://bench")
 
 
 def in_folder(make: Callable[[str], Callable[[], None]]) -> Callable[[], AbstractContextManager[Measure]]:
@@ -143,35 +133,6 @@ def _bare_lock() -> Iterator[Measure]:
 
 # ---- hand-off between two processes ---------------------------------------------------
 
-WAITER = """
-import json, sys, time, interlock
-client = interlock.connect(sys.argv[1])
-lock = client.lock("handoff")
-print("ready", flush=True)
-for line in sys.stdin:
-    lock.acquire()
-    print(json.dumps(time.clock_gettime(time.CLOCK_MONOTONIC)), flush=True)
-    lock.release()
-"""
-
-
-def _handoff(url: str) -> Iterator[Measure]:
-    with interlock.connect(url) as client, in_another(WAITER, url) as other:
-        lock = client.lock("handoff")
-
-        def once() -> float:
-            lock.acquire()
-            other.tell()
-            deadline = time.monotonic() + 10
-            while not client.inspect("handoff").waiters:
-                assert time.monotonic() < deadline, "the waiter never came"
-            released = time.clock_gettime(time.CLOCK_MONOTONIC)
-            lock.release()
-            return float(json.loads(other.hear())) - released
-
-        yield lambda: middle(once, 60)
-
-
 ECHO = """
 import sys, time
 print("ready", flush=True)
@@ -190,45 +151,6 @@ def _bare_pipe() -> Iterator[Measure]:
             return float(other.hear()) - began
 
         yield lambda: middle(once, 60)
-
-
-# ---- many leases held -------------------------------------------------------------------
-
-
-def _busy() -> float:
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    return usage.ru_utime + usage.ru_stime
-
-
-def _share(seconds: float) -> float:
-    began = _busy()
-    time.sleep(seconds)
-    return max(1e-6, _busy() - began) / seconds
-
-
-@contextmanager
-def idle() -> Iterator[Measure]:
-    yield lambda: _share(pace.seconds(1.0))
-
-
-def hold(url: str) -> Iterator[Measure]:
-    with interlock.connect(url, ttl=12.0) as client:
-        threads = threading.active_count()
-        locks = [client.lock(f"held/{number}") for number in range(1000)]
-        for lock in locks:
-            assert lock.acquire()
-
-        def measure() -> float:
-            share = _share(pace.seconds(8.0))
-            assert all(lock.owned() for lock in locks), "a lease was lost"
-            assert threading.active_count() <= threads + 1, "more than one thread"
-            return share
-
-        yield measure
-
-
-def _held(url: str) -> Callable[[], AbstractContextManager[Measure]]:
-    return lambda: contextmanager(hold)(url)
 
 
 # ---- import --------------------------------------------------------------------------------

@@ -6,16 +6,15 @@ No client that keeps these promises by these scripts can be quicker; what `inter
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import ExitStack
 from itertools import count
-from typing import Any
 
 import hiredis
 
 import interlock
 from benchmarks.redis_server import Bare, BareProtocol, bare_protocol, url
-from benchmarks.tasks import Pair
+from benchmarks.tasks import Opened
 from interlock.backends.redis.wire import packing
 from interlock.backends.redis.wire.keys import Keys
 from interlock.backends.redis.wire.resp import bulk
@@ -61,7 +60,7 @@ def on_one(port: int) -> tuple[Callable[[], None], Callable[[], None]]:
     return pair, bare.close
 
 
-async def in_tasks_on_one(ports: list[int]) -> tuple[Pair, Callable[[], Awaitable[Any]]]:
+async def in_tasks_on_one(ports: list[int]) -> Opened:
     _warmed(url(ports[0]))
     bare = await bare_protocol(ports[0])
     requests: dict[str, tuple[Words, Words]] = {}
@@ -123,7 +122,7 @@ def on_five(ports: list[int], stack: ExitStack) -> Callable[[], object]:
     return pair
 
 
-async def in_tasks_on_five(ports: list[int]) -> tuple[Pair, Callable[[], Awaitable[Any]]]:
+async def in_tasks_on_five(ports: list[int]) -> Opened:
     _warmed("redlock://" + ",".join(f"127.0.0.1:{port}" for port in ports))
     five: list[BareProtocol] = [await bare_protocol(port) for port in ports]
     runs = _run_ids([await bare.ask(b"INFO", b"server") for bare in five])

@@ -1,8 +1,9 @@
-"""Another process, that is told by a line and answers by a line."""
+"""This process, and others that are told by a line and answer by a line."""
 
 from __future__ import annotations
 
 import os
+import resource
 import select
 import subprocess
 import sys
@@ -31,6 +32,12 @@ class Another:
         line = self._stdout.readline()
         assert line, "the other process ended; what it said last stands above"
         return line
+
+
+def busy() -> float:
+    """Seconds of a core that this process has used so far."""
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from statistics import median
 
 
@@ -29,6 +30,11 @@ class Case:
 
     name: str
     open: Callable[[], AbstractContextManager[Measure]]
+
+
+def when(module: str, case: Case) -> list[Case]:
+    """The case of a peer, if the peer is installed."""
+    return [case] if find_spec(module) is not None else []
 
 
 @dataclass(frozen=True)

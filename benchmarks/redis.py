@@ -5,21 +5,19 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from importlib import import_module
 from typing import Any
 
 import redis
 import redis.asyncio
 
-import interlock
-from benchmarks import floor
-from benchmarks.embedded import hold, idle
+from benchmarks import floor, ours
 from benchmarks.pace import middle, timed
 from benchmarks.process import in_another
-from benchmarks.question import Case, Measure, Question
-from benchmarks.redis_server import Bare, bare_protocol, on_server, served, url, when
-from benchmarks.tasks import Pair, in_tasks
+from benchmarks.question import Case, Measure, Question, when
+from benchmarks.redis_server import Bare, bare_protocol, on_server, served, servers, spent, url
+from benchmarks.tasks import Opened, in_tasks
 
 TASKS = 64
 
@@ -32,7 +30,7 @@ def questions() -> list[Question]:
             [
                 Case("bare SET NX + EVALSHA", _bare_pair),
                 Case("interlock's scripts, bare", on_server(_floor_pair)),
-                Case("interlock", on_server(_interlock_pair)),
+                Case("interlock", on_server(lambda port: ours.pair(url(port)))),
                 Case("redis-py Lock", on_server(_redis_py_pair)),
                 *when("redis_lock", Case("python-redis-lock", on_server(_redis_lock_pair))),
                 *when("pottery", Case("pottery", on_server(_pottery_pair))),
@@ -66,7 +64,10 @@ def questions() -> list[Question]:
         Question(
             "redis-held",
             "F: 1,000 leases held for 8 s, renewed every 4 s, Redis: share of a core",
-            [Case("nothing held", idle), Case("interlock", on_server(lambda port: hold(url(port))))],
+            [
+                Case("nothing held", ours.idle),
+                Case("interlock", on_server(lambda port: ours.hold(url(port)))),
+            ],
             goal=0.5,
             absolute=True,
             unit="%",
@@ -92,17 +93,6 @@ def _floor_pair(port: int) -> Iterator[Measure]:
     pair, close = floor.on_one(port)
     yield lambda: timed(pair)
     close()
-
-
-def _interlock_pair(port: int) -> Iterator[Measure]:
-    with interlock.connect(url(port)) as client:
-
-        def pair() -> None:
-            lock = client.lock("bench")
-            lock.acquire()
-            lock.release()
-
-        yield lambda: timed(pair)
 
 
 def _redis_py_pair(port: int) -> Iterator[Measure]:
@@ -148,30 +138,25 @@ def _pottery_pair(port: int) -> Iterator[Measure]:
 
 def _async_cases(tasks: int) -> list[Case]:
     return [
-        Case("bare, multiplexed", in_tasks(tasks, _open_bare)),
-        Case("interlock's scripts, bare", in_tasks(tasks, floor.in_tasks_on_one)),
-        Case("interlock", in_tasks(tasks, _open_interlock)),
-        Case("redis.asyncio Lock", in_tasks(tasks, _open_redis_py, whole=200)),
+        Case("bare, multiplexed", _tasks(tasks, _open_bare)),
+        Case("interlock's scripts, bare", _tasks(tasks, floor.in_tasks_on_one)),
+        Case("interlock", _tasks(tasks, lambda ports: ours.in_tasks(url(ports[0])))),
+        Case("redis.asyncio Lock", _tasks(tasks, _open_redis_py, whole=200)),
     ]
 
 
-async def _open_bare(ports: list[int]) -> tuple[Pair, Callable[[], Awaitable[Any]]]:
+def _tasks(
+    tasks: int, open_pair: Callable[[list[int]], Awaitable[Opened]], whole: int = 800
+) -> Callable[[], AbstractContextManager[Measure]]:
+    return in_tasks(tasks, servers(1), open_pair, whole, spent)
+
+
+async def _open_bare(ports: list[int]) -> Opened:
     bare = await bare_protocol(ports[0])
     return lambda name: bare.pair(name.encode()), bare.close
 
 
-async def _open_interlock(ports: list[int]) -> tuple[Pair, Callable[[], Awaitable[Any]]]:
-    client = interlock.aio.connect(url(ports[0]))
-
-    async def pair(name: str) -> None:
-        lock = client.lock(name)
-        await lock.acquire()
-        await lock.release()
-
-    return pair, client.close
-
-
-async def _open_redis_py(ports: list[int]) -> tuple[Pair, Callable[[], Awaitable[Any]]]:
+async def _open_redis_py(ports: list[int]) -> Opened:
     client = redis.asyncio.Redis(port=ports[0])
 
     async def pair(name: str) -> None:

@@ -8,12 +8,11 @@ import socket
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from importlib.util import find_spec
 from typing import Any
 
 import hiredis
 
-from benchmarks.question import Case, Measure
+from benchmarks.question import Measure
 from benchmarks.rounds import ALL_CORES
 from tests.redis.server import Server, running
 
@@ -29,11 +28,25 @@ def served() -> Iterator[Server]:
         yield server
 
 
-@contextmanager
-def all_served(count: int) -> Iterator[list[int]]:
+def servers(count: int) -> Callable[[], AbstractContextManager[list[int]]]:
     """The ports of so many servers of this question's own."""
-    with ExitStack() as stack:
-        yield [stack.enter_context(served()).port for _ in range(count)]
+
+    @contextmanager
+    def open() -> Iterator[list[int]]:
+        with ExitStack() as stack:
+            yield [stack.enter_context(served()).port for _ in range(count)]
+
+    return open
+
+
+def spent(ports: list[int]) -> float:
+    """Seconds of a core that these servers have used so far."""
+    total = 0.0
+    for port in ports:
+        bare = Bare(port)
+        total += busy(bare)
+        bare.close()
+    return total
 
 
 def on_server(make: Callable[[int], Iterator[Measure]]) -> Callable[[], AbstractContextManager[Measure]]:
@@ -45,11 +58,6 @@ def on_server(make: Callable[[int], Iterator[Measure]]) -> Callable[[], Abstract
             yield from make(server.port)
 
     return open
-
-
-def when(module: str, case: Case) -> list[Case]:
-    """The case of a peer, if the peer is installed."""
-    return [case] if find_spec(module) is not None else []
 
 
 def url(port: int) -> str:

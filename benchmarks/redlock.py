@@ -8,18 +8,16 @@ import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from importlib import import_module
-from typing import Any
 
 import redis
 import redis.asyncio
 
 import interlock
-import interlock.aio
-from benchmarks import floor, pace
+from benchmarks import floor, ours, pace
 from benchmarks.pace import timed
-from benchmarks.question import Case, Figure, Measure, Question
-from benchmarks.redis_server import Bare, bare_protocol, busy, calls, served, when
-from benchmarks.tasks import Pair, in_tasks
+from benchmarks.question import Case, Figure, Measure, Question, when
+from benchmarks.redis_server import Bare, bare_protocol, busy, calls, served, servers, spent
+from benchmarks.tasks import Opened, in_tasks
 
 SERVERS, TASKS = 5, 64
 GIVE_UP = 3.0  # seconds after which a pair that hangs is let go
@@ -51,11 +49,11 @@ def questions() -> list[Question]:
             "redlock-tasks",
             f"D2: acquire+release on five servers, asyncio, {TASKS} tasks on {TASKS} locks, for one pair",
             [
-                Case("bare, five multiplexed", in_tasks(TASKS, _open_bare, SERVERS)),
-                Case("interlock's scripts, bare", in_tasks(TASKS, floor.in_tasks_on_five, SERVERS)),
-                Case("interlock", in_tasks(TASKS, _open_interlock, SERVERS)),
-                *when("aioredlock", Case("aioredlock", in_tasks(TASKS, _open_aioredlock, SERVERS, 128))),
-                *when("pottery", Case("pottery", in_tasks(TASKS, _open_pottery, SERVERS, 128))),
+                Case("bare, five multiplexed", _tasks(_open_bare)),
+                Case("interlock's scripts, bare", _tasks(floor.in_tasks_on_five)),
+                Case("interlock", _tasks(lambda ports: ours.in_tasks(_url(ports)))),
+                *when("aioredlock", Case("aioredlock", _tasks(_open_aioredlock, 128))),
+                *when("pottery", Case("pottery", _tasks(_open_pottery, 128))),
             ],
             goal=3.0,
         ),
@@ -103,13 +101,13 @@ def _five(
             def asked() -> int:
                 return sum(calls(probe).get(name, 0) for probe in probes for name in requests)
 
-            def spent() -> float:
+            def busy_so_far() -> float:
                 return 1e6 * sum(busy(probe) for probe in probes)
 
             def measure() -> float:
-                pairs, before, idle = pace.times(whole), asked(), spent()
+                pairs, before, idle = pace.times(whole), asked(), busy_so_far()
                 took = timed(pair, whole)
-                micros = (spent() - idle) / pairs
+                micros = (busy_so_far() - idle) / pairs
                 if not requests:
                     return Figure(took, µs_of_all_servers=micros)
                 each = (asked() - before) / SERVERS / pairs
@@ -199,7 +197,11 @@ def _pottery(ports: list[int], stack: ExitStack) -> Callable[[], object]:
 
 # ---- asyncio ----------------------------------------------------------------------------
 
-Opened = tuple[Pair, Callable[[], Awaitable[Any]]]
+
+def _tasks(
+    open_pair: Callable[[list[int]], Awaitable[Opened]], whole: int = 800
+) -> Callable[[], AbstractContextManager[Measure]]:
+    return in_tasks(TASKS, servers(SERVERS), open_pair, whole, spent)
 
 
 async def _open_bare(ports: list[int]) -> Opened:
@@ -217,17 +219,6 @@ async def _open_bare(ports: list[int]) -> Opened:
             await bare.close()
 
     return pair, close
-
-
-async def _open_interlock(ports: list[int]) -> Opened:
-    client = interlock.aio.connect(_url(ports))
-
-    async def pair(name: str) -> None:
-        lock = client.lock(name)
-        await lock.acquire()
-        await lock.release()
-
-    return pair, client.close
 
 
 async def _open_aioredlock(ports: list[int]) -> Opened:

@@ -5,23 +5,37 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 import sys
+import tomllib
 from datetime import UTC, datetime
 from html import escape
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from statistics import median
 
 from benchmarks import pace
 from benchmarks.question import Result
 from benchmarks.rounds import ratio
 
-PACKAGES = ("redis", "hiredis", "python-redis-lock", "pottery", "redlock-py", "aioredlock")
+PROJECT = Path(__file__).resolve().parent.parent / "pyproject.toml"
+
+
+def asked_packages() -> list[str]:
+    """What pyproject.toml names: the clients that interlock uses, and the libraries to compare with."""
+    project = tomllib.loads(PROJECT.read_text(encoding="utf-8"))
+    clients = [row for rows in project["project"]["optional-dependencies"].values() for row in rows]
+    peers = [
+        row for name, rows in project["dependency-groups"].items() if name.startswith("bench") for row in rows
+    ]
+    names = [re.split(r"[\[<>=!~ ]", row)[0] for row in clients + peers]
+    return [name for name in dict.fromkeys(names) if name != "interlock"]
 
 
 def machine() -> dict[str, object]:
     """The shape of the machine and the versions of what was measured; nothing that names it."""
     packages = {}
-    for name in PACKAGES:
+    for name in asked_packages():
         try:
             packages[name] = version(name)
         except PackageNotFoundError:

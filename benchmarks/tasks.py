@@ -6,27 +6,37 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from benchmarks import pace
 from benchmarks.question import Figure, Measure
-from benchmarks.redis_server import Bare, all_served, busy
 
 Pair = Callable[[str], Awaitable[None]]
-OpenPair = Callable[[list[int]], Awaitable[tuple[Pair, Callable[[], Awaitable[Any]]]]]
-"""From the servers' ports to a pair by the name of its lock, and how to close what was opened."""
+Opened = tuple[Pair, Callable[[], Awaitable[Any]]]
+"""A pair by the name of its lock, and how to close what was opened."""
+
+
+Address = TypeVar("Address")
 
 
 def in_tasks(
-    tasks: int, open_pair: OpenPair, servers: int = 1, whole: int = 800
+    tasks: int,
+    served: Callable[[], AbstractContextManager[Address]],
+    open_pair: Callable[[Address], Awaitable[Opened]],
+    whole: int = 800,
+    spent: Callable[[Address], float] | None = None,
 ) -> Callable[[], AbstractContextManager[Measure]]:
-    """A case: `tasks` tasks, each with a lock of its own, take turns with the loop; seconds for one pair."""
+    """A case: `tasks` tasks, each with a lock of its own, take turns with the loop; seconds for one pair.
+
+    `served` starts the servers of this case and gives what `open_pair` needs to reach them. `spent` tells how many
+    seconds of a core they have used so far, for stores that know.
+    """
 
     @contextmanager
     def open() -> Iterator[Measure]:
-        with all_served(servers) as running, asyncio.Runner() as runner:
+        with served() as address, asyncio.Runner() as runner:
             times = max(2, pace.times(whole) // tasks)
-            pair, close = runner.run(_opened(running))
+            pair, close = runner.run(_awaited(open_pair(address)))
 
             async def work(name: str) -> None:
                 for _ in range(times):
@@ -37,22 +47,18 @@ def in_tasks(
                 await asyncio.gather(*(work(f"bench/{number}") for number in range(tasks)))
                 return (time.perf_counter() - began) / (tasks * times)
 
-            def measure() -> Figure:
-                spent = sum(map(busy, probes))
+            def measure() -> float:
+                before = spent(address) if spent else 0.0
                 took = runner.run(all_of_them())
-                micros = 1e6 * (sum(map(busy, probes)) - spent) / (tasks * times)
-                return Figure(took, µs_of_all_servers=micros)
+                if spent is None:
+                    return took
+                return Figure(took, µs_of_all_servers=1e6 * (spent(address) - before) / (tasks * times))
 
-            probes = [Bare(port) for port in running]
             yield measure
-            runner.run(_closed(close))
-            for probe in probes:
-                probe.close()
-
-    async def _opened(ports: list[int]) -> tuple[Pair, Callable[[], Awaitable[Any]]]:
-        return await open_pair(ports)
-
-    async def _closed(close: Callable[[], Awaitable[Any]]) -> None:
-        await close()
+            runner.run(_awaited(close()))
 
     return open
+
+
+async def _awaited(opening: Awaitable[Any]) -> Any:
+    return await opening

@@ -859,7 +859,7 @@ class Client(
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.close()
+        await self._core.close(error)
 
 
 def connect(

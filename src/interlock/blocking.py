@@ -722,7 +722,7 @@ class Client(
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        drive(self._core.close(error))
 
 
 def connect(

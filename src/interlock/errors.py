@@ -202,7 +202,7 @@ class ForeignKey(InterlockError, RuntimeError):
 
     def __str__(self) -> str:
         text = f"{self.resource}: a key of another program ({self.kind}), not a lock of interlock; nothing was removed"
-        if self.kind != "string":
+        if self.kind not in ("string", "node"):  # of Redis, and of ZooKeeper
             return f"{text}: only a string can be another program's lock"
         advice = "--foreign (foreign=True)"
         if not self.expires:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from interlock.backends.memory import Space
 
-LATER = ("etcd", "etcds", "zookeeper", "mysql", "mariadb")
+LATER = ("mysql", "mariadb")
 
 
 class PooledClient(Protocol):
@@ -47,9 +47,16 @@ class DatabaseEngine(Protocol):
     def dialect(self) -> Any: ...
 
 
-URLOrClient: TypeAlias = (
-    "str | PooledClient | ClusterClient | ConnectionPool | DatabaseEngine | Sequence[str | PooledClient]"
-)
+class KazooClient(Protocol):
+    """A client of kazoo, whose ensemble, credentials and TLS are used."""
+
+    @property
+    def client_id(self) -> Any: ...
+    @property
+    def chroot(self) -> Any: ...
+
+
+URLOrClient: TypeAlias = "str | PooledClient | ClusterClient | ConnectionPool | DatabaseEngine | KazooClient | Sequence[str | PooledClient]"
 """What `connect` accepts: a URL, a client object, or a list of these for a quorum of servers."""
 
 
@@ -206,6 +213,9 @@ def file_of(url: str) -> str | None:
 
 def _named_client(client: Any) -> str:
     """Return a URL without passwords for the server of a user's client. It never raises, because it is used in a repr."""
+    if "kazoo" in _library(client):
+        hosts = ",".join(f"{host}:{port}" for host, port in getattr(client, "hosts", None) or ())
+        return f"zookeeper://{hosts}{getattr(client, 'chroot', '') or ''}"
     if _library(client) & {"psycopg_pool", "sqlalchemy"}:
         address = getattr(client, "url", None)
         return "postgresql://" if address is None else str(address.set(query={}).render_as_string())
@@ -308,6 +318,22 @@ def _open_postgresql(
     return open_url(parts, runtime, asynchronous=asynchronous, connect_timeout=connect_timeout)
 
 
+def _open_zookeeper(
+    parts: SplitResult, runtime: Runtime, asynchronous: bool, connect_timeout: float
+) -> Store:
+    """`zookeeper://user:password@host:port,host:port/chroot?session_timeout=30&tls=1`."""
+    from interlock.backends.zookeeper import open_url
+
+    return open_url(parts, runtime, asynchronous=asynchronous, connect_timeout=connect_timeout)
+
+
+def _open_etcd(parts: SplitResult, runtime: Runtime, asynchronous: bool, connect_timeout: float) -> Store:
+    """`etcd://user:password@host:port,host:port,host:port?prefix=...`, `etcds://` with TLS."""
+    from interlock.backends.etcd import open_url
+
+    return open_url(parts, runtime, asynchronous=asynchronous, connect_timeout=connect_timeout)
+
+
 def _open_nodes(
     nodes: Sequence[object], runtime: Runtime, asynchronous: bool, connect_timeout: float | None
 ) -> Store:
@@ -343,13 +369,17 @@ def _library(client: object) -> set[str]:
 
 def _wrong_kind(given: object) -> TypeError:
     return TypeError(
-        f"connect takes a URL such as 'sqlite:///path/to/locks.db', a client of redis-py, a pool of psycopg, an engine of "
+        f"connect takes a URL such as 'sqlite:///path/to/locks.db', a client of redis-py or kazoo, a pool of psycopg, an engine of "
         f"SQLAlchemy, or, for a quorum, a list of URLs or clients of Redis, not {type(given).__name__}"
     )
 
 
 def _open_client(client: object, runtime: Runtime, asynchronous: bool, connect_timeout: float) -> Store:
     """Open the store of a user's own client: with its address, TLS and credentials, but over our own connections."""
+    if "kazoo" in _library(client):
+        from interlock.backends.zookeeper import open_client as open_kazoo_client
+
+        return open_kazoo_client(client, runtime, asynchronous=asynchronous, connect_timeout=connect_timeout)
     if _library(client) & {"psycopg_pool", "sqlalchemy"}:
         return _open_sql_client(client, runtime, asynchronous, connect_timeout)
     if not _is_client(client):
@@ -382,4 +412,7 @@ _OPENERS: dict[str, Callable[[SplitResult, Runtime, bool, float], Store]] = {
     "redis+cluster": _open_cluster,
     "rediss+cluster": _open_cluster,
     "postgresql": _open_postgresql,
+    "etcd": _open_etcd,
+    "etcds": _open_etcd,
+    "zookeeper": _open_zookeeper,
 }

@@ -137,6 +137,21 @@ async def a_release(client: aio.Client, begun: asyncio.Event) -> None:
     await semaphore.release(4)
 
 
+async def a_close(client: aio.Client, begun: asyncio.Event) -> None:
+    for number in range(20):
+        await client.lock(f"x{number}").acquire()
+    begun.set()
+    await asyncio.sleep(0.05)
+    await client.close()
+
+
+async def a_client(client: aio.Client, begun: asyncio.Event) -> None:
+    async with client:
+        await client.lock("x").acquire()
+        begun.set()
+        await asyncio.sleep(60)
+
+
 CANCELLED = [
     a_body,
     a_reentrant_body,
@@ -146,6 +161,8 @@ CANCELLED = [
     a_wait,
     a_meeting,
     a_release,
+    a_close,
+    a_client,
 ]
 
 
@@ -172,6 +189,7 @@ def test_whatever_is_cancelled_is_over_soon_though_the_store_hangs(
         await begun.wait()
         for name in ("claim", "renew", "release", "inspect", "read", "compare_and_set"):
             stage.store.instead[name] = hung(name)
+        await asyncio.sleep(0.1)
         with at_most(0.5 + 0.05, "a cancelled task was not back soon"):
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
@@ -224,7 +242,7 @@ def test_closing_beside_threads_that_acquire_leaves_no_claim(kind: str, tmp_path
                 client.lock(name).acquire()
                 client.lock(f"{name}'").acquire(blocking=False)
                 return
-        except ClientClosed:
+        except (ClientClosed, StoreUnavailable):  # the latter on a machine that runs nobody for 0.15 s
             pass
         except BaseException as error:
             odd.append(error)

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -178,6 +179,39 @@ def test_a_traceback_that_is_kept_keeps_no_lease(client: interlock.Client) -> No
         kept.append(error)
     eventually(lambda: not client.inspect("x").holders, PATIENCE)
     assert kept
+
+
+@pytest.mark.filterwarnings("ignore:coroutine")
+@pytest.mark.parametrize("kind", ["lock", "rlock", "semaphore", "multilock"])
+def test_an_exit_stack_that_is_interrupted_at_any_step_of_an_exit_keeps_nothing(
+    client: interlock.Client, kind: str
+) -> None:
+    """Its frame and the exception refer to each other: nobody may have to wait for the garbage collector."""
+
+    def operation() -> None:
+        name = f"x{len(names)}"
+        names.append(name)
+        made: dict[str, Callable[[str], Any]] = {
+            "lock": client.lock,
+            "rlock": client.rlock,
+            "semaphore": lambda name: client.semaphore(name, 2),
+            "multilock": lambda name: client.multilock([name, f"{name}:2"]),
+        }
+        lock = made[kind](name)
+        with ExitStack() as stack:
+            stack.enter_context(lock)
+
+    names: list[str] = []
+    gc.collect()
+    try:
+        for number in range(1, 2000):
+            if not Strike(number, PACKAGE).run(operation):
+                break
+            gc.disable()
+        assert len(names) > 10
+        eventually(lambda: not list(client.scan()), PATIENCE)
+    finally:
+        gc.enable()
 
 
 def test_a_lock_entered_and_left_by_hand_is_held_in_between(client: interlock.Client) -> None:

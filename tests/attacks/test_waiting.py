@@ -92,3 +92,15 @@ def test_what_may_have_arrived_once_is_taken_back_though_later_tries_never_did()
         stage.client.lock("x").acquire()
     assert "release" in stage.store.asked
     stage.client.close()
+
+
+def test_a_wait_that_times_out_asks_for_a_few_holders_only() -> None:
+    """To read a whole queue would cost the server more the longer it is, at every timeout."""
+    stage, limits = Stage(), []
+    stage.store.before["inspect"] = lambda *args, **options: limits.append(options.get("limit"))
+    with stage.client.semaphore("x", 1):
+        with pytest.raises(interlock.AcquireTimeout), stage.client.semaphore("x", 1, timeout=0.01):
+            pass
+    assert limits
+    assert all(limit is not None and limit <= 32 for limit in limits)
+    stage.client.close()

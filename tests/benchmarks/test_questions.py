@@ -6,20 +6,21 @@ import json
 import os
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from importlib import import_module
 from pathlib import Path
 
 import pytest
 
-from benchmarks.__main__ import MODULES, ask_all
+from benchmarks.__main__ import STORES, ask_all, load, select
 from benchmarks.contended import figure, jain
 from benchmarks.question import Case, Figure, Measure, Question, Result
 from benchmarks.rounds import ratio
 from tests.house.source import ROOT
 
-ALL = [question for name in MODULES for question in import_module(name).questions()]
+KNOWN = load()
+ALL = [question for questions in KNOWN.values() for question in questions]
 
 
 @contextmanager
@@ -34,6 +35,26 @@ def broken() -> AbstractContextManager[Measure]:
 def test_every_question_has_a_name_of_its_own() -> None:
     names = [question.name for question in ALL]
     assert len(set(names)) == len(names)
+
+
+def test_a_question_begins_with_the_name_of_its_store_so_that_its_peers_are_installed() -> None:
+    for store, questions in KNOWN.items():
+        names = [question.name for question in questions]
+        assert store == "embedded" or all(name.startswith(f"{store}-") for name in names), names
+
+
+def test_every_group_of_peers_belongs_to_a_store() -> None:
+    groups = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]
+    assert {name for name in groups if name.startswith("bench")} <= {f"bench-{store}" for store in STORES}
+
+
+def test_a_store_or_the_beginning_of_a_name_selects_questions() -> None:
+    assert select(KNOWN, ["redlock"]) == KNOWN["redlock"]
+    assert select(KNOWN, ["embedded"]) == KNOWN["embedded"]
+    assert [q.name for q in select(KNOWN, ["redis-pair"])] == ["redis-pair", "redis-pair-async"]
+    assert select(KNOWN, []) == ALL
+    with pytest.raises(LookupError, match="redis-pear"):
+        select(KNOWN, ["redis-pear"])
 
 
 @pytest.mark.parametrize("question", ALL, ids=lambda question: question.name)

@@ -120,3 +120,33 @@ def test_version_is_an_option_too(program: Program) -> None:
 
 def test_a_missing_command_is_told_with_those_there_are(capsys: pytest.CaptureFixture[str]) -> None:
     assert "run, ls, inspect" in complaint(capsys)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["lss"], "interlock: there is no command lss; did you mean ls?"),
+        (
+            ["lock", "x"],
+            "interlock: there is no command lock, but run, ls, inspect, watch, top, evict, quorum or version",
+        ),
+        (["quorum", "state"], "interlock quorum: there is no command state; did you mean status?"),
+    ],
+)
+def test_a_wrong_command_is_told_with_those_there_are(
+    capsys: pytest.CaptureFixture[str], words: list[str], told: str
+) -> None:
+    assert complaint(capsys, *words).startswith(told)
+
+
+def test_a_wrong_option_leads_to_the_help_of_its_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert complaint(capsys, "run", "-t", "5", "job", "--", "true") == (
+        "interlock run: there is no option -t; see interlock run --help"
+    )
+    assert (
+        complaint(capsys, "ls", "--all") == "interlock ls: there is no option --all; see interlock ls --help"
+    )
+    assert (
+        complaint(capsys, "inspect", "a", "b")
+        == "interlock inspect: b is too much; see interlock inspect --help"
+    )

@@ -18,7 +18,7 @@ import redis
 
 from interlock import clock
 from tests.redis.sentinels import until
-from tests.storm import shards
+from tests.storm import shards, zookeeper
 from tests.storm.crew import Crew
 from tests.storm.field import Redlock, Single, admin, each, frozen
 from tests.storm.way import Mode, Way
@@ -280,5 +280,9 @@ FAULTS: dict[str, list[Fault]] = {
         Fault("freeze master", "f", shards.freeze_master),
         Fault("script flush", "E", shards.forget_scripts, 1),
         Fault("hang up", "E", shards.hang_up),
+    ],
+    "zookeeper": [
+        Fault("kill client", "E", kill_client),
+        *(Fault(name, promise, strike, weight) for name, promise, strike, weight in zookeeper.ROWS),
     ],
 }

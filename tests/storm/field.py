@@ -174,7 +174,7 @@ class Sentinel:
         self.set.close()
 
 
-KINDS = ("durable", "forgetful", "mute", "sentinel", "redlock", "cluster")
+KINDS = ("durable", "forgetful", "mute", "sentinel", "redlock", "cluster", "zookeeper")
 
 
 def field(kind: str) -> Any:
@@ -189,6 +189,10 @@ def field(kind: str) -> Any:
         from tests.storm.shards import Cluster  # here, not above: it stands beside its faults
 
         return Cluster()
+    if kind == "zookeeper":
+        from tests.storm.zookeeper import Zookeeper
+
+        return Zookeeper()
     return {"sentinel": Sentinel, "redlock": Redlock}[kind]()
 
 

@@ -66,7 +66,7 @@ def test_what_is_no_text_is_a_type_error(connect: Any, url: Any) -> None:
         "redsi://user:s3cret@host:1/0",
         "redis://:s3cret@host/zero",
         "redis://:s3cret@host/0?colour=red",
-        "etcd://u:s3cret@h1,h2",
+        "etcd://u:s3cret@h1,h2/path",
         "what://u:p@s3cret@host/x?y=z",
         "http://u:s3cret@[bad",
     ],

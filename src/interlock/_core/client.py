@@ -138,16 +138,16 @@ class Client:
         """Attempts of other threads and tasks; one of our own cannot end while we wait for it."""
         return [attempt for attempt in list(self.attempts) if attempt.runner is not self._closer]
 
-    async def _see_attempts_end(self, timeout: float = 1.0) -> None:
+    async def _see_attempts_end(self, timeout: float = 1.0, taking_back: float = TAKING_BACK) -> None:
         """Wait for the attempts that are asking the store now: if one gets a lease, it needs the store to give it back.
 
         An attempt that has had no answer by then is not waited for: its claim is taken back for it, by its id.
         """
         self._closer = self.runtime.runner()
         self._none_under_way = self.runtime.signal()
-        if self._others_under_way():
+        if timeout and self._others_under_way():
             await self.runtime.wait(self._none_under_way, timeout)
-        until = self.runtime.now() + TAKING_BACK
+        until = self.runtime.now() + taking_back
         for attempt in list(self.attempts):
             if (left := until - self.runtime.now()) > 0:
                 with suppress(Exception):  # what cannot be taken back lapses by itself
@@ -165,8 +165,12 @@ class Client:
                 with suppress(Exception):  # what cannot be taken back lapses by itself
                     await self.store.release(claim.resource, claim.id, 0.0, timing.patience(left))
 
-    async def close(self) -> None:
-        """Give back what is held, end the keeper, give up connections. Closing twice is harmless."""
+    async def close(self, error: BaseException | None = None) -> None:
+        """Give back what is held, end the keeper, give up connections. Closing twice is harmless.
+
+        A store that hangs holds up a caller for several seconds at most. A caller that is cancelled here, or that closes
+        because of such an `error`, is not held up: what the store has not taken back soon lapses by itself.
+        """
         if self.closed:
             return
         if self.inside():  # called by a signal handler or a garbage collector: see Keeper.hand_over
@@ -174,11 +178,15 @@ class Client:
             return
         try:
             self.closed = True
-            await self.runtime.finish(self._end)  # interrupted half way, it could never be closed again
-        except BaseException:  # by a time limit, say, or before it had begun
+            if timing.time_for(error) < CLOSING:
+                await self.runtime.finish(self._end_soon)
+            else:
+                await self._end()
+        except BaseException:  # cancelled, or by a time limit, or before it had begun
             if not self._ended:
                 self.keeper.stop_soon()  # first: nobody could end the renewals any more if we were interrupted again
-                await self._end()
+                # Interrupted half way, it could never be closed again.
+                await self.runtime.finish(self._end_soon)
             raise
 
     async def _end(self) -> None:
@@ -187,6 +195,16 @@ class Client:
         await self._see_attempts_end()
         await self.release_all()
         await self.keeper.stop(1.0)
+        await self.store.close()
+        self._ended = True
+
+    async def _end_soon(self) -> None:
+        """Close for a caller that must be gone; see `timing.HURRY`."""
+        self.cohorts.disband(self)
+        await self._dismiss(timing.HURRY / 2)
+        await self._see_attempts_end(0.0, timing.HURRY / 2)
+        await self.release_all(timing.HURRY)
+        await self.keeper.stop(timing.HURRY)
         await self.store.close()
         self._ended = True
 

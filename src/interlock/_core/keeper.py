@@ -293,7 +293,12 @@ class Keeper:
     def _clean_up(self) -> None:
         self._runtime.sweep_statements()
         while self._abandoned:
-            self._abandoned.popleft()._clean_up()
+            abandoned = self._abandoned.popleft()
+            try:
+                abandoned._clean_up()
+            except BaseException:  # or nobody would ever give it back
+                self._abandoned.append(abandoned)
+                raise
 
     # ---- renewals ---------------------------------------------------------------
 

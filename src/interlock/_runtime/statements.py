@@ -10,18 +10,23 @@ is over. A lease that was not given back by then is given back by the keeper, wh
     ExitStack             looks up type(lock).__exit__, then calls type(lock).__enter__(lock)
 
 The object is a `functools.partial`, because a call of it leaves no frame that refers to it: the frames of an
-exception's traceback may be kept for long. (An `ExitStack` keeps it in a frame of its own while it calls it: if an
-interrupt strikes there, the lease is given back once nobody keeps that traceback.) Its death is noted by a method of
-`deque`, because an interrupt that strikes a callback written in Python would be swallowed, and the death with it.
+exception's traceback may be kept for long. Its death is noted by a method of `deque`, because an interrupt that
+strikes a callback written in Python would be swallowed, and the death with it.
+
+An `ExitStack` keeps the object in a frame of its own while it calls it. If that call raises, the frame and the
+exception refer to each other, so the object lives on until the garbage collector runs. There it is enough to know that
+the exit was called and is not running any more. An `lru_cache` without a size counts its calls before it runs
+anything that an interrupt could strike, so the object is one of these.
 """
 
 from __future__ import annotations
 
+import sys
 import threading
 import weakref
 from collections import deque
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Protocol
 
 
@@ -41,6 +46,7 @@ class Watch(weakref.ref[Any]):
     statement: Statement
 
 
+CO_COROUTINE = 0x80  # as in `inspect`, which takes long to import
 MOST = 100  # statements that wait to be swept
 
 _over: deque[Watch] = deque()
@@ -50,29 +56,81 @@ _over: deque[Watch] = deque()
 class Statement:
     """One `with` statement. `entered` is what it holds; None if it was not entered, or is ended by hand."""
 
-    __slots__ = ("entered", "manager", "watch")
+    __slots__ = ("entered", "leaving", "manager", "watch")
 
     def __init__(self, manager: object) -> None:
         self.manager = manager  # the context manager, or its class where that is all Python looked at
         self.entered: Any = None
         self.watch: Watch | None = None
+        self.leaving = False  # its exit is running, called by an ExitStack
 
     def end(self) -> None:
         """Everything was given back, or the keeper has taken that over: nobody need watch any more."""
         self.watch = self.entered = self.manager = None
+        if _stacks:
+            _stacks.pop(self, None)
+
+    def abandon(self) -> None:
+        """Have the keeper give back what was not. May be repeated, by a thread that was interrupted here."""
+        entered = self.entered
+        if entered is not None:
+            entered._abandon()
+        self.end()
+
+    def interrupted(self) -> bool:
+        """Whether an ExitStack called the exit, and an exception ended the call."""
+        watch = self.watch
+        method = None if watch is None else watch()
+        return bool(
+            isinstance(method, _COUNTED)
+            and method.cache_info().misses
+            and not self.leaving
+            and not _running(self)
+        )
+
+
+_stacks: dict[Statement, None] = {}
+"""The statements of ExitStacks. They are kept here also because the collector drops a `Watch` that is garbage itself."""
+
+
+def _leave_stack(leave: Callable[..., Any], statement: Statement, *told: object) -> Any:
+    """The exit of a statement of an ExitStack."""
+    statement.leaving = True
+    try:
+        return leave(statement, *told)
+    finally:
+        statement.leaving = False
+
+
+_COUNTED = type(lru_cache(maxsize=0)(_leave_stack))
+
+
+def _running(statement: Statement) -> bool:
+    """Whether a thread has just called the exit of this statement, and got no further than its first instruction."""
+    for top in sys._current_frames().values():
+        frame = top
+        while frame is not None:
+            if frame.f_code is _leave_stack.__code__ and frame.f_locals.get("statement") is statement:
+                return True
+            frame = frame.f_back  # type: ignore[assignment]
+    return False
 
 
 def sweep() -> None:
     """Clean up after statements that were cut short. For keepers; never waits."""
     while _over:
         try:
-            statement = _over.popleft().statement
-        except IndexError:  # another keeper was quicker
-            return
-        entered = statement.entered
-        statement.end()
-        if entered is not None:
-            entered._abandon()
+            watch = _over[0]
+            watch.statement.abandon()
+            _over.remove(
+                watch
+            )  # last: an interrupt must not lose it; dead references are equal only to themselves
+        except (IndexError, ValueError):  # another keeper was quicker
+            continue
+    if _stacks:
+        for statement in list(_stacks):
+            if statement.interrupted():
+                statement.abandon()
 
 
 class _Here(threading.local):
@@ -124,11 +182,19 @@ class ExitMethod:
 
     def __get__(self, manager: object | None, kind: type) -> Callable[..., Any]:
         statement = Statement(kind if manager is None else manager)
-        method = (
-            partial(self._leave, statement) if manager is None else partial(self._leave, statement, manager)
-        )
+        method: Callable[..., Any]
+        if manager is not None:
+            method = partial(self._leave, statement, manager)
+        else:
+            method = self._of_stack(statement)
         statement.watch = watch = Watch(method, _over.append)
         watch.statement = _here.statement = statement
         if len(_over) > MOST:  # a program that takes no lease has no keeper
             sweep()
         return method
+
+    def _of_stack(self, statement: Statement) -> Callable[..., Any]:
+        _stacks[statement] = None
+        if self._leave.__code__.co_flags & CO_COROUTINE:
+            return partial(self._leave, statement)  # it runs in steps; only its first one could be struck
+        return lru_cache(maxsize=0)(partial(_leave_stack, self._leave, statement))

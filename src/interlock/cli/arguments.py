@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from interlock.cli import exit_codes
+from interlock.wording import either, printable
 
 OVERVIEW = """\
 Distributed locks from the command line. The store is --url, else $INTERLOCK_URL, else an embedded
@@ -101,6 +102,15 @@ class Parser(argparse.ArgumentParser):
         )  # a line to copy is the end of its line
         self.exit(exit_codes.USAGE, f"{self.prog}: {message}{hint}\n")
 
+    def _check_value(self, action: argparse.Action, value: str) -> None:
+        """As argparse does, for the names of commands; but it suggests the one that was meant."""
+        if action.choices is not None and value not in action.choices:
+            from difflib import get_close_matches  # here, not above: it is needed for mistakes only
+
+            near = get_close_matches(value, action.choices, 1)
+            meant = f"; did you mean {near[0]}?" if near else f", but {either(action.choices)}"
+            self.error(f"there is no command {printable(value)}{meant}")
+
 
 def parse(argv: list[str]) -> argparse.Namespace:
     """The options; exits as argparse does, with 64 for wrong usage."""
@@ -110,7 +120,9 @@ def parse(argv: list[str]) -> argparse.Namespace:
         if "run" in argv[:cut]:  # what follows is the command's, however much it looks like ours
             words, command = argv[:cut], argv[cut + 1 :]
     parser, run = _parsers(command)
-    options = parser.parse_args(words)
+    options, unknown = parser.parse_known_args(words)
+    if unknown:
+        _refuse(unknown, options.command, parser)
     if options.version:
         options.command = "version"
     if options.command is None:
@@ -120,6 +132,15 @@ def parse(argv: list[str]) -> argparse.Namespace:
         _check_words(argv, options, run)
         _check_run(options, run)
     return options
+
+
+def _refuse(unknown: list[str], command: str | None, parser: argparse.ArgumentParser) -> NoReturn:
+    """Name the first option that there is not, or the first word too many."""
+    parser.prog = f"interlock {command}" if command else "interlock"
+    option = next((word for word in unknown if word.startswith("-")), None)
+    if option is not None:
+        parser.error(f"there is no option {printable(option.partition('=')[0])}")
+    parser.error(f"{printable(unknown[0])} is too much")
 
 
 def _check_words(argv: list[str], options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:

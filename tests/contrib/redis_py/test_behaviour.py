@@ -147,7 +147,7 @@ class TestTimeout:
             assert timeout - 2 < party.ask("PTTL", name) / 1000 <= timeout
 
     def test_when_it_has_ended_another_gets_in(self, party: Party, other: Party, name: str) -> None:
-        lock = party.lock(name, timeout=0.1)
+        lock = party.lock(name, timeout=stretched(0.2))
         assert lock.acquire()
         successor = other.lock(name, sleep=0.01)
         assert successor.acquire(blocking_timeout=PATIENCE)
@@ -158,7 +158,7 @@ class TestTimeout:
         successor.release()
 
     def test_the_first_lock_cannot_be_extended_once_it_has_ended(self, party: Party, name: str) -> None:
-        lock = party.lock(name, timeout=0.05)
+        lock = party.lock(name, timeout=stretched(0.2))
         assert lock.acquire()
         until(lambda: not lock.locked())
         with pytest.raises(LockNotOwnedError):

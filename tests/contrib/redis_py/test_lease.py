@@ -72,7 +72,7 @@ class TestLease:
         lock.release()
 
     def test_the_lease_is_lost_when_the_timeout_is_over(self, party: Party, name: str) -> None:
-        lock = party.lock(name, timeout=0.1)
+        lock = party.lock(name, timeout=stretched(0.2))
         lock.acquire()
         lease = lock.lease
         until(lambda: lease.state is interlock.State.LOST)

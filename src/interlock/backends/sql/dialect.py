@@ -81,7 +81,8 @@ class Source(Protocol):
     async def borrow(self, until: float, patient: bool) -> tuple[Link, bool]:
         """Return a link that nobody else uses, and whether it is new.
 
-        Raises `Unreached`, at `until` at the latest. If `patient`, connecting has the source's `connect_timeout` on top of that.
+        Raises `Unreached`, at `until` at the latest. If `patient`, waiting for a connection and connecting have the source's
+        `connect_timeout` instead, and the base does not count that time as the step's own.
         """
         ...
 

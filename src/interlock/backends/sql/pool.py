@@ -28,6 +28,15 @@ class _Idle(NamedTuple):
     since: float
 
 
+class _Turn:
+    """Whose turn it is to take a connection. Held by its waiter alone: one that is gone without a word is passed over."""
+
+    __slots__ = ("__weakref__", "signal")
+
+    def __init__(self, signal: Signal) -> None:
+        self.signal = signal
+
+
 class LinkPool:
     """Lends connections, the last used first, and makes at most `most` of them. See `dialect.Source`.
 
@@ -56,7 +65,7 @@ class LinkPool:
     def _start(self) -> None:
         self._idle: list[_Idle] = []
         self._links: WeakSet[Link] = WeakSet()  # including those in use
-        self._waiting: deque[ref[Signal]] = deque()
+        self._waiting: deque[ref[_Turn]] = deque()
         self._guard = native.guard()
 
     def inside(self) -> bool:
@@ -72,6 +81,8 @@ class LinkPool:
     async def borrow(self, until: float, patient: bool) -> tuple[Link, bool]:
         link, new = self._next()
         if link is None:
+            if patient:
+                until = max(until, self._runtime.now() + self._connect_timeout)
             link, new = await self._wait_for_slot(until)
         if not new:
             return link, False
@@ -116,29 +127,39 @@ class LinkPool:
         link.discard()
 
     async def _wait_for_slot(self, until: float) -> tuple[Link, bool]:
-        while True:
-            signal = self._runtime.signal()
-            self._waiting.append(ref(signal))
-            link, new = self._next()  # once more: it may have become free in between
-            if link is not None:
-                self._wake_next()  # in case that the signal was ours
-                return link, new
-            left = until - self._runtime.now()
-            if left <= 0:
-                raise Unreached(
-                    f"{self._place}: all {self._most} connections of this client are in use; give it more with ?connections="
-                )
-            await self._runtime.wait(signal, min(left, AGAIN))
+        """Wait for a turn, first come, first served."""
+        turn = _Turn(self._runtime.signal())
+        self._waiting.append(ref(turn))
+        try:
+            while True:
+                link, new = self._next()  # once more: it may have become free in between
+                if link is not None:
+                    return link, new
+                left = until - self._runtime.now()
+                if left <= 0:
+                    raise Unreached(
+                        f"{self._place}: all {self._most} connections of this client are in use; give it more with ?connections="
+                    )
+                if turn.signal.is_set():
+                    turn = _Turn(self._runtime.signal())
+                    self._waiting.appendleft(ref(turn))
+                await self._runtime.wait(turn.signal, min(left, AGAIN * (1 + len(self._waiting))))
+        finally:
+            if turn.signal.is_set():
+                self._wake_next()  # in case that a link is free which this one was told of and has not taken
 
     def _wake_next(self) -> None:
-        while self._waiting:
+        while self._waiting and self._idle_or_room():
             try:
-                signal = self._waiting.popleft()()
+                turn = self._waiting.popleft()()
             except IndexError:
                 return
-            if signal is not None and not signal.is_set():
-                signal.set()
+            if turn is not None:
+                turn.signal.set()
                 return
+
+    def _idle_or_room(self) -> bool:
+        return bool(self._idle) or len(self._links) < self._most
 
     # ---- giving back -------------------------------------------------------------------
 
@@ -176,5 +197,6 @@ class LinkPool:
     async def close(self) -> None:
         self._closed = True
         self.drain()
-        while self._waiting:
-            self._wake_next()
+        for reference in list(self._waiting):
+            if (turn := reference()) is not None:
+                turn.signal.set()

@@ -87,10 +87,10 @@ class Runner:
 
     async def _once(self, step: str, args: Sequence[Any], until: float, patient: bool) -> Rows:
         timeout = until - self._runtime.now()
-        link, new = await self.source.borrow(until, patient)
+        link, _ = await self.source.borrow(until, patient)
         sound = False
         try:
-            left = timeout if new and patient else until - self._runtime.now()
+            left = timeout if patient else until - self._runtime.now()
             rows = await link.run(step, args, max(SHORTEST, left))
             sound = True
             return rows

@@ -85,7 +85,9 @@ class PostgresDialect:
         )
 
     def ear(self) -> Ear | None:
-        link = PostgresLink(self.address, self._statements, BlockingWaits())
+        def link() -> PostgresLink:
+            return PostgresLink(self.address, self._statements, BlockingWaits())
+
         try:
             return PostgresEar(link, self.connect_timeout)
         except DeafConnection:

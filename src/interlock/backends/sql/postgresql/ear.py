@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import select
 import time
+from collections.abc import Callable
 from typing import Any
 
 from interlock._core.drive import drive
@@ -25,9 +26,10 @@ class DeafConnection(Exception):
 class PostgresEar:
     """See `dialect.Ear`. Made blocking, on the listener's thread."""
 
-    def __init__(self, link: PostgresLink, timeout: float) -> None:
+    def __init__(self, make: Callable[[], PostgresLink], timeout: float) -> None:
         self.bell = f"il_{os.urandom(8).hex()}"
-        self._link = link
+        self._make = make
+        link = self._link = make()
         self._reading, self._writing = os.pipe()
         self._asked = False
         try:
@@ -48,8 +50,14 @@ class PostgresEar:
         drive(self._link.query(f'listen "{self.bell}"'.encode(), until), nested=True)
         if self._link.direct:
             return
-        # Something is in between. In session mode it delivers notifications all the same.
-        drive(self._link.query(f"select pg_notify('{self.bell}', '')".encode(), until), nested=True)
+        # Something is in between. In session mode it delivers notifications all the same. Another session must ring: what a session tells
+        # itself comes back with its own answer, in every mode.
+        other = self._make()
+        try:
+            drive(other.open(until - time.monotonic()), nested=True)
+            drive(other.query(f"select pg_notify('{self.bell}', '')".encode(), until), nested=True)
+        finally:
+            other.discard()
         patient = time.monotonic() + PROBE
         while not self._arrived():
             left = patient - time.monotonic()

@@ -135,7 +135,8 @@ begin
          min(lapses_at) filter (where tok is null or token < tok), coalesce(bool_or(lapses_at <= t), false)
     into others, taken, ahead, first_lapse, pinned from @claim@ where resource = r and state < 2;
   if others <> cap then
-    return json_build_array('m', null, others, null, null, '', null, null, null, null, null, null, null);
+    if dead then told := @advance@(r, t, i, b); end if;
+    return json_build_array('m', null, others, null, null, substr(told, 2), null, null, null, null, null, null, null);
   end if;
   if tok is null then
     fits := taken + wants <= cap;

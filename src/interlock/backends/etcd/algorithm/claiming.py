@@ -1,0 +1,238 @@
+"""Enters claims and removes them: each is one Txn.
+
+    compare   the claim was not evicted or taken back, its key does not exist; unless it queues: nothing stands there at all
+    then      put the key under the session's lease, and look at the queue
+    else      look for the reason, and at the queue
+
+The revision at which the key is created is the place in the queue, and the token. A Txn with a put goes through raft, so the look in
+it is up to date and shows the claim itself. Repeating a claim after a lost answer finds its own key.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+
+from interlock.backends.etcd.algorithm import view
+from interlock.backends.etcd.algorithm.keeping import fresh_lease, litter_lease, session_for
+from interlock.backends.etcd.algorithm.sessions import Place, Session
+from interlock.backends.etcd.algorithm.side import Side
+from interlock.backends.etcd.algorithm.view import View
+from interlock.backends.etcd.errors import LeaseNotFound
+from interlock.backends.etcd.wire import messages
+from interlock.backends.etcd.wire.messages import (
+    GRANT,
+    LeaseAnswer,
+    TxnAnswer,
+    created_at,
+    delete_op,
+    get,
+    get_op,
+    none_since,
+    nothing_in,
+    put,
+    put_op,
+    txn,
+)
+from interlock.backends.etcd.wire.values import RELEASED, Entry, claim_value, encoded, eviction
+from interlock.backends.kit.deadline import Deadline
+from interlock.errors import InterlockError, SettingsMismatch, StoreUnavailable, StoreUnfit, Unreached
+from interlock.model import Claim, ClaimAnswer, Gone
+
+TRIES = 4  # sessions that may end under one claim before it counts as unavailable
+
+
+class _Again(Exception):
+    """Something in the way was removed: the claim is to be sent again."""
+
+
+async def claim(side: Side, asked_for: Claim, timeout: float) -> ClaimAnswer:
+    deadline = await side.begin(timeout)
+    for _ in range(TRIES):
+        session = await session_for(side, asked_for.ttl, deadline)
+        side.sessions.enter(session, asked_for.id)
+        try:
+            return await _claim(side, session, asked_for, deadline)
+        except LeaseNotFound:
+            side.sessions.lose(session)
+        except _Again:
+            pass
+        except SettingsMismatch:
+            side.sessions.leave(asked_for.id)
+            raise
+        except BaseException as error:
+            if not isinstance(error, Unreached):
+                side.sessions.leave_unanswered(asked_for.id)
+            raise
+    raise StoreUnavailable(f"{side.place}: the client's session ended again and again")
+
+
+async def _claim(side: Side, session: Session, claim: Claim, deadline: Deadline) -> ClaimAnswer:
+    keys, known = side.keys, side.sessions.places.get(claim.id)
+    folder, mine = keys.folder(claim.resource), keys.claim(claim.resource, claim.id)
+    gone = keys.gone(claim.id)
+    alone = [] if claim.queued else [nothing_in(*folder)]
+    reads = view.looks(claim, folder, 0 if known is None else known.token)
+    enter = put_op(put(mine, claim_value(claim), session.lease))
+    while True:
+        asked = side.runtime.now()
+        answer = await side.txn(
+            txn(
+                [created_at(gone, 0), created_at(mine, 0), *alone],
+                [enter, *reads],
+                [get_op(get(gone)), *reads],
+            ),
+            deadline,
+            unsure=lambda: side.sessions.leave_unanswered(claim.id),
+        )
+        if not answer.succeeded and (removed := answer.ranged(0).kvs):
+            side.sessions.leave(claim.id)
+            reason = eviction(removed[0].value)
+            return Gone() if reason is None else Gone(True, reason)
+        seen = View.of(answer, 1)
+        own = seen.own(mine)
+        await _check_capacity(side, claim, seen, own, deadline)
+        if own is not None:
+            return await _standing(side, session, claim, seen, own, answer, asked, deadline)
+        if known is not None and not answer.succeeded:
+            # It entered again behind the end of what was read; its old place is no place of it any more.
+            side.sessions.places.pop(claim.id, None)
+            raise _Again
+        if not seen.fits(claim):
+            side.sessions.leave(claim.id)
+            return seen.busy(claim, seen.count)
+        alone = [
+            none_since(*folder, answer.header.revision)
+        ]  # it fits as long as nobody enters after this look
+
+
+async def _check_capacity(
+    side: Side, claim: Claim, seen: View, own: Entry | None, deadline: Deadline
+) -> None:
+    try:
+        seen.check_capacity(claim)
+    except SettingsMismatch:
+        if own is not None:
+            await side.txn(
+                txn([created_at(own.key, own.token)], [delete_op(own.key)]), deadline
+            )  # it has entered: the one withdrawal that is left
+        raise
+
+
+async def _standing(
+    side: Side,
+    session: Session,
+    claim: Claim,
+    seen: View,
+    own: Entry,
+    answer: TxnAnswer,
+    asked: float,
+    deadline: Deadline,
+) -> ClaimAnswer:
+    """The answer for a claim whose key stands in the queue."""
+    sessions = side.sessions
+    if own.lease != session.lease:
+        ours = sessions.of_lease(own.lease, asked)
+        if ours is None:  # a remnant of a session that has ended: nobody keeps it
+            await side.txn(txn([created_at(own.key, own.token)], [delete_op(own.key)]), deadline)
+            sessions.places.pop(claim.id, None)
+            raise _Again
+        session = ours
+        sessions.enter(session, claim.id)
+    if session.over:
+        raise LeaseNotFound("another caller has found out meanwhile")
+    place = seen.place(own.key)
+    if place is not None and seen.fits(claim, place):
+        waited = sessions.places.pop(claim.id, None)
+        if waited is not None:
+            await _mark(side, own, deadline)
+        return session.granted(own.token, claim.ttl, asked)
+    before = sessions.places.get(claim.id)
+    if place is not None:
+        ahead = place
+    elif answer.succeeded or before is None:
+        ahead = seen.count - 1
+    else:
+        ahead = min(before.ahead, seen.count - 1)
+    watched = seen.watched(claim, own, side.keys.folder(claim.resource))
+    since = asked if before is None else before.since
+    sessions.places[claim.id] = Place(own.token, ahead, watched, since)
+    return seen.busy(claim, ahead)
+
+
+def mark(own: Entry) -> bytes:
+    """The Txn by which a claim that has waited says when it was admitted; for operators, and for those who watch it."""
+    said = {**(own.said or {}), "admitted": round(time.time(), 3)}
+    return txn(
+        [created_at(own.key, own.token), messages.modified_at(own.key, own.modified)],
+        [put_op(put(own.key, encoded(said), keep_lease=True))],
+    )
+
+
+async def _mark(side: Side, own: Entry, deadline: Deadline) -> None:
+    if own.said is not None and "admitted" not in own.said:
+        try:
+            await side.txn(mark(own), deadline)
+        except InterlockError:
+            pass  # a convenience; those who wait for it look by themselves in the end
+
+
+# ---- removing ---------------------------------------------------------------------------
+
+
+async def release(side: Side, resource: str, id: str, linger: float, timeout: float) -> bool:
+    deadline = await side.begin(timeout, patient=False)
+    if linger > 0:
+        kept = await _linger(side, resource, id, linger, deadline)
+        if kept is not None:
+            return kept
+    mine, gone = side.keys.claim(resource, id), side.keys.gone(id)
+    then = [delete_op(mine)]
+    if id in side.sessions.unanswered:
+        try:
+            lease = await litter_lease(side, deadline)
+            then.append(put_op(put(gone, RELEASED, lease)))
+        except StoreUnfit:
+            pass  # a full server still deletes
+    answer = await side.txn(txn([created_at(gone, 0)], then), deadline, again=False)
+    side.sessions.leave(id)
+    return answer.succeeded and answer.deleted(0) == 1
+
+
+async def _linger(side: Side, resource: str, id: str, linger: float, deadline: Deadline) -> bool | None:
+    """Move a holder's claim under a lease of its own, which lapses after `linger` seconds. None: it does not hold.
+
+    The key keeps its place and its token, and outlives the client. The tombstone keeps it from being renewed or released again.
+    """
+    folder, mine, gone = side.keys.folder(resource), side.keys.claim(resource, id), side.keys.gone(id)
+    found = await side.range(get(*folder, order=messages.UPWARDS), deadline)
+    entries = [Entry(kv) for kv in found.kvs]
+    place = next((place for place, entry in enumerate(entries) if entry.key == mine), None)
+    if place is None:
+        side.sessions.leave(id)
+        return False
+    own = entries[place]
+    if own.said is None or own.said.get("lingering"):
+        return False
+    queue = entries[: place + 1]
+    capacity = own.capacity or 1
+    if sum(entry.permits(capacity) for entry in queue) > capacity:
+        return None
+    ttl = max(1, math.ceil(linger))
+    lease = LeaseAnswer(await side.call(GRANT, messages.grant(ttl, fresh_lease()), deadline)).lease
+    said = {**own.said, "lingering": True, "ttl": float(ttl)}
+    answer = await side.txn(
+        txn(
+            [created_at(gone, 0), created_at(mine, own.token)],
+            [put_op(put(mine, encoded(said), lease)), put_op(put(gone, RELEASED, lease))],
+        ),
+        deadline,
+        again=False,
+    )
+    side.sessions.leave(id)
+    return answer.succeeded
+
+
+async def withdraw(side: Side, key: bytes, deadline: Deadline) -> None:
+    """Delete a key of ours of which this client knows nothing any more."""
+    await side.txn(txn([], [delete_op(key)]), deadline)

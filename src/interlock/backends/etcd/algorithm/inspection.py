@@ -1,0 +1,111 @@
+"""What operators see and do: queues, names, evictions."""
+
+from __future__ import annotations
+
+from interlock._core.admission import admitted
+from interlock.backends.etcd.algorithm.keeping import litter_lease
+from interlock.backends.etcd.algorithm.side import Side
+from interlock.backends.etcd.wire import messages
+from interlock.backends.etcd.wire.keys import escaped
+from interlock.backends.etcd.wire.messages import (
+    TIME_TO_LIVE,
+    UPWARDS,
+    LeaseAnswer,
+    created_at,
+    delete_op,
+    get,
+    put,
+    put_op,
+    txn,
+)
+from interlock.backends.etcd.wire.values import Entry, evicted
+from interlock.backends.kit.deadline import Deadline
+from interlock.errors import ForeignKey
+from interlock.model import Queue, Standing
+
+ASKED = 8  # leases whose remaining time is asked for; of others, their whole ttl is shown
+FOR_EVER = 365 * 86400.0  # what is shown for a key that never lapses
+PAGE = 1000  # keys read at a time
+
+
+async def inspect(
+    side: Side, resource: str, timeout: float, *, limit: int | None = None, lapses: bool = True
+) -> Queue:
+    deadline = await side.begin(timeout)
+    request = get(*side.keys.folder(resource), limit=limit or 0, order=UPWARDS)
+    entries = [Entry(kv) for kv in (await side.range(request, deadline)).kvs]
+    return await _queue(side, resource, entries, deadline, lapses)
+
+
+async def _queue(side: Side, resource: str, entries: list[Entry], deadline: Deadline, lapses: bool) -> Queue:
+    if not entries:
+        return Queue(resource, 0, ())
+    capacity = _capacity(entries)
+    inside = admitted([entry.permits(capacity) for entry in entries], capacity)
+    left: dict[int, float] = {0: FOR_EVER}
+    for entry in entries:
+        if lapses and entry.lease not in left and len(left) <= ASKED:
+            request = messages.of_lease(entry.lease)
+            answer = LeaseAnswer(await side.call(TIME_TO_LIVE, request, deadline))
+            left[entry.lease] = answer.ttl + 1.0  # it tells whole seconds, cut off: this is an upper bound
+    standings = [
+        entry.standing(capacity, place < inside, max(0.0, left.get(entry.lease, entry.ttl)))
+        for place, entry in enumerate(entries)
+    ]
+    return Queue(resource, capacity, tuple(standings))
+
+
+def _capacity(entries: list[Entry]) -> int:
+    """The capacity that the first claim of ours has; 1 if only strangers stand there."""
+    return next((entry.capacity for entry in entries if entry.capacity is not None), 1)
+
+
+async def scan(side: Side, prefix: str, after: str, limit: int, timeout: float) -> list[str]:
+    """Names in the order of code points, which is not the order of the keys: all under the prefix are read."""
+    deadline = await side.begin(timeout)
+    start = side.keys.root + escaped(prefix)
+    end = start[:-1] + bytes((start[-1] + 1,)) if prefix else side.keys.root_end
+    names: set[str] = set()
+    more = True
+    while more:
+        deadline = Deadline(side.runtime.now, timeout)  # for each page: there may be many
+        answer = await side.range(get(start, end, limit=PAGE, keys_only=True), deadline)
+        for kv in answer.kvs:
+            name, start = side.keys.resource_of(kv.key)
+            if name is not None and b"/" in kv.key[len(side.keys.root) :]:
+                names.add(name)
+        more = answer.more
+    return sorted(name for name in names if name.startswith(prefix) and name > after)[:limit]
+
+
+async def evict(
+    side: Side, resource: str, id: str | None, reason: str, foreign: bool, no_expiry: bool, timeout: float
+) -> list[Standing]:
+    deadline = await side.begin(timeout)
+    request = get(*side.keys.folder(resource), order=UPWARDS)
+    entries = [Entry(kv) for kv in (await side.range(request, deadline)).kvs]
+    queue = await _queue(side, resource, entries, deadline, False)
+    victims = [
+        (entry, standing)
+        for entry, standing in zip(entries, queue.standings, strict=True)
+        if (standing.admitted if id is None else standing.id == id)
+    ]
+    for entry, _ in victims:
+        if entry.foreign and not (foreign and (entry.lease or no_expiry)):
+            raise ForeignKey(resource, "string", expires=bool(entry.lease))
+    met: list[Standing] = []
+    for entry, standing in victims:
+        if await _evicted(side, entry, reason, Deadline(side.runtime.now, timeout)):
+            met.append(standing)
+    return met
+
+
+async def _evicted(side: Side, victim: Entry, reason: str, deadline: Deadline) -> bool:
+    """Remove one key, if it is still the one that was seen, and leave the reason for its owner."""
+    then = [delete_op(victim.key)]
+    if not victim.foreign:
+        lease = await litter_lease(side, deadline, victim.ttl)
+        id = victim.key.rsplit(b"/", 1)[-1].decode()
+        then.append(put_op(put(side.keys.gone(id), evicted(reason), lease)))
+    answer = await side.txn(txn([created_at(victim.key, victim.token)], then), deadline)
+    return answer.succeeded

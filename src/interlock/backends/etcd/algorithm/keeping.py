@@ -1,0 +1,156 @@
+"""Begins sessions, keeps them alive, and ends them.
+
+What counts as kept: a keep-alive is answered by whichever server believes that it leads. A leader that was frozen, and has been
+replaced meanwhile, still believes so for a moment after it wakes up. Therefore a keep-alive counts only once a linearizable read,
+sent after its answer on the same line, was answered in the same raft term, and the member had told that term before the keep-alive
+was sent. A term has one leader, and a majority confirmed it after the keep-alive; so it led while it answered.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+
+from interlock.backends.etcd.algorithm.sessions import KEPT, Session, step
+from interlock.backends.etcd.algorithm.side import Side
+from interlock.backends.etcd.errors import LeaseNotFound
+from interlock.backends.etcd.transport.line import Line
+from interlock.backends.etcd.wire import messages
+from interlock.backends.etcd.wire.messages import LeaseAnswer, RangeAnswer
+from interlock.backends.kit.deadline import Deadline
+from interlock.errors import InterlockError, StoreUnavailable
+
+LITTER = 120  # seconds that the lease for tombstones and deleted registers lives,
+LITTERED = 58.0  # and seconds for which it is used: so each of them stays for at least a minute
+
+
+def fresh_lease() -> int:
+    """An id of ours for a lease: 62 random bits."""
+    return secrets.randbits(62) | 1
+
+
+async def session_for(side: Side, ttl: float, deadline: Deadline) -> Session:
+    """A live session for a claim with this ttl, of which enough is left."""
+    while True:
+        now = side.runtime.now()
+        session = side.sessions.current(ttl)
+        if session is not None and session.lapsed(now):
+            await forsake(side, session, deadline)
+            continue
+        if session is not None and session.kept + session.ttl - KEPT * min(ttl, session.ttl) >= now:
+            return session
+        if not await side.sessions.take_lead(("session", step(ttl)), side.runtime, deadline.left()):
+            if deadline.passed():
+                raise StoreUnavailable(f"{side.place}: no session in time")
+            continue
+        try:
+            if session is None:
+                await _begin(side, ttl, deadline)
+            else:
+                await keep(side, session, deadline)
+        except LeaseNotFound:
+            continue  # it has ended; the next turn begins another
+        finally:
+            side.sessions.landed(("session", step(ttl)))
+
+
+async def _begin(side: Side, ttl: float, deadline: Deadline) -> None:
+    wanted, asked = (
+        step(ttl),
+        side.runtime.now(),
+    )  # before the question: a slow answer must shorten the session
+    answer = LeaseAnswer(await side.call(messages.GRANT, messages.grant(wanted, fresh_lease()), deadline))
+    side.sessions.begin(Session(answer.lease, wanted, float(answer.ttl), asked))
+
+
+async def forsake(side: Side, session: Session, deadline: Deadline) -> None:
+    """Give up a session whose time has passed on our clock. If the server still has it, that would be of use to nobody."""
+    side.sessions.lose(session)
+    try:
+        line, _ = await side.line(deadline.left(), patient=False)
+        line.post(messages.REVOKE, messages.of_lease(session.lease))
+    except InterlockError:
+        pass  # it lapses by itself
+
+
+async def keep(side: Side, session: Session, deadline: Deadline, *, listed: bool = False) -> None:
+    """Keep a session alive; with `listed`, also list the keys under its lease.
+
+    Raises `LeaseNotFound` if it has ended, after all its claims were reported lost, and `StoreUnavailable` if nobody knows.
+    """
+    for _ in range(2):
+        line, _ = await side.line(deadline.left(), patient=False)
+        asked, sent = side.runtime.now(), time.monotonic()
+        if session.lapsed(asked):
+            await forsake(side, session, deadline)
+            raise LeaseNotFound("its time has passed")
+        try:
+            confirmed = await _confirmed(side, line, session, deadline, listed)
+        except LeaseNotFound:
+            side.sessions.lose(session)
+            raise
+        except StoreUnavailable as error:
+            side.transport.leave(line, error, sent)
+            raise
+        if confirmed:
+            with side.sessions.guard:
+                if session.lapsed(side.runtime.now()):
+                    break  # too late: nobody who has passed its own deadline is revived
+                session.kept = max(session.kept, asked)
+            return
+    if session.lapsed(side.runtime.now()):
+        await forsake(side, session, deadline)
+        raise LeaseNotFound("its time has passed")
+    raise StoreUnavailable(f"{side.place}: the leader changes; a keep-alive was not confirmed")
+
+
+async def _confirmed(side: Side, line: Line, session: Session, deadline: Deadline, listed: bool) -> bool:
+    """Send a keep-alive; whether the server that answered it certainly led then."""
+    before, request = line.term, messages.of_lease(session.lease)
+    kept = LeaseAnswer(await line.call(messages.KEEP_ALIVE, request, _time(line, deadline)))
+    gone, when, found = kept.ttl <= 0, side.runtime.now(), kept
+    if listed and not gone:
+        request = messages.of_lease(session.lease, keys=True)
+        found = LeaseAnswer(await line.call(messages.TIME_TO_LIVE, request, _time(line, deadline)))
+        gone = found.ttl <= 0
+    read = messages.get(side.keys.root, limit=1, keys_only=True)
+    after = RangeAnswer.of(await line.call(messages.RANGE, read, _time(line, deadline))).header.term
+    line.term = after
+    if not before == kept.header.term == after:
+        return False
+    if gone:
+        raise LeaseNotFound("the server does not know the lease")
+    if listed:
+        session.keys, session.listed = frozenset(found.keys), when
+    return True
+
+
+def _time(line: Line, deadline: Deadline) -> float:
+    return max(line.least, deadline.for_request())
+
+
+async def litter_lease(side: Side, deadline: Deadline, least: float = 0.0) -> int:
+    """A lease for a key that is to vanish by itself, after a minute or after `least` seconds."""
+    now = side.runtime.now()
+    if least > LITTERED:
+        answer = await side.call(messages.GRANT, messages.grant(int(least) + 2, fresh_lease()), deadline)
+        return LeaseAnswer(answer).lease
+    kept = side.sessions.litter
+    if kept is not None and now < kept[1] + LITTERED:
+        return kept[0]
+    answer = await side.call(messages.GRANT, messages.grant(LITTER, fresh_lease()), deadline)
+    lease = LeaseAnswer(answer).lease
+    side.sessions.litter = lease, now
+    return lease
+
+
+async def end_all(side: Side, timeout: float) -> None:
+    """Revoke the leases of a client that closes: whatever stands under them is removed."""
+    deadline = Deadline(side.runtime.now, timeout)
+    for session in side.sessions.end():
+        if session.lapsed(side.runtime.now()) and not session.over:
+            continue
+        try:
+            await side.call(messages.REVOKE, messages.of_lease(session.lease), deadline, again=False)
+        except (LeaseNotFound, InterlockError):
+            pass  # it lapses by itself

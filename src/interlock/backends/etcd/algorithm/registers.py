@@ -1,0 +1,53 @@
+"""Registers: the version is the revision of the last write, so it rises across deletions and never repeats."""
+
+from __future__ import annotations
+
+from interlock.backends.etcd.algorithm.keeping import litter_lease
+from interlock.backends.etcd.algorithm.side import Side
+from interlock.backends.etcd.errors import LeaseNotFound
+from interlock.backends.etcd.wire.messages import get, get_op, modified_at, put, put_op, txn
+from interlock.backends.etcd.wire.values import register_read, register_value
+from interlock.backends.kit.deadline import Deadline
+from interlock.model import Versioned
+
+
+async def read(side: Side, name: str, timeout: float) -> Versioned:
+    deadline = await side.begin(timeout)
+    kvs = (await side.range(get(side.keys.register(name)), deadline)).kvs
+    if not kvs:
+        return Versioned(None, 0)
+    return Versioned(register_read(kvs[0].value)[1], kvs[0].modified)
+
+
+async def compare_and_set(
+    side: Side, name: str, version: int, value: str | None, id: str, timeout: float
+) -> Versioned | None:
+    deadline = await side.begin(timeout)
+    try:
+        return await _write(side, name, version, value, id, deadline)
+    except LeaseNotFound:  # the lease for what vanishes was revoked by somebody
+        side.sessions.litter = None
+        return await _write(side, name, version, value, id, deadline)
+
+
+async def _write(
+    side: Side, name: str, version: int, value: str | None, id: str, deadline: Deadline
+) -> Versioned | None:
+    key = side.keys.register(name)
+    # A deleted register stays for a minute or two, so that nobody who watches it misses that.
+    lease = await litter_lease(side, deadline) if value is None else 0
+    answer = await side.txn(
+        txn(
+            [modified_at(key, version)],
+            [put_op(put(key, register_value(id, value), lease))],
+            [get_op(get(key))],
+        ),
+        deadline,
+    )
+    if answer.succeeded:
+        return Versioned(value, answer.header.revision)
+    kvs = answer.ranged(0).kvs
+    if not kvs:
+        return None
+    writer, stored = register_read(kvs[0].value)
+    return Versioned(stored, kvs[0].modified) if writer == id else None

@@ -1,0 +1,127 @@
+"""Renewals: a few requests for any number of claims.
+
+Every session that is involved is kept once, and the server lists the keys under its lease: a claim stands if its key is there. A key
+under our lease that no claim of this client knows is removed: it came from a request that arrived after it was given up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from interlock.backends.etcd.algorithm.claiming import withdraw
+from interlock.backends.etcd.algorithm.keeping import keep
+from interlock.backends.etcd.algorithm.sessions import Session
+from interlock.backends.etcd.algorithm.side import Side
+from interlock.backends.etcd.errors import LeaseNotFound
+from interlock.backends.etcd.wire.messages import created_at, get, get_op, modified_at, put, put_op, txn
+from interlock.backends.etcd.wire.values import Entry, encoded, eviction
+from interlock.backends.kit.deadline import Deadline
+from interlock.errors import StoreUnavailable
+from interlock.model import Gone, NoAnswer, Renewal, RenewAnswer, Renewed
+
+BULK = 50  # renewals of one call from which on a list of keys is used again,
+RECENT = 0.25  # if it is no older than this, seconds: 10,000 leases are renewed in 100 calls, and one list is enough
+BATCH = 100  # reads in one Txn
+STRANGERS = 16  # keys of nobody that are removed in one renewal
+TRIES = 4
+
+
+async def renew(side: Side, renewals: Sequence[Renewal], timeout: float) -> list[RenewAnswer]:
+    if not renewals:
+        return []
+    deadline = await side.begin(timeout, patient=False)
+    sessions = {id(s): s for r in renewals if (s := side.sessions.of_claim(r.id)) is not None}
+    faults: dict[int, StoreUnavailable] = {}
+    for number, session in sessions.items():
+        try:
+            await _keep(side, session, len(renewals) >= BULK, deadline)
+        except LeaseNotFound:
+            pass  # it is over, and so are its claims
+        except StoreUnavailable as error:
+            faults[number] = error
+    if faults and len(faults) == len(sessions):
+        raise next(iter(faults.values()))
+    answers: list[RenewAnswer | None] = []
+    for renewal in renewals:
+        answers.append(await _answer(side, renewal, sessions, faults, deadline))
+    return await _explained(side, renewals, answers, deadline)
+
+
+async def _keep(side: Side, session: Session, bulk: bool, deadline: Deadline) -> None:
+    if bulk and side.runtime.now() < session.listed + RECENT and not session.over:
+        return
+    await keep(side, session, deadline, listed=True)
+    known = {id.encode() for id in session.ids}
+    strange = [key for key in session.keys if key.rsplit(b"/", 1)[-1] not in known]
+    for key in strange[:STRANGERS]:
+        # Again: it may have been entered since the keys were listed.
+        if key.rsplit(b"/", 1)[-1].decode("utf-8", "replace") not in session.ids:
+            await withdraw(side, key, deadline)
+
+
+async def _answer(
+    side: Side,
+    renewal: Renewal,
+    sessions: dict[int, Session],
+    faults: dict[int, StoreUnavailable],
+    deadline: Deadline,
+) -> RenewAnswer | None:
+    """The answer; None if the claim does not stand, and the reason is to be found."""
+    session = side.sessions.of_claim(renewal.id)
+    if session is None or id(session) not in sessions:
+        return None
+    if id(session) in faults:
+        return NoAnswer(str(faults[id(session)]))
+    if session.over or side.keys.claim(renewal.resource, renewal.id) not in session.keys:
+        return None
+    if renewal.note is not None or renewal.permits is not None:
+        if not await _rewrite(side, renewal, deadline):
+            return None
+    ttl = min(renewal.ttl, session.ttl)
+    return Renewed(ttl, session.kept)
+
+
+async def _rewrite(side: Side, renewal: Renewal, deadline: Deadline) -> bool:
+    """Change a claim's note or permits in place; False if it does not stand. Never creates it."""
+    key = side.keys.claim(renewal.resource, renewal.id)
+    for _ in range(TRIES):
+        kvs = (await side.range(get(key), deadline)).kvs
+        if not kvs:
+            return False
+        own = Entry(kvs[0])
+        if own.said is None or own.said.get("lingering"):
+            return False
+        said = dict(own.said)
+        if renewal.note is not None:
+            said["note"] = renewal.note
+        if renewal.permits is not None and renewal.permits < said["permits"]:
+            said["permits"] = renewal.permits
+        if said == own.said:
+            return True
+        answer = await side.txn(
+            txn(
+                [created_at(key, own.token), modified_at(key, own.modified)],
+                [put_op(put(key, encoded(said), keep_lease=True))],
+            ),
+            deadline,
+        )
+        if answer.succeeded:
+            return True
+    raise StoreUnavailable(f"{side.place}: the claim on {renewal.resource} is written by others all the time")
+
+
+async def _explained(
+    side: Side, renewals: Sequence[Renewal], answers: list[RenewAnswer | None], deadline: Deadline
+) -> list[RenewAnswer]:
+    """The answers, with the reasons for claims that do not stand."""
+    missing = [place for place, answer in enumerate(answers) if answer is None]
+    found: dict[int, RenewAnswer] = {}
+    for start in range(0, len(missing), BATCH):
+        batch = missing[start : start + BATCH]
+        reads = [get_op(get(side.keys.gone(renewals[place].id))) for place in batch]
+        answer = await side.txn(txn([], reads), deadline)
+        for n, place in enumerate(batch):
+            kvs = answer.ranged(n).kvs
+            reason = eviction(kvs[0].value) if kvs else None
+            found[place] = Gone() if reason is None else Gone(True, reason)
+    return [found[place] if answer is None else answer for place, answer in enumerate(answers)]

@@ -1,0 +1,112 @@
+"""A queue as one look shows it: its front and its end. Pure.
+
+A queue can be long. Whether a claim is admitted depends on those ahead of it, and on no more of them than the capacity has permits,
+since each takes at least one. So a look reads that many from the front, and the last two.
+"""
+
+from __future__ import annotations
+
+from interlock._core.admission import admitted, to_watch
+from interlock.backends.etcd.wire.messages import DOWNWARDS, UPWARDS, RangeAnswer, TxnAnswer, get, get_op
+from interlock.backends.etcd.wire.values import Entry
+from interlock.backends.etcd.wire.watching import Watched
+from interlock.errors import SettingsMismatch
+from interlock.model import EVERYTHING, Busy, Claim
+
+MANY = 1000  # a capacity above this is a read-write lock's, or so large that the whole queue is read
+FRONT = 4  # claims that are read from the front of the queue of a mutex
+
+
+def exclusive(claim: Claim) -> bool:
+    """Whether it can share with nobody: a mutex, or a writer."""
+    return claim.permits >= claim.capacity
+
+
+def looks(claim: Claim, folder: tuple[bytes, bytes], token: int = 0) -> list[bytes]:
+    """The reads of a Txn that make a view; with a `token`, its end is at that claim."""
+    limit = FRONT if exclusive(claim) else 0 if claim.capacity > MANY else claim.capacity + 2
+    return [
+        get_op(get(*folder, limit=limit, order=UPWARDS)),
+        get_op(get(*folder, limit=2, order=DOWNWARDS, max_create=token)),
+    ]
+
+
+class View:
+    """The front of a queue, its last two claims, and how many there are."""
+
+    def __init__(self, front: list[Entry], tail: list[Entry], count: int) -> None:
+        self.front = front
+        self.tail = tail
+        self.count = count
+
+    @classmethod
+    def of(cls, answer: TxnAnswer, first: int) -> View:
+        front = answer.ranged(first)
+        tail = answer.ranged(first + 1)
+        return cls(_entries(front), _entries(tail), front.count)
+
+    def own(self, key: bytes) -> Entry | None:
+        return next((entry for entry in (*self.front, *self.tail) if entry.key == key), None)
+
+    def place(self, key: bytes) -> int | None:
+        """Its place from the front; None if it stands behind what was read, or nowhere."""
+        return next((place for place, entry in enumerate(self.front) if entry.key == key), None)
+
+    @property
+    def whole(self) -> bool:
+        return self.count == len(self.front)
+
+    def check_capacity(self, claim: Claim) -> None:
+        """Raise if the first claim of ours in the queue has another capacity; a stranger has no say."""
+        first = next((entry for entry in self.front if not entry.foreign), None)
+        if first is not None and first.capacity is not None and first.capacity != claim.capacity:
+            raise SettingsMismatch(claim.resource, claim.capacity, first.capacity)
+
+    def fits(self, claim: Claim, place: int | None = None) -> bool:
+        """Whether a claim is admitted at this place, or behind all of them."""
+        if place is None and not self.whole:
+            return False
+        ahead = self.front[:place]
+        return sum(entry.permits(claim.capacity) for entry in ahead) + claim.permits <= claim.capacity
+
+    def busy(self, claim: Claim, ahead: int) -> Busy:
+        holder = self.front[0] if self.front else None
+        if holder is None:
+            return Busy(ahead, 1.0)
+        # Nobody knows when another's session lapses without asking for it: an upper bound. The watch is what wakes.
+        return Busy(ahead, holder.ttl + 1.0, holder.standing(claim.capacity, True, holder.ttl))
+
+    def watched(self, claim: Claim, own: Entry, folder: tuple[bytes, bytes]) -> tuple[Watched, ...]:
+        """What a waiter must watch: its own key, and what must change first."""
+        place = self.place(own.key)
+        if exclusive(claim) or place is None:
+            ahead = next((entry for entry in self.tail if entry.token < own.token), None)
+            return (_own(own), *(() if ahead is None else (Watched(ahead.key),)))
+        return watched_in(claim, self.front[: place + 1], folder)
+
+
+def watched_in(claim: Claim, queue: list[Entry], folder: tuple[bytes, bytes]) -> tuple[Watched, ...]:
+    """What the last of a queue must watch, of which everything is known."""
+    permits = [entry.permits(claim.capacity) for entry in queue]
+    places = to_watch(permits, len(queue) - 1, claim.capacity)
+    if len(places) > 1:  # the first waiter, who watches every holder: one watch of all claims does that
+        return (Watched(*folder),)
+    return (_own(queue[-1]), *(Watched(queue[place].key) for place in places))
+
+
+def is_in(claim: Claim, queue: list[Entry]) -> bool:
+    """Whether the last of a queue is admitted."""
+    return admitted([entry.permits(claim.capacity) for entry in queue], claim.capacity) == len(queue)
+
+
+def marks(claim: Claim) -> bool:
+    """Whether others may wait for this claim to be let in, which leaves no trace unless it makes one (a semaphore's)."""
+    return not exclusive(claim) and claim.capacity < EVERYTHING
+
+
+def _own(own: Entry) -> Watched:
+    return Watched(own.key, only_deletions=True)
+
+
+def _entries(found: RangeAnswer) -> list[Entry]:
+    return [Entry(kv) for kv in found.kvs]

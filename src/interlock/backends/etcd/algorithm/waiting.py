@@ -1,0 +1,161 @@
+"""How a claim waits: first watch, then look, then sleep; and look again after each change.
+
+The look after a change is *serializable*: the member that told of the change answers it by itself, without asking the leader. That is
+enough. It has applied the deletion that it told of, and whatever stood ahead of us was created before we were, so nothing can
+appear ahead of us later. Only our own key could have been deleted since, which this member may not know yet: by the end of our session,
+which our own clock knows in time, or by an operator, who cannot count on a holder's knowing at once on any store.
+A member that does not have our own key yet, because we came from another one, has not caught up: then the look is linearizable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+
+from interlock._core.outline import outline
+from interlock.backends.etcd.algorithm import view
+from interlock.backends.etcd.algorithm.claiming import mark
+from interlock.backends.etcd.algorithm.inspection import inspect
+from interlock.backends.etcd.algorithm.sessions import Place
+from interlock.backends.etcd.algorithm.side import Side
+from interlock.backends.etcd.errors import NotAuthenticated
+from interlock.backends.etcd.transport.line import Line
+from interlock.backends.etcd.wire import messages
+from interlock.backends.etcd.wire.messages import DOWNWARDS, RANGE, UPWARDS, RangeAnswer, get
+from interlock.backends.etcd.wire.values import Entry
+from interlock.backends.etcd.wire.watching import Watched
+from interlock.backends.kit.deadline import Deadline
+from interlock.errors import StoreUnavailable
+from interlock.model import Claim, Granted, Queue
+
+LONG = 1.0  # seconds of waiting after which an admission is marked, so that operators see since when a claim holds
+CONFIRM = 5.0  # seconds that a server has to confirm a watch
+
+
+async def until_admitted(side: Side, claim: Claim, timeout: float) -> Granted | None:
+    """Wait for a turn; the grant, or None if asking again would tell."""
+    place = side.sessions.places.get(claim.id)
+    if place is None:
+        return None  # it was removed meanwhile
+    deadline = Deadline(side.runtime.now, timeout)
+    try:
+        while not deadline.passed():
+            line, _ = await side.line(max(0.001, deadline.left()), patient=False)
+            group = await line.open_watches(place.watched, max(line.least, min(CONFIRM, deadline.left())))
+            try:
+                watched = place.watched
+                while True:
+                    done = await _look(side, line, claim, place, deadline)
+                    if done is not True:
+                        return done or None
+                    if place.watched != watched:
+                        break  # another claim must change first now
+                    if not await line.changed(group, deadline.left()):
+                        return None
+                    if group.ended or not line.usable:
+                        return None
+            finally:
+                line.close_watches(group)
+    except NotAuthenticated:
+        return None
+    except StoreUnavailable:
+        if not deadline.passed():
+            raise  # otherwise the time is up, which is an answer too
+    return None
+
+
+async def _look(side: Side, line: Line, claim: Claim, place: Place, deadline: Deadline) -> Granted | bool:
+    """The grant; True if it still waits, and `place` says for what; False if it is gone or nobody knows."""
+    folder, mine = side.keys.folder(claim.resource), side.keys.claim(claim.resource, claim.id)
+    found: RangeAnswer | None = None
+    for serializable in (True, False):
+        alone = view.exclusive(claim)
+        request = get(
+            *folder,
+            limit=2 if alone else 0,
+            order=DOWNWARDS if alone else UPWARDS,
+            serializable=serializable,
+            max_create=place.token,
+        )
+        found = RangeAnswer.of(await line.call(RANGE, request, max(line.least, deadline.for_request())))
+        if found.header.revision >= place.token:
+            break
+    assert found is not None
+    queue = [Entry(kv) for kv in found.kvs]
+    if view.exclusive(claim):
+        queue.reverse()
+    if not queue or queue[-1].key != mine or queue[-1].token != place.token:
+        return False  # we ourselves are gone
+    own, now = queue[-1], side.runtime.now()
+    if len(queue) > 1 if view.exclusive(claim) else not view.is_in(claim, queue):
+        place.watched = (
+            (Watched(mine, only_deletions=True), Watched(queue[-2].key))
+            if view.exclusive(claim)
+            else view.watched_in(claim, queue, folder)
+        )
+        return True
+    session = side.sessions.of_lease(own.lease, now)
+    if session is None:
+        return False
+    side.sessions.places.pop(claim.id, None)
+    if (view.marks(claim) or now - place.since > LONG) and own.said is not None:
+        line.post(messages.TXN, mark(own))  # others may wait for this; we do not
+    return session.granted(own.token, claim.ttl, now)
+
+
+async def until_removed(side: Side, claim: Claim, timeout: float) -> None:
+    """Wait until a holder's claim is removed, or the time is up."""
+    mine = side.keys.claim(claim.resource, claim.id)
+
+    async def stands(line: Line, deadline: Deadline) -> bool:
+        request = get(mine, limit=1, keys_only=True)
+        answer = await line.call(RANGE, request, max(line.least, deadline.for_request()))
+        return bool(RangeAnswer.of(answer).kvs)
+
+    await _while(side, [Watched(mine, only_deletions=True)], stands, timeout)
+
+
+async def until_written(side: Side, name: str, version: int, timeout: float) -> None:
+    """Wait until a register has another version, or the time is up."""
+    key = side.keys.register(name)
+
+    async def same(line: Line, deadline: Deadline) -> bool:
+        answer = await line.call(RANGE, get(key), max(line.least, deadline.for_request()))
+        kvs = RangeAnswer.of(answer).kvs
+        return (kvs[0].modified if kvs else 0) == version
+
+    await _while(side, [Watched(key)], same, timeout)
+
+
+async def until_changed(side: Side, seen: Queue, timeout: float) -> None:
+    """Wait until a queue differs from what was seen, or the time is up."""
+    before = outline(seen)
+
+    async def same(line: Line, deadline: Deadline) -> bool:
+        found = await inspect(side, seen.resource, deadline.for_request(), lapses=False)
+        return outline(found) == before
+
+    await _while(side, [Watched(*side.keys.folder(seen.resource))], same, timeout)
+
+
+async def _while(
+    side: Side, watched: Sequence[Watched], same: Callable[[Line, Deadline], Awaitable[bool]], timeout: float
+) -> None:
+    """Watch, look, and sleep while it is the same."""
+    deadline = Deadline(side.runtime.now, timeout)
+    if deadline.left() <= 0.001:
+        return
+    try:
+        line, _ = await side.line(deadline.left(), patient=False)
+        group = await line.open_watches(watched, max(line.least, min(CONFIRM, deadline.left())))
+        try:
+            while await same(line, deadline) and not deadline.passed():
+                await line.changed(group, deadline.left())
+                if group.ended or not line.usable:
+                    return
+        finally:
+            line.close_watches(group)
+    except NotAuthenticated:
+        return
+    except StoreUnavailable:
+        if not deadline.passed():
+            raise  # otherwise the time is up, which is an answer too

@@ -1,0 +1,97 @@
+"""Turns what goes wrong with etcd into errors of interlock, each with one sentence that says what to do."""
+
+from __future__ import annotations
+
+import ssl
+
+from interlock.backends.etcd.wire import grpc
+from interlock.backends.etcd.wire.grpc import Status
+from interlock.errors import InterlockError, StoreUnavailable, StoreUnfit, Unreached
+
+
+class LeaseNotFound(Exception):
+    """The server does not know the lease: the session that it carried has ended."""
+
+
+class NotAuthenticated(Exception):
+    """The server wants a token of an authenticated user, or a newer one."""
+
+
+class Compacted(StoreUnavailable):
+    """The revision is gone by compaction. We never ask for an old one, so this is a fault; asking again helps."""
+
+
+class Broken(StoreUnavailable):
+    """The connection ended before the answer: nobody knows whether the request was applied."""
+
+
+class NotProcessed(Unreached):
+    """The server has certainly not acted on the request; it may be sent again."""
+
+
+class Refused(StoreUnavailable):
+    """The member answered that it cannot serve the request now: it has no leader, or no majority."""
+
+
+def unreachable(place: str, why: object) -> Unreached:
+    reason = str(why) or type(why).__name__
+    if isinstance(why, ssl.SSLCertVerificationError):
+        reason = f"its certificate is not trusted ({why.verify_message}); name its authority with cacert="
+    elif isinstance(why, ssl.SSLError):
+        reason = f"TLS failed ({why.reason or reason}); is this a port for TLS, and is the client certificate (cert=, key=) accepted?"
+    return Unreached(f"{place}: cannot connect: {reason}")
+
+
+def timeout_error(place: str, seconds: float) -> StoreUnavailable:
+    return StoreUnavailable(f"{place}: no answer in {seconds:.3g} s")
+
+
+def not_etcd(place: str, why: object) -> StoreUnfit:
+    return StoreUnfit(
+        f"{place}: this is not the client port of an etcd v3 server ({why}); check host, port, and etcd:// or etcds://"
+    )
+
+
+_NOT_AUTHENTICATED = (
+    "user name is empty",  # authentication was switched on after we connected
+    "invalid auth token",
+    "revision of auth store is old",
+    "auth: invalid token",
+)
+
+
+def status_error(place: str, status: Status) -> Exception:
+    """The error for a call that ended with another status than OK."""
+    code, said = status.code, status.text.removeprefix("etcdserver: ")
+    if not status.processed:
+        return NotProcessed(f"{place}: {said}")
+    if code == grpc.NOT_FOUND and "lease not found" in said:
+        return LeaseNotFound(said)
+    if code == grpc.UNAUTHENTICATED or any(text in said for text in _NOT_AUTHENTICATED):
+        return NotAuthenticated(said)
+    if code == grpc.UNAVAILABLE or code == grpc.DEADLINE_EXCEEDED or code == grpc.CANCELLED:
+        return Refused(f"{place}: {said}")
+    if code == grpc.OUT_OF_RANGE:
+        return Compacted(f"{place}: {said}")
+    return _unfit(place, code, said)
+
+
+def _unfit(place: str, code: int, said: str) -> InterlockError:
+    if code == grpc.PERMISSION_DENIED:
+        return StoreUnfit(
+            f"{place}: the user may not do this ({said}); grant its role readwrite on the prefix interlock (etcdctl role "
+            "grant-permission ROLE --prefix=true readwrite interlock)"
+        )
+    if code == grpc.RESOURCE_EXHAUSTED and "space" in said:
+        return StoreUnfit(
+            f"{place}: the database is full ({said}); compact and defragment it, then run: etcdctl alarm disarm"
+        )
+    if code == grpc.RESOURCE_EXHAUSTED:
+        return StoreUnavailable(f"{place}: {said}")
+    if code == grpc.UNIMPLEMENTED:
+        return not_etcd(place, said)
+    if "authentication failed" in said or "auth" in said:
+        return StoreUnfit(f"{place}: logging in failed: {said}")
+    return StoreUnfit(
+        f"{place}: the server refuses the request: {said or 'no reason given'} (gRPC status {code})"
+    )

@@ -1,0 +1,72 @@
+"""From a URL to a store."""
+
+from __future__ import annotations
+
+from urllib.parse import SplitResult
+
+from interlock.backends.etcd.address import Address, address_of
+from interlock.backends.etcd.algorithm.sessions import Sessions
+from interlock.backends.etcd.algorithm.side import Side
+from interlock.backends.etcd.store import EtcdStore
+from interlock.backends.etcd.transport.blocking import BlockingTransport
+from interlock.backends.etcd.transport.credentials import Credentials
+from interlock.backends.etcd.wire.keys import Keys
+from interlock.backends.kit.runtime import ThreadRuntime, WaitRuntime
+from interlock.ports import CONNECT_TIMEOUT, Runtime
+
+
+def open_url(
+    parts: SplitResult, runtime: Runtime, *, asynchronous: bool, connect_timeout: float = CONNECT_TIMEOUT
+) -> EtcdStore:
+    """The store at `etcd://` or `etcds://`; `?prefix=` is put before every key. Connects when used."""
+    address, prefix = address_of(parts, connect_timeout)
+    made = _Assembly(address, Keys(prefix))
+    return made.on_loop(runtime) if asynchronous else made.on_threads(runtime)
+
+
+class _Assembly:
+    """Makes the sides of one client, which share their sessions and their login."""
+
+    def __init__(self, address: Address, keys: Keys) -> None:
+        self._address, self._keys = address, keys
+        self._credentials = Credentials(address.user, address.password)
+        self._sessions = Sessions()
+
+    def _blocking(self, runtime: WaitRuntime, *, hurried: bool) -> Side:
+        transport = BlockingTransport(self._address, self._credentials, hurried=hurried)
+        return Side(transport, runtime, self._keys, self._sessions)
+
+    def on_threads(self, runtime: WaitRuntime) -> EtcdStore:
+        side = self._blocking(runtime, hurried=False)
+
+        def keeper() -> EtcdStore:
+            own = self._blocking(runtime, hurried=True)
+            side.transport.accompany(own.transport)
+            return EtcdStore(own, None)
+
+        return EtcdStore(side, None, keeper)
+
+    def on_loop(self, runtime: WaitRuntime) -> EtcdStore:
+        """An asyncio store has a blocking twin, for the keeper's thread and for the end of the process."""
+        from interlock.backends.etcd.transport.aio import (
+            AsyncTransport,  # here, not above: most programs do without asyncio
+        )
+
+        def on_loop(*, hurried: bool) -> Side:
+            transport = AsyncTransport(self._address, self._credentials, hurried=hurried)
+            return Side(transport, runtime, self._keys, self._sessions)
+
+        side = on_loop(hurried=False)
+        threads = self._blocking(ThreadRuntime(runtime.now), hurried=True)
+
+        def task_keeper() -> EtcdStore:
+            own = on_loop(hurried=True)
+            side.transport.accompany(own.transport)
+            return EtcdStore(own, None)
+
+        def thread_keeper() -> EtcdStore:
+            side.transport.accompany(threads.transport)
+            return twin
+
+        twin = EtcdStore(threads, None, thread_keeper)
+        return EtcdStore(side, twin, task_keeper)

@@ -1,0 +1,146 @@
+"""The store port over an etcd cluster. The algorithms are in `algorithm`; here they are put together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+
+from interlock.backends.etcd.algorithm import claiming, inspection, keeping, registers, renewing, waiting
+from interlock.backends.etcd.algorithm.side import Side
+from interlock.backends.etcd.errors import LeaseNotFound
+from interlock.backends.kit.defaults import StoreDefaults
+from interlock.model import (
+    Busy,
+    Claim,
+    ClaimAnswer,
+    Granted,
+    Queue,
+    Renewal,
+    RenewAnswer,
+    Standing,
+    Traits,
+    Versioned,
+)
+from interlock.ports import IO_TIMEOUT, Store
+
+TRAITS = Traits(
+    backend="etcd",
+    fair=True,
+    shares="any",
+    lapses="session",
+    wakes="server",
+    reach="network",
+    survives="minority",
+    two_holders=(
+        "the holder is paused past the end of its session",
+        "an operator evicts the holder, deletes its key or revokes its lease",
+        "the cluster is restored from a snapshot",
+    ),
+    min_ttl=0.1,
+    max_ttl=86400.0,
+    largest_value=1_000_000,
+)
+
+CLOSING = 1.0  # seconds for revoking the leases of a client that closes
+
+
+class EtcdStore(StoreDefaults):
+    """Claims and registers on a cluster, for programs anywhere on the network."""
+
+    traits = TRAITS
+
+    def __init__(
+        self, side: Side, twin: EtcdStore | None, make_keeper: Callable[[], EtcdStore] | None = None
+    ) -> None:
+        self._side = side
+        self._twin = twin  # the blocking side of an asyncio store
+        self._make_keeper = make_keeper
+        self._keeper: EtcdStore | None = None
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._side.place}>"
+
+    # ---- claims -------------------------------------------------------------------------
+
+    async def claim(self, claim: Claim, timeout: float = IO_TIMEOUT) -> ClaimAnswer:
+        return await claiming.claim(self._side, claim, timeout)
+
+    async def wait(self, claim: Claim, busy: Busy | None, timeout: float) -> Granted | None:
+        if busy is None:
+            await waiting.until_removed(self._side, claim, timeout)
+            return None
+        return await waiting.until_admitted(self._side, claim, timeout)
+
+    async def renew(self, renewals: Sequence[Renewal], timeout: float = IO_TIMEOUT) -> list[RenewAnswer]:
+        return await renewing.renew(self._side, renewals, timeout)
+
+    async def release(self, resource: str, id: str, linger: float = 0.0, timeout: float = IO_TIMEOUT) -> bool:
+        try:
+            return await claiming.release(self._side, resource, id, linger, timeout)
+        except LeaseNotFound:  # the lease for tombstones was revoked by somebody
+            self._side.sessions.litter = None
+            return await claiming.release(self._side, resource, id, linger, timeout)
+
+    # ---- operators ----------------------------------------------------------------------
+
+    async def inspect(self, resource: str, timeout: float = IO_TIMEOUT, *, limit: int | None = None) -> Queue:
+        return await inspection.inspect(self._side, resource, timeout, limit=limit)
+
+    async def scan(self, prefix: str, after: str, limit: int) -> list[str]:
+        return await inspection.scan(self._side, prefix, after, limit, IO_TIMEOUT)
+
+    async def evict(
+        self, resource: str, id: str | None, reason: str, *, foreign: bool = False, no_expiry: bool = False
+    ) -> list[Standing]:
+        try:
+            return await inspection.evict(self._side, resource, id, reason, foreign, no_expiry, IO_TIMEOUT)
+        except LeaseNotFound:
+            self._side.sessions.litter = None
+            return await inspection.evict(self._side, resource, id, reason, foreign, no_expiry, IO_TIMEOUT)
+
+    async def watch(self, resource: str, seen: Queue, timeout: float) -> None:
+        await waiting.until_changed(self._side, seen, timeout)
+
+    # ---- registers ----------------------------------------------------------------------
+
+    async def read(self, name: str, timeout: float = IO_TIMEOUT) -> Versioned:
+        return await registers.read(self._side, name, timeout)
+
+    async def compare_and_set(
+        self, name: str, version: int, value: str | None, id: str, timeout: float = IO_TIMEOUT
+    ) -> Versioned | None:
+        return await registers.compare_and_set(self._side, name, version, value, id, timeout)
+
+    async def watch_register(self, name: str, version: int, timeout: float) -> None:
+        await waiting.until_written(self._side, name, version, timeout)
+
+    # ---- housekeeping -------------------------------------------------------------------
+
+    def on_session_lost(self, call: Callable[[Collection[str] | None], None]) -> None:
+        self._side.sessions.on_lost(call)
+
+    def inside(self) -> bool:
+        return self._side.transport.inside() or self._side.sessions.guard._is_owned()
+
+    def blocking(self) -> Store:
+        return self if self._twin is None else self._twin
+
+    def for_keeper(self) -> Store:
+        if self._make_keeper is not None:
+            make, self._make_keeper = self._make_keeper, None
+            self._keeper = make()
+        return self if self._keeper is None else self._keeper
+
+    def after_fork(self) -> None:
+        self._side.sessions.after_fork()
+        self._side.transport.after_fork()
+        for other in (self._keeper, self._twin):
+            if other is not None and other is not self:
+                other._side.transport.after_fork()
+
+    async def close(self) -> None:
+        """Revoke the leases of this client, and close its connections."""
+        await keeping.end_all(self._side, CLOSING)
+        await self._side.transport.close()
+        for other in (self._keeper, self._twin):
+            if other is not None and other is not self:
+                await other._side.transport.close()

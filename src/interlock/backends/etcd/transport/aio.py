@@ -1,0 +1,298 @@
+"""The asyncio transport: one connection for all tasks of an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from collections.abc import Sequence
+from typing import Any, cast
+
+from interlock._core.drive import drive
+from interlock.backends.etcd.address import Address, Endpoint
+from interlock.backends.etcd.errors import Broken, NotProcessed, not_etcd, timeout_error, unreachable
+from interlock.backends.etcd.transport.blocking import AT_ONCE, BlockingTransport
+from interlock.backends.etcd.transport.cluster import ClusterTransport
+from interlock.backends.etcd.transport.credentials import Credentials
+from interlock.backends.etcd.transport.line import Line
+from interlock.backends.etcd.transport.lookup import addresses, on_thread
+from interlock.backends.etcd.wire.grpc import Call
+from interlock.backends.etcd.wire.http2 import ProtocolError
+from interlock.backends.etcd.wire.messages import Method
+from interlock.backends.etcd.wire.protobuf import MalformedMessage
+from interlock.backends.etcd.wire.watching import Watched, WatchGroup
+from interlock.errors import ClientClosed, InterlockError, StoreUnavailable, StoreUnfit, Unreached
+
+
+class AsyncLine(Line, asyncio.Protocol):
+    """A line for the tasks of one event loop."""
+
+    def __init__(self, endpoint: Endpoint, credentials: Credentials, *, tls: bool) -> None:
+        super().__init__(endpoint, credentials, tls=tls)
+        self.loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._flushing = False
+        self._why = ""
+        self._unfit: StoreUnfit | None = None
+        self._heartbeat: asyncio.TimerHandle | None = None
+        self.heard = time.monotonic()
+
+    # ---- as the loop's protocol -----------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._flush()
+        self._beat()
+
+    def data_received(self, data: bytes) -> None:
+        self.heard = time.monotonic()
+        try:
+            self._feed(data)
+        except (ProtocolError, MalformedMessage) as error:
+            self._unfit = not_etcd(self.place, error)
+            self.end(str(error))
+        else:
+            self._flush()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.end(str(exc) if exc else "the server closed the connection")
+
+    def pause_writing(self) -> None:
+        """Ignore it: requests have deadlines, so the number of callers bounds the buffer."""
+
+    def resume_writing(self) -> None:
+        """See `pause_writing`."""
+
+    def _beat(self) -> None:
+        """Ask a silent server whether it lives, and give it up if it does not answer."""
+        if self.ended:
+            return
+        silence = self._silence(time.monotonic())
+        if silence <= 0:
+            self.end("the server has not answered a ping")
+            return
+        self._flush()
+        self._heartbeat = self.loop.call_later(silence, self._beat)
+
+    def _flush_soon(self) -> None:
+        """Send at the end of this turn of the loop, together with the requests of other tasks."""
+        if not self._flushing:
+            self._flushing = True
+            self.loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flushing = False
+        if not self.ended and self._transport is not None and (out := self._core.take()):
+            self._transport.write(out)
+
+    # ---- calls --------------------------------------------------------------------------
+
+    async def call(self, method: Method, body: bytes, timeout: float) -> bytes:
+        if not self.usable:
+            raise NotProcessed(f"{self.place}: {self._why or 'the server closes the connection'}")
+        over: asyncio.Future[bool] = self.loop.create_future()
+        call = Call(lambda: _settle(over, True, call.status is not None))
+        stream = self._request(method, body, call)
+        self._flush_soon() if self._core.streams > 1 else self._flush()
+        timer = self.loop.call_later(timeout, _settle, over, False)
+        try:
+            answered = await over
+        except BaseException:
+            self._give_up(stream)
+            raise
+        finally:
+            timer.cancel()
+        if not answered:
+            self._give_up(stream)
+            raise timeout_error(self.place, timeout)
+        if self.ended and call.status is not None and call.status.code == 14 and call.status.processed:
+            raise self._unfit or Broken(f"{self.place}: {self._why}")
+        return self._answer(call)
+
+    def _give_up(self, stream: Any) -> None:
+        if not self.ended:
+            self._core.reset(stream)
+            self._flush_soon()
+
+    def post(self, method: Method, body: bytes) -> None:
+        if self.usable:
+            self._request(method, body, Call(lambda: None))
+            self._flush_soon()
+
+    # ---- watches ------------------------------------------------------------------------
+
+    async def open_watches(self, watched: Sequence[Watched], timeout: float) -> WatchGroup:
+        if not self.usable:
+            raise NotProcessed(f"{self.place}: {self._why or 'the server closes the connection'}")
+        over: asyncio.Future[bool] = self.loop.create_future()
+        group = WatchGroup(lambda: _settle(over, True, group.ready or bool(group.ended)))
+        self._watch(group, watched)
+        self._flush_soon()
+        try:
+            if not await self._within(over, timeout):
+                raise timeout_error(self.place, timeout)
+            self._check_opened(group)
+        except BaseException:
+            self.close_watches(group)
+            raise
+        return group
+
+    async def changed(self, group: WatchGroup, timeout: float) -> bool:
+        if group.fired or group.ended or not self.usable:
+            group.fired = False
+            return True
+        over: asyncio.Future[bool] = self.loop.create_future()
+        group.wake = lambda: _settle(over, True)
+        fired = await self._within(over, timeout)
+        group.fired = False
+        return fired
+
+    async def _within(self, over: asyncio.Future[bool], timeout: float) -> bool:
+        timer = self.loop.call_later(max(0.0, timeout), _settle, over, False)
+        try:
+            return await over
+        finally:
+            timer.cancel()
+
+    def close_watches(self, group: WatchGroup) -> None:
+        if not self.ended:
+            self._unwatch(group)
+            self._flush_soon()
+
+    # ---- the end ------------------------------------------------------------------------
+
+    def end(self, why: str) -> None:
+        if self.ended:
+            return
+        asked = self._core.streams
+        self.ended, self._why = True, why
+        if self._heartbeat is not None:
+            self._heartbeat.cancel()
+        if self._transport is not None:
+            if asked:  # so that no request arrives later
+                sock = self._transport.get_extra_info("socket")
+                try:
+                    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, AT_ONCE)
+                except (OSError, AttributeError):
+                    pass  # it is gone already
+            self._transport.abort()
+        self._core.fail(why)
+
+
+def _settle(over: asyncio.Future[bool], answer: bool, ready: bool = True) -> None:
+    if ready and not over.done():
+        over.set_result(answer)
+
+
+class AsyncTransport(ClusterTransport):
+    """The line of the tasks of one loop; made when first needed, and again when it was lost."""
+
+    def __init__(self, address: Address, credentials: Credentials, *, hurried: bool = False) -> None:
+        super().__init__(address, credentials, hurried=hurried)
+        self._line: AsyncLine | None = None
+        self._connecting: asyncio.Task[Line] | None = None
+
+    def inside(self) -> bool:
+        return False  # all changes happen on the loop's own thread
+
+    async def line(self, until: float, patient: bool) -> tuple[Line, float]:
+        line, loop = self._line, asyncio.get_running_loop()
+        if line is not None and line.usable and line.loop is loop:
+            return line, 0.0
+        if self._closed:
+            raise ClientClosed("this client was closed")
+        began = time.monotonic()
+        limit = self.address.connect_timeout if patient else min(self.address.connect_timeout, until - began)
+        task = self._connecting
+        if task is None or task.done() or task.get_loop() is not loop:
+            task = self._connecting = loop.create_task(self._connect(self.address.connect_timeout))
+            task.add_done_callback(self._connected)
+        done, _ = await asyncio.wait([task], timeout=max(0.0, limit))
+        if not done:
+            raise Unreached(str(timeout_error(self.address.place, limit)))
+        if task.cancelled():  # by `close`, which does not cancel the caller
+            raise ClientClosed("this client was closed")
+        try:
+            return task.result(), time.monotonic() - began
+        except StoreUnavailable as error:
+            raise Unreached(str(error)) from None
+
+    def _connected(self, task: asyncio.Task[Line]) -> None:
+        """Also without a caller: one that stops waiting does not end the attempt for the others."""
+        if not task.cancelled() and task.exception() is None:
+            line = cast(AsyncLine, task.result())
+            if self._closed:
+                line.end("this client was closed")
+            else:
+                self._line = line
+
+    async def _pause(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    async def _connect_companion(self, companion: ClusterTransport, timeout: float) -> None:
+        if not isinstance(companion, BlockingTransport):
+            await companion.warm(timeout)
+            return
+        try:
+            await on_thread(lambda: drive(companion.warm(timeout), nested=True), timeout)
+        except TimeoutError:
+            raise timeout_error(self.address.place, timeout) from None
+        except RuntimeError as error:  # no thread can be started, and the keeper will need one, too
+            raise StoreUnavailable(f"{self.address.place}: the keeper cannot connect: {error}") from None
+
+    async def _open(self, endpoint: Endpoint, timeout: float) -> AsyncLine:
+        try:
+            return await asyncio.wait_for(self._opened(endpoint, timeout), timeout)
+        except InterlockError:
+            raise
+        except TimeoutError:
+            raise unreachable(endpoint.place, f"no answer in {timeout:.3g} s") from None
+        except OSError as error:
+            if self.address.tls is not None:
+                self.address.tls.forget()
+            raise unreachable(endpoint.place, error) from None
+
+    async def _opened(self, endpoint: Endpoint, timeout: float) -> AsyncLine:
+        loop, tls = asyncio.get_running_loop(), self.address.tls
+        found = await _looked_up(endpoint, timeout)
+        error: OSError = OSError("its name has no address")
+        for *_, place in found:
+            try:
+                _, line = await loop.create_connection(
+                    lambda: AsyncLine(endpoint, self._credentials, tls=tls is not None),
+                    *place[:2],
+                    ssl=None if tls is None else tls.context(),
+                    server_hostname=None if tls is None else tls.server_name or endpoint.host,
+                )
+                return line
+            except OSError as failed:
+                error = failed
+        raise error
+
+    def after_fork(self) -> None:
+        """Keep the parent's loop and sockets unused, so that nothing says goodbye to the server on its behalf."""
+        _parents.append((self._line, self._connecting))
+        self._line = self._connecting = None
+        self._accompanied = False
+
+    async def close(self) -> None:
+        self._closed = True
+        line, self._line = self._line, None
+        if self._connecting is not None and not self._connecting.done():
+            self._connecting.cancel()
+        if line is not None and not line.loop.is_closed():
+            line.end("this client was closed")
+            await asyncio.sleep(0)  # let the transport close its socket
+
+
+async def _looked_up(endpoint: Endpoint, timeout: float) -> list[Any]:
+    """The addresses of a host; a name is looked up on a thread, since the loop's own threads could be used up."""
+    try:
+        socket.inet_pton(socket.AF_INET6 if ":" in endpoint.host else socket.AF_INET, endpoint.host)
+        return [(0, 0, 0, "", (endpoint.host, endpoint.port))]
+    except OSError:
+        found: list[Any] = await on_thread(lambda: addresses(endpoint.host, endpoint.port, timeout), timeout)
+        return found
+
+
+_parents: list[object] = []

@@ -1,0 +1,541 @@
+"""The blocking transport: one connection for all threads of a client. Whoever waits for an answer reads for everybody.
+
+There is no listener thread. A thread that waits takes the role of the reader if nobody has it, hands answers to the threads that they
+are for, and passes the role on when it has its own. The role, and the right to connect, are tickets held by weak reference: however
+a thread ends that has one, even by an exception that another thread throws into it between two lines, the ticket is free
+once its frame is gone. A line that is interrupted in the midst of a change is broken and replaced; the other threads ask again.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import struct
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from interlock import native
+from interlock.backends.etcd.address import Address, Endpoint
+from interlock.backends.etcd.errors import Broken, NotProcessed, not_etcd, timeout_error, unreachable
+from interlock.backends.etcd.transport.cluster import ClusterTransport
+from interlock.backends.etcd.transport.credentials import Credentials
+from interlock.backends.etcd.transport.line import Line
+from interlock.backends.etcd.transport.lookup import addresses
+from interlock.backends.etcd.wire.grpc import Call
+from interlock.backends.etcd.wire.http2 import ProtocolError, Stream
+from interlock.backends.etcd.wire.messages import Method
+from interlock.backends.etcd.wire.protobuf import MalformedMessage
+from interlock.backends.etcd.wire.watching import Watched, WatchGroup
+from interlock.errors import ClientClosed, InterlockError, StoreUnavailable, Unreached
+
+FRESH = 0.5  # seconds of silence after which a line is checked before it is used
+AGAIN = 0.25  # seconds after which a thread that waits looks whether the reader is gone without a word
+CHUNK = 65536
+AT_ONCE = struct.pack("ii", 1, 0)  # SO_LINGER: close discards unsent data
+
+
+class Ticket:
+    """The proof that its thread has a role; it is gone with the thread's frame."""
+
+    __slots__ = ("__weakref__",)
+
+
+class Role:
+    """Something that one thread at a time does."""
+
+    def __init__(self) -> None:
+        self._guard = native.guard()
+        self._ticket: Callable[[], Ticket | None] = lambda: None
+
+    def take(self) -> Ticket | None:
+        """The ticket, or None if another thread has it."""
+        with self._guard:
+            if self._ticket() is not None:
+                return None
+            ticket = Ticket()
+            self._ticket = weakref.ref(ticket)
+            return ticket
+
+    def give_back(self, ticket: Ticket) -> None:
+        with self._guard:
+            if self._ticket() is ticket:
+                self._ticket = lambda: None
+
+    @property
+    def free(self) -> bool:
+        return self._ticket() is None
+
+
+class Gate:
+    """Where one thread waits until it is called; a call before the wait is not lost."""
+
+    __slots__ = ("__weakref__", "_lock")
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()  # as gevent has it where it has replaced it
+        self._lock.acquire()
+
+    def open(self) -> None:
+        try:
+            self._lock.release()
+        except RuntimeError:
+            pass  # it is open already
+
+    def wait(self, timeout: float) -> None:
+        self._lock.acquire(timeout=max(0.0, timeout))
+
+
+class SharedSocket:
+    """A socket that never blocks; waiting for data is apart, so one thread can wait while others send."""
+
+    def __init__(self, sock: Any) -> None:
+        self._sock = sock
+        sock.settimeout(0.0)
+        self._poll: Any = select.poll() if hasattr(select, "poll") else None
+        if self._poll is not None:
+            self._poll.register(sock, select.POLLIN)
+        self._tls = hasattr(sock, "pending")
+
+    def readable(self, timeout: float) -> bool:
+        if self._tls and self._sock.pending():
+            return True  # decrypted already, so the system does not know of it
+        if self._poll is None:
+            return bool(select.select([self._sock], [], [], timeout)[0])
+        return bool(self._poll.poll(timeout * 1000))
+
+    def receive(self, timeout: float) -> bytes | None:
+        """What has arrived; None if nothing has, empty at the end. Never waits."""
+        try:
+            data: bytes = self._sock.recv(CHUNK)
+            return data
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            if type(error).__name__ in ("SSLWantReadError", "SSLWantWriteError"):
+                return None
+            raise
+
+    def send(self, data: bytes) -> int:
+        """How many bytes the system has taken."""
+        try:
+            return int(self._sock.send(data))
+        except BlockingIOError:
+            return 0
+        except OSError as error:
+            if type(error).__name__ in ("SSLWantReadError", "SSLWantWriteError"):
+                return 0
+            raise
+
+    def hang_up(self) -> None:
+        try:
+            self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, AT_ONCE)
+            self._sock.shutdown(socket.SHUT_RDWR)  # ends a poll in which another thread waits
+        except OSError:
+            pass  # it is gone already
+
+    def close(self) -> None:
+        try:
+            self._sock.close()
+        except OSError:
+            pass
+
+
+class TimedSocket(SharedSocket):
+    """A socket of greenlets, or one that only the keeper's thread uses: it waits in the call itself, by its timeout."""
+
+    def __init__(self, sock: Any) -> None:
+        self._sock = sock
+
+    def readable(self, timeout: float) -> bool:
+        return True
+
+    def receive(self, timeout: float) -> bytes | None:
+        self._sock.settimeout(max(0.001, timeout))
+        try:
+            data: bytes = self._sock.recv(CHUNK)
+            return data
+        except (BlockingIOError, TimeoutError):
+            return None
+
+    def send(self, data: bytes) -> int:
+        self._sock.settimeout(5.0)
+        self._sock.sendall(data)
+        return len(data)
+
+
+class BlockingLine(Line):
+    """A line for threads."""
+
+    def __init__(
+        self, endpoint: Endpoint, credentials: Credentials, sock: SharedSocket, *, tls: bool
+    ) -> None:
+        super().__init__(endpoint, credentials, tls=tls)
+        self._sock = sock
+        self._guard = native.guard()
+        self._reading = Role()
+        self._waiting: dict[Gate, None] = {}
+        self._unsent = b""
+        self._why = ""
+        self.heard = time.monotonic()
+
+    def inside(self) -> bool:
+        return self._guard._is_owned()
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        """A few lines that change the line's state. If they are interrupted, nobody can trust it any more."""
+        with self._guard:
+            try:
+                yield
+            except InterlockError:
+                raise
+            except BaseException as error:
+                self._break(str(error) or type(error).__name__)
+                raise
+
+    def _break(self, why: str) -> None:
+        if not self.ended:
+            self.ended, self._why = True, why
+            self._sock.hang_up()
+            self._core.fail(why)
+            for gate in list(self._waiting):
+                gate.open()
+
+    def _flush(self) -> None:
+        """Send what is to be sent, as far as the system takes it. Under the guard."""
+        if out := self._core.take():
+            self._unsent = self._unsent + out if self._unsent else out
+        while self._unsent and (sent := self._sock.send(self._unsent)):
+            self._unsent = self._unsent[sent:]
+
+    # ---- calls --------------------------------------------------------------------------
+
+    async def call(self, method: Method, body: bytes, timeout: float) -> bytes:
+        now = time.monotonic()
+        until, gate = now + timeout, Gate()
+        call = Call(gate.open)
+        stream: Stream | None = None
+        try:
+            if now - self.heard > FRESH:
+                self._look()
+            with self._changing():
+                self._check_usable()
+                stream = self._request(method, body, call)
+                self._flush()
+            self._await(lambda: call.status is not None, gate, until)
+        except TimeoutError:
+            self._give_up(stream)
+            raise timeout_error(self.place, timeout) from None
+        except OSError as error:
+            raise self._lost(error) from None
+        except BaseException:
+            self._give_up(stream)
+            raise
+        if self.ended and call.status is not None and call.status.code == 14 and call.status.processed:
+            raise Broken(f"{self.place}: {self._why or call.status.text}")
+        return self._answer(call)
+
+    def _check_usable(self) -> None:
+        if not self.usable:
+            raise NotProcessed(f"{self.place}: {self._why or 'the server closes the connection'}")
+
+    def _lost(self, error: OSError) -> StoreUnavailable:
+        if isinstance(error, InterlockError):
+            return error  # type: ignore[return-value]
+        return Broken(f"{self.place}: {error}")
+
+    def _give_up(self, stream: Stream | None) -> None:
+        """Tell the server that nobody waits for this call any more."""
+        if stream is not None and not self.ended:
+            try:
+                with self._changing():
+                    self._core.reset(stream)
+                    self._flush()
+            except OSError:
+                pass
+
+    def post(self, method: Method, body: bytes) -> None:
+        try:
+            with self._changing():
+                if self.usable:
+                    self._request(method, body, Call(lambda: None))
+                    self._flush()
+        except OSError:
+            pass
+
+    # ---- watches ------------------------------------------------------------------------
+
+    async def open_watches(self, watched: Sequence[Watched], timeout: float) -> WatchGroup:
+        gate = Gate()
+        group = WatchGroup(gate.open)
+        try:
+            if time.monotonic() - self.heard > FRESH:
+                self._look()
+            with self._changing():
+                self._check_usable()
+                self._watch(group, watched)
+                self._flush()
+            self._await(lambda: group.ready or bool(group.ended), gate, time.monotonic() + timeout)
+            with self._changing():
+                self._check_opened(group)
+        except TimeoutError:
+            self.close_watches(group)
+            raise timeout_error(self.place, timeout) from None
+        except OSError as error:
+            raise self._lost(error) from None
+        except BaseException:
+            self.close_watches(group)
+            raise
+        return group
+
+    async def changed(self, group: WatchGroup, timeout: float) -> bool:
+        gate = Gate()
+        group.wake = gate.open
+        try:
+            until = time.monotonic() + timeout
+            self._await(lambda: group.fired or bool(group.ended) or self._core.draining, gate, until)
+        except TimeoutError:
+            return False
+        except OSError:
+            return True
+        finally:
+            group.fired = False
+        return True
+
+    def close_watches(self, group: WatchGroup) -> None:
+        if self.ended:
+            return
+        try:
+            with self._changing():
+                self._unwatch(group)
+                self._flush()
+        except OSError:
+            pass
+
+    # ---- reading ------------------------------------------------------------------------
+
+    def _look(self) -> None:
+        """Read what has come since somebody last read: the server may have closed the line, or asked whether we live."""
+        ticket = self._reading.take()
+        if ticket is not None:
+            try:
+                self.heard = time.monotonic()  # nobody listened, so its silence means nothing
+                self._pump(0.0)
+            finally:
+                self._reading.give_back(ticket)
+
+    def _await(self, ready: Callable[[], bool], gate: Gate, until: float) -> None:
+        """Return when it is ready; `TimeoutError` after `until`. Reads for everybody unless another thread does."""
+        self._waiting[gate] = None
+        try:
+            while not ready():
+                left = until - time.monotonic()
+                if self.ended:
+                    raise Broken(f"{self.place}: {self._why}")
+                if left <= 0:
+                    raise TimeoutError
+                ticket = self._reading.take()
+                if ticket is None:
+                    gate.wait(min(left, AGAIN))
+                    continue
+                try:
+                    self._read_until(ready, until)
+                finally:
+                    self._reading.give_back(ticket)
+                    del ticket
+        finally:
+            self._waiting.pop(gate, None)
+            self._call_next()
+
+    def _read_until(self, ready: Callable[[], bool], until: float) -> None:
+        while not ready() and not self.ended:
+            left = until - time.monotonic()
+            if left <= 0:
+                return
+            self._pump(left)
+
+    def _call_next(self) -> None:
+        """Let another thread read, if any waits and nobody reads."""
+        if self._waiting and self._reading.free:
+            for gate in list(self._waiting):
+                gate.open()
+                return
+
+    def _pump(self, timeout: float) -> None:
+        """Read once, and hand out what came."""
+        with self._changing():
+            silence = self._silence(time.monotonic())
+            if silence <= 0:
+                self._break("the server has not answered a ping")
+                return
+            self._flush()
+        limit = min(timeout, silence, 0.02 if self._unsent else silence)
+        if not self._sock.readable(limit):
+            return
+        with self._changing() if type(self._sock) is SharedSocket else self._interruptible():
+            data = self._sock.receive(limit)
+        if data is None:
+            return
+        with self._changing():
+            if not data:
+                self._break("the server closed the connection")
+                return
+            self.heard = time.monotonic()
+            try:
+                self._feed(data)
+            except (ProtocolError, MalformedMessage) as error:
+                self._break(str(error))
+                raise not_etcd(self.place, error) from None
+            self._flush()
+
+    @contextmanager
+    def _interruptible(self) -> Iterator[None]:
+        """A read that waits by itself: whatever interrupts it may have lost data."""
+        try:
+            yield
+        except BaseException as error:
+            with self._guard:
+                self._break(str(error) or type(error).__name__)
+            raise
+
+    def end(self, why: str) -> None:
+        with self._guard:
+            self._break(why)
+        if self._reading.free:
+            self._sock.close()
+
+    def forget(self) -> None:
+        """In a forked child: close our copy of the socket, without a word to the server."""
+        self.ended = True
+        self._sock.close()
+
+    def __del__(self) -> None:
+        self._sock.close()
+
+
+class BlockingTransport(ClusterTransport):
+    """The line of a client's threads; where greenlets are, one for each thread of the system."""
+
+    def __init__(self, address: Address, credentials: Credentials, *, hurried: bool = False) -> None:
+        super().__init__(address, credentials, hurried=hurried)
+        self.after_fork()
+
+    def after_fork(self) -> None:
+        """Forget the parent's lines: our copies of their sockets are closed, and the server hears nothing of it."""
+        for line in getattr(self, "_lines", {}).values():
+            line.forget()
+        self._lines: dict[int, BlockingLine] = {}
+        self._connecting = Role()
+        self._accompanied = False
+
+    def inside(self) -> bool:
+        return (
+            any(line.inside() for line in list(self._lines.values())) or self._connecting._guard._is_owned()
+        )
+
+    def _thread(self) -> int:
+        if self.hurried or not native.green("socket"):
+            return 0
+        return int(native.original("get_ident")())
+
+    async def line(self, until: float, patient: bool) -> tuple[Line, float]:
+        thread = self._thread()
+        line = self._lines.get(thread)
+        if line is not None and line.usable:
+            return line, 0.0
+        began = time.monotonic()
+        limit = self.address.connect_timeout if patient else min(self.address.connect_timeout, until - began)
+        ticket = self._connecting.take()
+        while ticket is None:  # another thread connects for all
+            time.sleep(0.002)
+            line = self._lines.get(thread)
+            if line is not None and line.usable:
+                return line, time.monotonic() - began
+            if time.monotonic() > began + limit:
+                raise Unreached(str(timeout_error(self.address.place, limit)))
+            ticket = self._connecting.take()
+        try:
+            line = self._lines.get(thread)
+            if line is None or not line.usable:
+                self._check_open()
+                line = await self._connect_blocking(max(0.001, began + limit - time.monotonic()))
+                self._lines[thread] = line
+                self._check_open()  # or it was closed meanwhile
+        finally:
+            self._connecting.give_back(ticket)
+        return line, time.monotonic() - began
+
+    async def _connect_blocking(self, timeout: float) -> BlockingLine:
+        line = await self._connect(timeout)
+        assert isinstance(line, BlockingLine)
+        return line
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClientClosed("this client was closed")
+
+    async def _pause(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+    async def _connect_companion(self, companion: ClusterTransport, timeout: float) -> None:
+        await companion.warm(timeout)
+
+    async def _open(self, endpoint: Endpoint, timeout: float) -> BlockingLine:
+        until = time.monotonic() + timeout
+        error: OSError = OSError("its name has no address")
+        try:
+            found = addresses(endpoint.host, endpoint.port, timeout)
+        except OSError as failed:
+            raise unreachable(endpoint.place, failed) from None
+        for family, kind, protocol, _, place in found:
+            sock: Any = socket.socket(family, kind, protocol)
+            try:
+                sock.settimeout(max(0.001, until - time.monotonic()))
+                sock.connect(place)
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                sock = self._secured(sock, endpoint)
+                return self._line_on(sock, endpoint)
+            except OSError as failed:
+                error = failed
+                sock.close()
+            except BaseException:
+                sock.close()
+                raise
+        if self.address.tls is not None:
+            self.address.tls.forget()
+        if isinstance(error, InterlockError):
+            raise error
+        if isinstance(error, TimeoutError):
+            raise unreachable(endpoint.place, f"no answer in {timeout:.3g} s")
+        raise unreachable(endpoint.place, error)
+
+    def _secured(self, sock: Any, endpoint: Endpoint) -> Any:
+        tls = self.address.tls
+        if tls is None:
+            return sock
+        wrapped = tls.context().wrap_socket(sock, server_hostname=tls.server_name or endpoint.host)
+        if wrapped.selected_alpn_protocol() not in ("h2", None):
+            wrapped.close()
+            raise not_etcd(endpoint.place, "its TLS does not speak HTTP/2")
+        return wrapped
+
+    def _line_on(self, sock: Any, endpoint: Endpoint) -> BlockingLine:
+        tls = self.address.tls is not None
+        if not native.green("socket"):
+            return BlockingLine(endpoint, self._credentials, SharedSocket(sock), tls=tls)
+        if self.hurried:  # the keeper's thread is no greenlet
+            try:
+                sock = native.PlainSocket(sock)
+            except (AttributeError, TypeError):
+                pass  # an unknown library: only its own thread can use the socket
+        return BlockingLine(endpoint, self._credentials, TimedSocket(sock), tls=tls)
+
+    async def close(self) -> None:
+        self._closed = True
+        for line in list(self._lines.values()):
+            line.end("this client was closed")
+        self._lines.clear()

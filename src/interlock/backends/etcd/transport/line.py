@@ -1,0 +1,129 @@
+"""A line: one connection to one member, which many callers share. What the blocking and the asyncio one have in common.
+
+All calls, and all watches, of a line are multiplexed on one socket. A look that follows a watch is made on the same line, so that
+the member that told of a change also answers the look.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+from interlock.backends.etcd.address import Endpoint
+from interlock.backends.etcd.errors import status_error
+from interlock.backends.etcd.transport.credentials import Credentials
+from interlock.backends.etcd.wire.grpc import OK, UNAVAILABLE, Call, Status, framed, head
+from interlock.backends.etcd.wire.http2 import Connection, Stream, literal
+from interlock.backends.etcd.wire.messages import WATCH, Method
+from interlock.backends.etcd.wire.watching import Watched, WatchGroup, WatchStream
+
+PING_AFTER = 10.0  # seconds without a byte from the server after which it is asked whether it lives
+PONG_WITHIN = 5.0  # seconds that it has for the answer
+FARTHEST = 2.0  # seconds that the round trip to a distant server may add to the time of a call
+# A member that has lost its leader must end our watches, or a waiter would sleep on.
+HAS_LEADER = literal(b"hasleader", b"true")
+
+
+class Line(ABC):
+    """One connection. `usable` turns False when it may not begin new calls; those under way may still be answered."""
+
+    def __init__(self, endpoint: Endpoint, credentials: Credentials, *, tls: bool) -> None:
+        self.endpoint = endpoint
+        self.place = endpoint.place
+        self._credentials = credentials
+        self._tls = tls
+        self._core = Connection()
+        self._watching: WatchStream | None = None
+        self._watch_stream: Stream | None = None
+        self.ended = False
+        self.term = 0  # the raft term that this member last told us on this line
+        self.least = 0.0  # the shortest time of a call, seconds: a distant server cannot answer sooner
+        self.heard = 0.0  # when something last arrived
+
+    @property
+    def usable(self) -> bool:
+        return not self.ended and not self._core.draining
+
+    # ---- what a store asks --------------------------------------------------------------
+
+    @abstractmethod
+    async def call(self, method: Method, body: bytes, timeout: float) -> bytes:
+        """The answer to a call of one message; raises what `status_error` makes of any other outcome."""
+
+    @abstractmethod
+    def post(self, method: Method, body: bytes) -> None:
+        """Send a call and do not wait for its answer. It may get lost; nothing is raised."""
+
+    @abstractmethod
+    async def open_watches(self, watched: Sequence[Watched], timeout: float) -> WatchGroup:
+        """Watch from now on: returns when the server has confirmed it. `close_watches` it in the end."""
+
+    @abstractmethod
+    async def changed(self, group: WatchGroup, timeout: float) -> bool:
+        """Return True when something watched has changed, or nothing can be heard any more; False after `timeout` seconds."""
+
+    @abstractmethod
+    def close_watches(self, group: WatchGroup) -> None: ...
+
+    @abstractmethod
+    def end(self, why: str) -> None:
+        """Close the connection; calls under way fail, and watchers wake up."""
+
+    # ---- for both kinds -----------------------------------------------------------------
+
+    def _head(self, method: Method, more: bytes = b"") -> bytes:
+        authority = self.place.encode()
+        return head(method, authority, tls=self._tls, metadata=self._credentials.metadata + more)
+
+    def _request(self, method: Method, body: bytes, call: Call) -> Stream:
+        return self._core.request(self._head(method), framed(body), call)
+
+    def _answer(self, call: Call) -> bytes:
+        """The message of a call that has ended."""
+        status = call.status
+        assert status is not None
+        if status.code != OK:
+            raise status_error(self.place, status)
+        if not call.messages:
+            raise status_error(self.place, Status(UNAVAILABLE, "the answer is empty"))
+        return call.messages[0]
+
+    def _watch(self, group: WatchGroup, watched: Sequence[Watched]) -> None:
+        """Put the requests for watches out; the stream for them is opened with the first."""
+        stream, watching = self._watch_stream, self._watching
+        if stream is None or watching is None or watching.status is not None:
+            watching = WatchStream()
+            stream = self._core.request(self._head(WATCH, HAS_LEADER), b"", watching, last=False)
+            self._watching, self._watch_stream = watching, stream
+        for message in watching.open(group, watched):
+            self._core.send(stream, framed(message))
+
+    def _unwatch(self, group: WatchGroup) -> None:
+        if self._watching is not None and self._watch_stream is not None:
+            for message in self._watching.close(group):
+                self._core.send(self._watch_stream, framed(message))
+
+    def _check_opened(self, group: WatchGroup) -> None:
+        """Raise if the watches were refused: the token in the headers of their stream may have expired."""
+        if group.ended:
+            self._credentials.forget()
+            stream, self._watch_stream = self._watch_stream, None
+            if stream is not None:
+                self._core.reset(stream)
+            raise status_error(self.place, Status(UNAVAILABLE, group.ended))
+
+    def _feed(self, data: bytes) -> None:
+        """Take in what has arrived."""
+        self._core.feed(data)
+
+    def _silence(self, now: float) -> float:
+        """Seconds until the server must be asked whether it lives, or counts as dead; a ping is put out when due."""
+        if not self._core.streams:
+            return PING_AFTER
+        idle = now - self.heard
+        if idle < PING_AFTER:
+            return PING_AFTER - idle
+        if not self._core.pings:
+            self._core.ping()
+            return PONG_WITHIN
+        return max(0.0, PING_AFTER + PONG_WITHIN - idle)

@@ -1,0 +1,92 @@
+"""gRPC over HTTP/2: headers, messages with their length before them, and the status in the trailers. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from urllib.parse import unquote_to_bytes
+
+from interlock.backends.etcd.wire.http2 import literal
+
+OK, CANCELLED, UNKNOWN, INVALID_ARGUMENT, DEADLINE_EXCEEDED, NOT_FOUND = 0, 1, 2, 3, 4, 5
+PERMISSION_DENIED, RESOURCE_EXHAUSTED, FAILED_PRECONDITION, OUT_OF_RANGE = 7, 8, 9, 11
+UNIMPLEMENTED, UNAVAILABLE, UNAUTHENTICATED = 12, 14, 16
+LARGEST_MESSAGE = 1 << 30
+
+_FIXED = literal(b"content-type", b"application/grpc") + literal(b"te", b"trailers")
+
+
+def head(method: bytes, authority: bytes, *, tls: bool, metadata: bytes = b"") -> bytes:
+    """The headers of a call. `metadata` are more headers, already encoded."""
+    scheme = b"\x87" if tls else b"\x86"
+    return (
+        b"\x83" + scheme + literal(b":path", method) + literal(b":authority", authority) + _FIXED + metadata
+    )
+
+
+def framed(body: bytes) -> bytes:
+    """A message as it stands in the data of a stream."""
+    return b"\0" + len(body).to_bytes(4, "big") + body
+
+
+class Status:
+    """How a call ended. `processed` is False if the server has certainly not acted on it."""
+
+    __slots__ = ("code", "processed", "text")
+
+    def __init__(self, code: int, text: str = "", processed: bool = True) -> None:
+        self.code = code
+        self.text = text
+        self.processed = processed
+
+    def __repr__(self) -> str:
+        return f"<Status {self.code} {self.text!r}>"
+
+
+class Call:
+    """Receives one call: its messages, then its status. `wake` is called when there is something new to see."""
+
+    __slots__ = ("_body", "_headers", "messages", "status", "wake")
+
+    def __init__(self, wake: Callable[[], object]) -> None:
+        self._body = bytearray()
+        self._headers: dict[bytes, bytes] = {}
+        self.messages: list[bytes] = []
+        self.status: Status | None = None
+        self.wake = wake
+
+    def on_headers(self, headers: dict[bytes, bytes], last: bool) -> None:
+        self._headers.update(headers)
+        http = self._headers.get(b":status", b"200")
+        if http != b"200" or not self._headers.get(b"content-type", b"").startswith(b"application/grpc"):
+            self._end(Status(UNIMPLEMENTED, f"HTTP status {http.decode('ascii', 'replace')}, and no gRPC"))
+        elif last:
+            code = self._headers.get(b"grpc-status", b"2")
+            said = unquote_to_bytes(self._headers.get(b"grpc-message", b"")).decode("utf-8", "replace")
+            self._end(Status(int(code) if code.isdigit() else UNKNOWN, said))
+
+    def on_data(self, data: bytes, last: bool) -> None:
+        body = self._body
+        body += data
+        came = False
+        while len(body) >= 5 and len(body) >= (size := 5 + int.from_bytes(body[1:5], "big")):
+            if body[0]:
+                self._end(Status(UNIMPLEMENTED, "the answer is compressed, which was not asked for"))
+                return
+            self.on_message(bytes(body[5:size]))
+            del body[:size]
+            came = True
+        if last:
+            self._end(Status(UNAVAILABLE, "the answer ended without a status"))
+        elif came:
+            self.wake()
+
+    def on_message(self, message: bytes) -> None:
+        self.messages.append(message)
+
+    def on_failure(self, why: str, processed: bool) -> None:
+        self._end(Status(UNAVAILABLE, why, processed))
+
+    def _end(self, status: Status) -> None:
+        if self.status is None:
+            self.status = status
+            self.wake()

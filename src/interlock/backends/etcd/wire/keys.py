@@ -1,0 +1,57 @@
+"""The names of the keys.
+
+    interlock/<name>/<claim id>       a claim; its place in the queue is the revision at which it was created
+    interlock-gone/<claim id>         a claim that must not come back: evicted, or released
+    interlock-register/<name>         a register
+
+`interlock/` is the prefix, which the URL may choose. In a name, `%` and `/` are written `%25` and `%2F`: otherwise the keys below
+`a/` would contain those of a resource `a/b`.
+"""
+
+from __future__ import annotations
+
+DEFAULT_PREFIX = "interlock/"
+
+
+def escaped(name: str) -> bytes:
+    return name.replace("%", "%25").replace("/", "%2F").encode()
+
+
+def unescaped(name: bytes) -> str | None:
+    """The resource whose keys begin like this; None if they are no resource's."""
+    try:
+        text = name.decode()
+    except UnicodeDecodeError:
+        return None
+    found = text.replace("%2F", "/").replace("%25", "%")
+    return found if escaped(found) == name else None
+
+
+class Keys:
+    """The keys under one prefix."""
+
+    def __init__(self, prefix: str = DEFAULT_PREFIX) -> None:
+        base = prefix.rstrip("/").encode()
+        self.root = base + b"/"
+        self.root_end = base + b"0"  # the byte after "/"
+        self._gone = base + b"-gone/"
+        self._register = base + b"-register/"
+
+    def folder(self, resource: str) -> tuple[bytes, bytes]:
+        """The range of all claims on a resource: its first key, and the first key behind it."""
+        start = self.root + escaped(resource)
+        return start + b"/", start + b"0"
+
+    def claim(self, resource: str, id: str) -> bytes:
+        return self.root + escaped(resource) + b"/" + id.encode()
+
+    def gone(self, id: str) -> bytes:
+        return self._gone + id.encode()
+
+    def register(self, name: str) -> bytes:
+        return self._register + escaped(name)
+
+    def resource_of(self, key: bytes) -> tuple[str | None, bytes]:
+        """The resource of a claim's key (None if it is no resource's), and the first key behind all of its claims."""
+        name = key[len(self.root) :].split(b"/", 1)[0]
+        return unescaped(name), self.root + name + b"0"

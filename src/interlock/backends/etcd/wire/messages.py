@@ -1,0 +1,246 @@
+"""The messages of etcd's API that interlock sends and reads, by the field numbers of its protocol (v3).
+
+Requests are functions that return bytes; answers are small classes made from bytes. A `Method` is the path of a call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from interlock.backends.etcd.wire.protobuf import Fields, all_of, decode, integer, message, text
+
+Method: TypeAlias = bytes
+
+RANGE: Method = b"/etcdserverpb.KV/Range"
+TXN: Method = b"/etcdserverpb.KV/Txn"
+WATCH: Method = b"/etcdserverpb.Watch/Watch"
+GRANT: Method = b"/etcdserverpb.Lease/LeaseGrant"
+REVOKE: Method = b"/etcdserverpb.Lease/LeaseRevoke"
+KEEP_ALIVE: Method = b"/etcdserverpb.Lease/LeaseKeepAlive"
+TIME_TO_LIVE: Method = b"/etcdserverpb.Lease/LeaseTimeToLive"
+AUTHENTICATE: Method = b"/etcdserverpb.Auth/Authenticate"
+STATUS: Method = b"/etcdserverpb.Maintenance/Status"
+
+UPWARDS, DOWNWARDS = 1, 2  # the order of a sorted range
+BY_CREATION = 2  # what it is sorted by
+MOST_OPERATIONS = 128  # of each branch of a Txn, unless the operator allows more
+
+
+# ---- keys: reading, writing, comparing --------------------------------------------------
+
+
+def get(
+    key: bytes,
+    end: bytes = b"",
+    *,
+    limit: int = 0,
+    order: int = 0,
+    serializable: bool = False,
+    keys_only: bool = False,
+    max_create: int = 0,
+) -> bytes:
+    """A range request; with an `order`, sorted by the revision at which the keys were created."""
+    return message(
+        (1, key),
+        (2, end),
+        (3, limit),
+        (5, order),
+        (6, BY_CREATION if order else 0),
+        (7, int(serializable)),
+        (8, int(keys_only)),
+        (13, max_create),
+    )
+
+
+def put(key: bytes, value: bytes, lease: int = 0, *, keep_lease: bool = False) -> bytes:
+    """A put; with `keep_lease` the key must exist, and stays under the lease that it has."""
+    return message((1, key), (2, value), (3, lease), (6, int(keep_lease)))
+
+
+def get_op(request: bytes) -> bytes:
+    """A range as one operation of a Txn."""
+    return message((1, request))
+
+
+def put_op(request: bytes) -> bytes:
+    """A put as one operation of a Txn."""
+    return message((2, request))
+
+
+def delete_op(key: bytes) -> bytes:
+    """The deletion of one key as one operation of a Txn."""
+    return message((3, message((1, key))))
+
+
+_CREATE, _MOD, _LEASE = 1, 2, 4  # targets of a comparison
+_LESS = 2  # its result; EQUAL is 0
+
+
+def created_at(key: bytes, revision: int) -> bytes:
+    """Compares: this key was created at this revision; 0: it does not exist."""
+    return message((2, _CREATE), (3, key), (5, revision), always=(5,))
+
+
+def nothing_in(key: bytes, end: bytes) -> bytes:
+    """Compares: no key of the range exists."""
+    return message((2, _CREATE), (3, key), (5, 0), (64, end), always=(5,))
+
+
+def none_since(key: bytes, end: bytes, revision: int) -> bytes:
+    """Compares: no key of the range was created after this revision."""
+    return message((1, _LESS), (2, _CREATE), (3, key), (5, revision + 1), (64, end))
+
+
+def modified_at(key: bytes, revision: int) -> bytes:
+    """Compares: this key was last written at this revision; 0: it does not exist."""
+    return message((2, _MOD), (3, key), (6, revision), always=(6,))
+
+
+def leased_to(key: bytes, lease: int) -> bytes:
+    """Compares: this key stands under this lease."""
+    return message((2, _LEASE), (3, key), (8, lease), always=(8,))
+
+
+def txn(compare: Sequence[bytes], success: Sequence[bytes], failure: Sequence[bytes] = ()) -> bytes:
+    return message(*[(1, c) for c in compare], *[(2, s) for s in success], *[(3, f) for f in failure])
+
+
+class Header:
+    """What every answer says of its member."""
+
+    __slots__ = ("member", "revision", "term")
+
+    def __init__(self, answer: Fields) -> None:
+        fields = decode(text(answer, 1))
+        self.member = integer(fields, 2)
+        self.revision = integer(fields, 3)
+        self.term = integer(fields, 4)
+
+
+class KeyValue:
+    __slots__ = ("created", "key", "lease", "modified", "value")
+
+    def __init__(self, data: bytes) -> None:
+        fields = decode(data)
+        self.key = text(fields, 1)
+        self.created = integer(fields, 2)
+        self.modified = integer(fields, 3)
+        self.value = text(fields, 5)
+        self.lease = integer(fields, 6)
+
+
+class RangeAnswer:
+    """Keys and values, and how many keys the whole range has."""
+
+    __slots__ = ("_fields", "count", "kvs", "more")
+
+    def __init__(self, fields: Fields) -> None:
+        self._fields = fields
+        self.kvs = [KeyValue(data) for data in all_of(fields, 2)]
+        self.more = bool(integer(fields, 3))
+        self.count = integer(fields, 4)
+
+    @classmethod
+    def of(cls, data: bytes) -> RangeAnswer:
+        return cls(decode(data))
+
+    @property
+    def header(self) -> Header:
+        return Header(self._fields)
+
+
+class TxnAnswer:
+    """Which branch ran, at which revision, and what its operations answered."""
+
+    __slots__ = ("_responses", "header", "succeeded")
+
+    def __init__(self, data: bytes) -> None:
+        fields = decode(data)
+        self.header = Header(fields)
+        self.succeeded = bool(integer(fields, 2))
+        self._responses = all_of(fields, 3)
+
+    def ranged(self, place: int) -> RangeAnswer:
+        """The answer of the range at this place of the branch."""
+        return RangeAnswer(decode(text(decode(self._responses[place]), 1)))
+
+    def deleted(self, place: int) -> int:
+        """How many keys the deletion at this place removed."""
+        return integer(decode(text(decode(self._responses[place]), 3)), 2)
+
+
+# ---- leases -----------------------------------------------------------------------------
+
+
+def grant(ttl: int, lease: int) -> bytes:
+    return message((1, ttl), (2, lease))
+
+
+def of_lease(lease: int, *, keys: bool = False) -> bytes:
+    """The request of LeaseRevoke, LeaseKeepAlive and LeaseTimeToLive."""
+    return message((1, lease), (2, int(keys)))
+
+
+class LeaseAnswer:
+    """The answer of a grant, of a keep-alive or of a question for the time to live."""
+
+    __slots__ = ("header", "keys", "lease", "ttl")
+
+    def __init__(self, data: bytes) -> None:
+        fields = decode(data)
+        self.header = Header(fields)
+        self.lease = integer(fields, 2)
+        self.ttl = integer(fields, 3)  # not above 0 if the lease does not exist
+        self.keys = all_of(fields, 5)
+
+
+# ---- watches ----------------------------------------------------------------------------
+
+
+def watch(number: int, key: bytes, end: bytes = b"", *, only_deletions: bool = False) -> bytes:
+    """Opens a watch "from now" under a number of ours; `only_deletions` filters puts out.
+
+    The filter NOPUT has the number 0, which proto3 leaves out by itself: it is a packed field, so its bytes are written here.
+    """
+    filters = b"\0" if only_deletions else b""
+    return message((1, message((1, key), (2, end), (5, filters), (7, number))))
+
+
+def unwatch(number: int) -> bytes:
+    return message((2, message((1, number))))
+
+
+class WatchAnswer:
+    __slots__ = ("cancelled", "created", "events", "number")
+
+    def __init__(self, data: bytes) -> None:
+        fields = decode(data)
+        self.number = integer(fields, 2)
+        self.created = bool(integer(fields, 3))
+        self.cancelled = bool(integer(fields, 4))
+        self.events = 11 in fields
+
+
+# ---- the rest ---------------------------------------------------------------------------
+
+
+def authenticate(user: str, password: str) -> bytes:
+    return message((1, user.encode()), (2, password.encode()))
+
+
+def token_of(data: bytes) -> bytes:
+    return text(decode(data), 2)
+
+
+class StatusAnswer:
+    """Which member answered, who leads by its knowledge (0: nobody), and in which term."""
+
+    __slots__ = ("leader", "member", "term", "version")
+
+    def __init__(self, data: bytes) -> None:
+        fields = decode(data)
+        header = Header(fields)
+        self.member, self.term = header.member, header.term
+        self.version = text(fields, 2).decode("ascii", "replace")
+        self.leader = integer(fields, 4)

@@ -1,0 +1,132 @@
+"""The values of the keys: what a claim says of itself, why a claim is gone, and what a register holds.
+
+A claim's value is a JSON object, readable with `etcdctl get`. A value that is none of ours belongs to another program that locks
+under the same key (`etcdctl lock`, Go's `concurrency` package): its key takes the whole capacity, and has no say in it.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+from interlock.backends.etcd.wire.messages import KeyValue
+from interlock.model import LINGERING, Claim, Standing
+
+_encoder = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+
+
+def claim_value(claim: Claim) -> bytes:
+    """What is written for a claim. The instant is wall clock, only for people to read: etcd keeps no times."""
+    return encoded(
+        {
+            "permits": claim.permits,
+            "capacity": claim.capacity,
+            "ttl": claim.ttl,
+            "note": claim.note,
+            "who": claim.who,
+            "came": round(time.time(), 3),
+        }
+    )
+
+
+def encoded(value: dict[str, Any]) -> bytes:
+    return _encoder.encode(value).encode("utf-8", "surrogatepass")
+
+
+def settings(value: bytes) -> dict[str, Any] | None:
+    """What a claim of ours says; None if the value is not ours."""
+    if value[:1] != b"{":
+        return None
+    try:
+        found = json.loads(value.decode("utf-8", "surrogatepass"))
+        if type(found["permits"]) is int and type(found["capacity"]) is int:
+            return dict(found)
+    except (ValueError, KeyError, TypeError):
+        pass
+    return None
+
+
+class Entry:
+    """One key in the queue of a resource."""
+
+    __slots__ = ("capacity", "key", "lease", "modified", "said", "token")
+
+    def __init__(self, kv: KeyValue) -> None:
+        self.key = kv.key
+        self.token = kv.created
+        self.modified = kv.modified
+        self.lease = kv.lease
+        self.said = settings(kv.value)
+        self.capacity: int | None = None if self.said is None else self.said["capacity"]
+
+    @property
+    def foreign(self) -> bool:
+        return self.said is None
+
+    def permits(self, capacity: int) -> int:
+        """What it takes; a stranger takes everything."""
+        return capacity if self.said is None else int(self.said["permits"])
+
+    @property
+    def ttl(self) -> float:
+        return 60.0 if self.said is None else float(self.said.get("ttl", 60.0))
+
+    @property
+    def id(self) -> str:
+        """Its id for an operator. One that only lingers has no owner any more, and another id."""
+        if self.said is not None and self.said.get("lingering"):
+            return f"{LINGERING}{self.token}"
+        return self.key.rsplit(b"/", 1)[-1].decode("utf-8", "replace")
+
+    def standing(self, capacity: int, admitted: bool, lapses_in: float) -> Standing:
+        said = self.said or {}
+        since = said.get("admitted" if admitted else "came") or said.get("came") or time.time()
+        return Standing(
+            id=self.id,
+            token=self.token,
+            permits=self.permits(capacity),
+            admitted=admitted,
+            age=max(0.0, time.time() - float(since)),
+            lapses_in=lapses_in,
+            note=str(said.get("note", "")),
+            who=str(said.get("who", "")),
+            foreign=self.foreign,
+        )
+
+
+# ---- tombstones -------------------------------------------------------------------------
+
+RELEASED = b"released"  # its holder gave it back: a request for it that arrives late must not enter it again
+_EVICTED = b"evicted:"
+
+
+def evicted(reason: str) -> bytes:
+    return _EVICTED + reason.encode("utf-8", "surrogatepass")
+
+
+def eviction(value: bytes) -> str | None:
+    """The reason that an operator gave; None if the claim was not evicted."""
+    if not value.startswith(_EVICTED):
+        return None
+    return value[len(_EVICTED) :].decode("utf-8", "surrogatepass")
+
+
+# ---- registers --------------------------------------------------------------------------
+
+
+def register_value(id: str, value: str | None) -> bytes:
+    """The id of the write, and the value; the first byte tells a value from its absence."""
+    return (
+        (b"-" if value is None else b"=")
+        + id.encode()
+        + b"\n"
+        + (value or "").encode("utf-8", "surrogatepass")
+    )
+
+
+def register_read(stored: bytes) -> tuple[str, str | None]:
+    """The id of the write, and the value (None if it was deleted)."""
+    head, _, rest = stored.partition(b"\n")
+    value = rest.decode("utf-8", "surrogatepass") if stored[:1] == b"=" else None
+    return head[1:].decode("utf-8", "replace"), value

@@ -1,0 +1,134 @@
+"""Requests of one store, as its callers await them: on threads an await blocks, on a loop it suspends."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from interlock.backends.kit.deadline import Deadline
+from interlock.backends.kit.runtime import WaitRuntime
+from interlock.backends.zookeeper import requests
+from interlock.backends.zookeeper.library import NoNode, Unimplemented
+from interlock.backends.zookeeper.link import Answer, Link, Session, late
+from interlock.backends.zookeeper.requests import Request
+from interlock.errors import StoreUnavailable
+from interlock.ports import IO_TIMEOUT, Signal
+
+CHUNK = 200  # reads in one request
+LONGEST_TRIP = (
+    0.5  # seconds that a request gets, if the servers have lately needed them, however little time is left
+)
+
+
+class Calls:
+    """Sends requests over a link, and waits for their answers in the way of one runtime."""
+
+    def __init__(self, link: Link, runtime: WaitRuntime) -> None:
+        self.link = link
+        self.runtime = runtime
+        self._no_multi_read = False  # a server below 3.6
+
+    async def connect(self, deadline: Deadline, *, hurried: bool = False) -> Session:
+        """The session, connected. The time for connecting comes on top of the deadline, unless the caller is in a hurry."""
+        link = self.link
+        began = link.now()
+        patience = deadline.for_request() if hurried else link.settings.connect_timeout
+        session = await link.connect(self.runtime, patience)
+        if not hurried:
+            deadline.at += link.now() - began
+        return session
+
+    async def ask(self, asked: Sequence[Request], deadline: Deadline) -> list[Answer]:
+        """Send requests back to back, and wait for all answers: one round trip, however many they are."""
+        timeout, signal = self.patience(deadline), self.runtime.signal()
+        answers = self.link.send(asked, signal)
+        await self.answered(signal, timeout)
+        if not all(answer.done for answer in answers):
+            raise late(self.link.place, timeout)
+        return answers
+
+    def patience(self, deadline: Deadline) -> float:
+        """Seconds that a request may take: what is left, but always as long as two round trips have lately taken."""
+        return max(deadline.for_request(), min(LONGEST_TRIP, 2 * self.link.trip))
+
+    async def answered(self, signal: Signal, timeout: float) -> None:
+        """Wait for the signal of a request that was sent just now; `StoreUnavailable` if it does not come."""
+        began = self.link.now()
+        came = await self.runtime.wait(signal, timeout)
+        took = self.link.now() - began
+        before = self.link.trip
+        # Up at once and down slowly: it is what a request may need.
+        self.link.trip = max(took, before + (took - before) / 8)
+        if not came:
+            raise late(self.link.place, timeout)
+
+    async def one(self, request: Request, deadline: Deadline) -> Answer:
+        return (await self.ask([request], deadline))[0]
+
+    async def make_parents(self, folder: str, deadline: Deadline) -> None:
+        """Make a folder, and all above it; those that are there already stay."""
+        for answer in await self.ask(self.link.parents(folder), deadline):
+            if answer.failed(Unimplemented):
+                raise StoreUnavailable(f"{self.link.place}: interlock needs ZooKeeper 3.5 or later")
+
+    async def children(self, folder: str, deadline: Deadline) -> list[str]:
+        """The nodes in a folder, as the leader knows them now; none if there is no such folder."""
+        _, answer = await self.ask([requests.sync(folder), requests.get_children(folder)], deadline)
+        return [] if answer.failed(NoNode) else answer.get()
+
+    async def data(self, path: str, deadline: Deadline) -> tuple[bytes, Any] | None:
+        """The data and the Stat of a node, as the leader knows them now; None if there is none."""
+        _, answer = await self.ask([requests.sync(path), requests.get_data(path)], deadline)
+        return None if answer.failed(NoNode) else answer.get()
+
+    async def read_all(self, reads: Sequence[Request], deadline: Deadline) -> list[Any]:
+        """The results of many reads, with None for nodes that are gone."""
+        found: list[Any] = []
+        for start in range(0, len(reads), CHUNK):
+            found += await self._read_some(reads[start : start + CHUNK], deadline)
+        return found
+
+    async def _read_some(self, reads: Sequence[Request], deadline: Deadline) -> list[Any]:
+        if not self._no_multi_read:
+            answer = await self.one(requests.MultiRead(reads), deadline)
+            if not answer.failed(Unimplemented):
+                return [None if isinstance(part, Exception) else part for part in answer.get()]
+            self._no_multi_read = True
+        answers = await self.ask(reads, deadline)
+        return [None if answer.failed(NoNode) else answer.get() for answer in answers]
+
+    async def server_now(self, deadline: Deadline) -> float:
+        """The servers' own time, seconds: ages are counted on one clock. Only a write tells it."""
+        if self.link.clock_offset is None:
+            session = await self.connect(deadline)
+            await self.beat(session, deadline)
+        return self.link.now() + (self.link.clock_offset or 0.0)
+
+    async def beat(self, session: Session, deadline: Deadline) -> None:
+        """Write to the session's own node, and wait until that is confirmed."""
+        timeout, signal = self.patience(deadline), self.runtime.signal()
+        self.link.beat(session, signal)
+        await self.answered(signal, timeout)
+
+    async def freshen(self, session: Session, needed: float, deadline: Deadline) -> None:
+        """See to it that the session is known to live for `needed` seconds more.
+
+        Usually it is: its own node is written to all the time. After a long outage two writes must be confirmed, a quarter
+        of the timeout apart.
+        """
+        now = self.link.now
+        while session.writes.ends - now() < needed:
+            await self.beat(session, deadline)
+            if session.writes.ends - now() >= needed:
+                return
+            proof = session.writes.next_proof()
+            pause = 0.0 if proof is None else proof - now()
+            if pause > deadline.left():
+                raise StoreUnavailable(
+                    f"{self.link.place}: the connection was away for long, and the session is verified in {pause:.2g} s"
+                )
+            await self.runtime.wait(self.runtime.signal(), max(0.001, pause))
+
+
+def within(calls: Calls, timeout: float = IO_TIMEOUT) -> Deadline:
+    return Deadline(calls.runtime.now, timeout)

@@ -1,0 +1,47 @@
+"""Turns errors of ZooKeeper and kazoo into errors of interlock, each one sentence that says what to do."""
+
+from __future__ import annotations
+
+from interlock.backends.zookeeper.library import exceptions
+from interlock.errors import InterlockError, StoreUnavailable, StoreUnfit
+
+BROKEN: tuple[type[Exception], ...] = (
+    exceptions.ConnectionLoss,
+    exceptions.ConnectionClosedError,
+    exceptions.ConnectionDropped,
+    exceptions.SessionExpiredError,
+    exceptions.SessionMovedError,
+    exceptions.OperationTimeoutError,
+)
+
+
+def translated(place: str, error: Exception) -> InterlockError:
+    """The error of interlock for one that a request was answered with."""
+    if isinstance(error, InterlockError):
+        return error
+    if isinstance(error, BROKEN):
+        return StoreUnavailable(
+            f"{place}: the connection or the session ended before the answer ({_name(error)})"
+        )
+    if isinstance(error, exceptions.AuthFailedError):
+        return refused(place)
+    if isinstance(error, exceptions.NoAuthError):
+        return StoreUnfit(
+            f"{place}: the ACL of a node there forbids this; give the credentials that it was made with "
+            "(zookeeper://user:password@...), or another chroot"
+        )
+    if isinstance(error, exceptions.InvalidACLError):
+        return StoreUnfit(
+            f"{place}: the server refuses the ACL; acl=creator needs credentials, acl=open does not"
+        )
+    if isinstance(error, exceptions.NotReadOnlyCallError):
+        return StoreUnavailable(f"{place}: the server is cut off from the others and only reads")
+    return StoreUnavailable(f"{place}: ZooKeeper answered {_name(error)} {error}".rstrip())
+
+
+def refused(place: str) -> StoreUnfit:
+    return StoreUnfit(f"{place}: the server refused the credentials; check user, password and SASL options")
+
+
+def _name(error: Exception) -> str:
+    return type(error).__name__

@@ -1,0 +1,425 @@
+"""The seam to kazoo: one session with the ensemble, requests that are sent on it, and what kazoo hides about it.
+
+kazoo gives the connection, TLS, credentials, and the tour through the servers. Of its API this uses one call, `_call`, which sends a
+request and settles an object when it is answered. It is given objects of ours: they set the signal of the caller's own
+runtime on the connection's thread, so neither a worker thread of kazoo nor an executor stands between a reply and its caller,
+and watch events and replies are seen in the order in which the server sent them.
+
+What kazoo hides is taken from two of its methods. `_connect` knows the negotiated timeout; `_send_ping` is called when nothing was sent for
+a third of it, and there the link writes to a node of the session's own, because a ping proves nothing (see `deadline_rule`).
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from typing import Any
+
+from interlock import clock, native
+from interlock.backends.kit.runtime import WaitRuntime
+from interlock.backends.zookeeper import requests
+from interlock.backends.zookeeper.deadline_rule import APART, ConfirmedWrites
+from interlock.backends.zookeeper.errors import refused, translated
+from interlock.backends.zookeeper.handler import Handler
+from interlock.backends.zookeeper.library import NodeExists, NoNode, client, serialization, states
+from interlock.backends.zookeeper.paths import Paths
+from interlock.backends.zookeeper.requests import Request
+from interlock.backends.zookeeper.settings import Settings
+from interlock.errors import InterlockError, StoreUnavailable, Unreached
+from interlock.ports import Signal
+
+BEAT = 0.3  # how often the session's own node is written to, as part of the timeout; more than `deadline_rule.APART`
+FOLDERS = 4096  # that are remembered
+CLOSING = 1.0  # seconds for which the end of a session is waited for
+
+
+class Answer:
+    """What kazoo settles when a request is answered, on the thread of the connection."""
+
+    __slots__ = ("_link", "_sent", "_type", "done", "error", "signal", "then", "value")
+
+    def __init__(self, link: Link, request: Request, signal: Signal | None = None) -> None:
+        self._link = link
+        # Before it is sent: a slow way to the server must shorten a lease, not lengthen it. None for what is no write.
+        self._sent = link.now() if request.type in requests.WRITES else None
+        self._type: int = request.type
+        self.signal = signal
+        self.then: Callable[[Answer], None] | None = None  # called at the end, on the connection's thread
+        self.done = False
+        self.value: Any = None
+        self.error: Exception | None = None
+
+    def set(self, value: Any = None) -> None:
+        self.value = value
+        if self._sent is not None:
+            self._link.confirmed(self._type, self._sent, value)
+        self._end()
+
+    def set_exception(self, error: Exception) -> None:
+        self.error = error
+        self._end()
+
+    def _end(self) -> None:
+        self.done = True
+        if self.then is not None:
+            self.then(self)
+        if self.signal is not None:
+            self.signal.set()
+
+    def failed(self, kind: type[Exception]) -> bool:
+        return isinstance(self.error, kind)
+
+    def get(self) -> Any:
+        """The value; raises the error of interlock for any other answer."""
+        if self.error is not None:
+            raise translated(self._link.place, self.error)
+        return self.value
+
+
+class Beat(Answer):
+    """The answer to a write to the session's own node. If the node's folder is missing, it is made, and the write repeated."""
+
+    __slots__ = ("_parents_made", "_session")
+
+    def __init__(
+        self, link: Link, request: Request, session: Session, signal: Signal | None, again: bool
+    ) -> None:
+        super().__init__(link, request, signal)
+        self._session = session
+        self._parents_made = again
+
+    def _end(self) -> None:
+        self._session.node_made = self.error is None or self.failed(NodeExists)
+        if self.failed(NoNode) and not self._parents_made:
+            self._link.beat(self._session, self.signal, again=True)
+        else:
+            super()._end()
+
+
+class Session:
+    """One session with the ensemble, as this client knows it."""
+
+    def __init__(self, number: int, writes: ConfirmedWrites, now: float) -> None:
+        self.number = number
+        self.writes = writes
+        self.beaten = now  # when its own node was last written to, or the session began
+        self.node_made = False
+        self.ids: dict[str, None] = {}  # claims that may stand in it
+
+    @property
+    def timeout(self) -> float:
+        return self.writes.timeout
+
+
+class Link:
+    """The session of one client; its stores for tasks and for plain threads share it."""
+
+    now = staticmethod(clock.now)
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.place = settings.place
+        self.paths = Paths(settings.chroot)
+        self.on_doubt: list[Callable[[], None]] = []
+        self.on_session_lost: list[Callable[[Collection[str] | None], None]] = []
+        self.no_ephemerals = False  # a server below 3.6 does not list a session's nodes
+        self._reset()
+
+    def _reset(self) -> None:
+        self.guard = native.guard()
+        self.session: Session | None = None
+        self.trip = 0.0  # seconds that a request has lately taken
+        self.folders: dict[str, None] = {}  # that were there a short while ago
+        self.clock_offset: float | None = None  # the servers' clock less our own, seconds
+        self._client: Any = None
+        self._connected = False
+        self._failure: InterlockError | None = None  # what has ended kazoo's loop
+        self._last_error = ""  # of the last attempt to connect
+        self._closed = False
+        self._thread: int | None = None  # the connection's
+        self._awaiting: set[Signal] = set()  # of those who wait for a connection
+
+    # ---- connecting --------------------------------------------------------------------
+
+    async def connect(self, runtime: WaitRuntime, timeout: float) -> Session:
+        """Return the session once it is connected; `Unreached` if it is not within `timeout` seconds."""
+        session = self.session
+        if self._connected and session is not None:
+            return session
+        until = self.now() + timeout
+        while True:
+            signal = runtime.signal()
+            with self.guard:
+                self._awaiting.add(signal)
+            try:
+                self._begin()
+                session = self.session
+                if self._connected and session is not None:
+                    return session
+                if self._closed or not await runtime.wait(signal, max(0.0, until - self.now())):
+                    why = f" ({self._last_error})" if self._last_error else ""
+                    raise Unreached(f"{self.place}: no server could be reached in {timeout:.3g} s{why}")
+                self._raise_failure()
+            finally:
+                with self.guard:
+                    self._awaiting.discard(signal)
+
+    def _begin(self) -> None:
+        """Start kazoo, unless it runs already."""
+        with self.guard:
+            if self._client is not None or self._closed:
+                return
+            started = self._client = self._new_client()
+        try:
+            started.start_async()
+        except BaseException as error:  # no thread or no socket to be had: the next call tries again
+            with self.guard:
+                self._client = None
+            if isinstance(error, (RuntimeError, OSError)):
+                raise Unreached(f"{self.place}: {error}") from error
+            raise
+
+    def _raise_failure(self) -> None:
+        """Raise what has ended kazoo's loop, once."""
+        with self.guard:
+            failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+
+    def _new_client(self) -> Any:
+        settings = self.settings
+        handler = Handler(
+            settings.connect_timeout / max(1, len(settings.hosts)), self._run, self._on_connect_error
+        )
+        made = client.KazooClient(
+            hosts=settings.hosts_text,
+            timeout=settings.session_timeout,
+            handler=handler,
+            auth_data=settings.auth,
+            sasl_options=dict(settings.sasl) if settings.sasl else None,
+            connection_retry={
+                "max_tries": -1,
+                "delay": 0.05,
+                "backoff": 2,
+                "max_delay": 0.5,
+                "sleep_func": handler.sleep_func,
+            },
+            **settings.tls,
+        )
+        made.add_listener(self._on_state)
+        connection = made._connection
+        connect, ping = connection._connect, connection._send_ping
+
+        def _connect(host: str, address: str, port: int) -> Any:
+            asked, is_new = self.now(), not made._session_id
+            read_timeout, connect_timeout = connect(host, address, port)
+            self.trip = max(
+                self.trip, self.now() - asked
+            )  # a first guess; more than one trip, and a quorum's write
+            self._on_connected(made._session_id, read_timeout * 1.5 / 1000, asked if is_new else None)
+            return read_timeout, connect_timeout
+
+        def _send_ping(connect_timeout: float) -> None:
+            ping(connect_timeout)
+            self._beat_if_due(APART)  # the next ping may come late: rather too early now
+
+        connection._connect, connection._send_ping = _connect, _send_ping
+        return made
+
+    def _run(self, loop: Callable[[], None]) -> None:
+        """Run kazoo's loop; when it ends, nobody needs its sockets any more, and the next call begins anew."""
+        self._thread = threading.get_ident()
+        made = self._client
+        try:
+            loop()
+        except Exception as error:
+            self._failure = StoreUnavailable(f"{self.place}: {type(error).__name__}: {error}")
+        finally:
+            self._thread = None
+            with suppress(Exception):
+                made.close()
+            with self.guard:
+                if self._client is made:
+                    self._client, self._connected = None, False
+            self._wake()
+
+    def _on_connect_error(self, error: Exception) -> None:
+        self._last_error = f"{type(error).__name__}: {error}"
+
+    def _on_connected(self, number: int, timeout: float, began: float | None) -> None:
+        with self.guard:
+            session = self.session
+            if session is None or session.number != number:
+                # A session of which we do not know when it began is proved by its writes alone.
+                began = self.now() - timeout if began is None else began
+                self.session = Session(number, ConfirmedWrites(timeout, began), self.now())
+            self._connected = True
+        self._wake()
+
+    def _on_state(self, state: str) -> None:
+        """kazoo tells us, on the connection's thread; connections are told by `_connect`, which knows more."""
+        if state == states.KazooState.SUSPENDED:
+            self._connected = False
+            for doubt in self.on_doubt:
+                doubt()
+        elif state == states.KazooState.LOST:
+            with self.guard:
+                self._connected = False
+                lost, self.session = self.session, None
+                if self._client is not None and self._client._state == states.KeeperState.AUTH_FAILED:
+                    self._failure = refused(self.place)
+            if lost is not None:
+                for lose in self.on_session_lost:
+                    lose(frozenset(lost.ids))
+            self._wake()
+
+    def _wake(self) -> None:
+        with self.guard:
+            awaiting = list(self._awaiting)
+        for signal in awaiting:
+            signal.set()
+
+    # ---- requests ----------------------------------------------------------------------
+
+    def send(self, asked: Sequence[Request], signal: Signal) -> list[Answer]:
+        """Send requests one after the other; the signal is set when the last of them is answered, as all are by then."""
+        self._beat_if_due()
+        sent: list[Answer] = []
+        for place, request in enumerate(asked, 1):
+            answer = Answer(self, request, signal if place == len(asked) else None)
+            sent.append(answer)
+            self._call(request, answer)
+        return sent
+
+    def tell(self, request: Request, then: Callable[[Answer], None]) -> None:
+        """Send a request that nobody waits for; `then` is called with the answer, on the connection's thread."""
+        answer = Answer(self, request)
+        answer.then = then
+        self._call(request, answer)
+
+    def _call(self, request: Request, answer: Answer) -> None:
+        started = self._client
+        if started is None:
+            answer.set_exception(Unreached(f"{self.place}: not connected"))
+        else:
+            started._call(request, answer)
+
+    def confirmed(self, request_type: int, sent: float, value: Any) -> None:
+        """A write was confirmed: note what that proves, and what the servers' clock says."""
+        session, now = self.session, self.now()
+        if session is None or sent < session.writes.counts_from:
+            return  # of an earlier session
+        if request_type == serialization.Transaction.type and any(
+            isinstance(part, Exception) for part in value
+        ):
+            return  # a `multi` that was refused
+        session.writes.confirm(sent, now)
+        written = _written_at(request_type, value)
+        if written is not None:
+            self.clock_offset = written - now
+
+    # ---- the session's own node --------------------------------------------------------
+
+    def _beat_if_due(self, interval: float = BEAT) -> None:
+        session = self.session
+        if (
+            session is not None
+            and self._connected
+            and self.now() >= session.beaten + session.timeout * interval
+        ):
+            self.beat(session, None)
+
+    def beat(self, session: Session, signal: Signal | None, *, again: bool = False) -> None:
+        """Write to the session's own node, or make it; the signal is set when that is answered."""
+        session.beaten = self.now()
+        path, acl = self.paths.session(session.number), self.settings.acl
+        if again:
+            for parent in self.parents(self.paths.sessions):
+                self._call(parent, Answer(self, parent))
+        if session.node_made:
+            request = requests.set_data(path, b"")
+        else:
+            request = requests.create(path, b"", acl, requests.EPHEMERAL)
+        self._call(request, Beat(self, request, session, signal, again))
+
+    def parents(self, folder: str) -> list[Request]:
+        """Requests that make a folder and all above it: the chroot for good, our own until they are empty."""
+        made: list[Request] = []
+        path = ""
+        for part in self.paths.parents:
+            path += f"/{part}"
+            made.append(requests.create(path, b"", self.settings.acl))
+        for path in dict.fromkeys((self.paths.root, folder)):
+            made.append(requests.CreateContainer(path, self.settings.acl))
+        return made
+
+    def remember(self, folder: str) -> None:
+        """Note that a folder is there; if it is gone by the next time, that costs one more round trip."""
+        if folder not in self.folders:
+            self.folders[folder] = None
+            if len(self.folders) > FOLDERS:
+                with suppress(StopIteration, RuntimeError):  # other threads do the same
+                    self.folders.pop(next(iter(self.folders)), None)
+
+    def forget_watcher(self, watcher: object, paths: Collection[str]) -> None:
+        """Have kazoo keep no watcher of a wait that is over: many short waits would fill the memory."""
+        started = self._client
+        if started is not None:
+            for watched in (started._data_watchers, started._child_watchers):
+                for path in paths:
+                    if (watchers := watched.get(path)) is not None:
+                        watchers.discard(watcher)
+
+    # ---- the end -----------------------------------------------------------------------
+
+    def inside(self) -> bool:
+        """Whether the caller is in a critical section, or on the connection's own thread, which must not wait for itself."""
+        return self.guard._is_owned() or self._thread == threading.get_ident()
+
+    async def close(self, runtime: WaitRuntime) -> None:
+        """End the session, and with it all its claims; wait a moment for that, and never on the connection's thread."""
+        with self.guard:
+            started, self._closed, ended = self._client, True, runtime.signal()
+            connected = self._connected
+            self._awaiting.add(ended)
+        if started is None:
+            return
+        started._stopped.set()
+        connection = started._connection
+        with suppress(OSError, AttributeError):
+            started._queue.append((serialization.CloseInstance, None))
+            connection._write_sock.send(b"\0")
+        if connected:
+            await runtime.wait(ended, CLOSING)
+        if not connection.connection_stopped.is_set() and (sock := connection._socket) is not None:
+            with suppress(OSError, ValueError):
+                sock.shutdown(socket.SHUT_RDWR)  # a server that hangs: its loop must not wait for it
+        with self.guard:
+            self._client = None
+
+    def after_fork(self) -> None:
+        """Forget the parent's session; the child's copies of its sockets are closed without a word to the server."""
+        left = self._client
+        self._reset()
+        if left is not None:
+            connection = left._connection
+            for sock in (connection._socket, connection._read_sock, connection._write_sock):
+                if sock is not None:
+                    with suppress(OSError, ValueError):
+                        os.close(sock.detach())
+
+
+def _written_at(request_type: int, value: Any) -> float | None:
+    """When a write was applied, by the servers' clock; None if its answer does not say."""
+    if request_type == serialization.SetData.type:
+        return float(value.mtime) / 1000
+    if request_type == serialization.Create2.type:
+        return float(value[1].mtime) / 1000
+    return None
+
+
+def late(place: str, timeout: float) -> StoreUnavailable:
+    return StoreUnavailable(f"{place}: no answer in {timeout:.3g} s")

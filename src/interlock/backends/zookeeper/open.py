@@ -1,0 +1,33 @@
+"""From a URL, or a user's own KazooClient, to a store."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import SplitResult
+
+from interlock.backends.kit.runtime import ThreadRuntime
+from interlock.backends.zookeeper.link import Link
+from interlock.backends.zookeeper.settings import Settings, of_client, of_url
+from interlock.backends.zookeeper.store import ZooKeeperStore
+from interlock.ports import CONNECT_TIMEOUT, Runtime
+
+
+def open_url(
+    parts: SplitResult, runtime: Runtime, *, asynchronous: bool, connect_timeout: float = CONNECT_TIMEOUT
+) -> ZooKeeperStore:
+    """The store at `zookeeper://h1,h2,h3/chroot`. Connects when it is used."""
+    return open_settings(of_url(parts, connect_timeout), runtime, asynchronous=asynchronous)
+
+
+def open_client(
+    client: Any, runtime: Runtime, *, asynchronous: bool, connect_timeout: float = CONNECT_TIMEOUT
+) -> ZooKeeperStore:
+    """The store on the ensemble of a KazooClient: with its addresses, credentials and TLS, but in a session of its own."""
+    return open_settings(of_client(client, connect_timeout), runtime, asynchronous=asynchronous)
+
+
+def open_settings(settings: Settings, runtime: Runtime, *, asynchronous: bool) -> ZooKeeperStore:
+    link = Link(settings)
+    if not asynchronous:
+        return ZooKeeperStore(link, runtime)
+    return ZooKeeperStore(link, runtime, twin=ZooKeeperStore(link, ThreadRuntime(runtime.now)))

@@ -1,0 +1,192 @@
+"""What operators ask for: who stands where, which names are in use, and the removal of claims."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from interlock._core.admission import admitted
+from interlock._core.outline import outline
+from interlock.backends.kit.deadline import Deadline
+from interlock.backends.zookeeper import requests
+from interlock.backends.zookeeper.bell import Bell
+from interlock.backends.zookeeper.calls import Calls, within
+from interlock.backends.zookeeper.entry import REMEMBERED, Ledger, decode
+from interlock.backends.zookeeper.library import NoNode
+from interlock.backends.zookeeper.link import Link
+from interlock.backends.zookeeper.paths import Paths, Place, places, unescaped
+from interlock.backends.zookeeper.tombstones import Tombstones
+from interlock.errors import ForeignKey, StoreUnavailable
+from interlock.model import Queue, Standing
+from interlock.ports import IO_TIMEOUT
+
+WATCHED = 64  # claims whose notes are watched; more are looked at once a second
+LOOK = 1.0
+
+
+class Operators:
+    """Seeing and mending."""
+
+    _calls: Calls
+    _ledger: Ledger
+    _link: Link
+    _paths: Paths
+    _tombstones: Tombstones
+
+    async def inspect(self, resource: str, timeout: float = IO_TIMEOUT, *, limit: int | None = None) -> Queue:
+        deadline = within(self._calls, timeout)
+        await self._calls.connect(deadline)
+        return await self._inspect(resource, deadline, limit)
+
+    async def _inspect(self, resource: str, deadline: Deadline, limit: int | None = None) -> Queue:
+        folder = self._paths.folder(resource)
+        queue = places(await self._calls.children(folder, deadline))
+        return (await self._described(resource, queue, deadline, limit))[0]
+
+    async def _described(
+        self, resource: str, queue: Sequence[Place], deadline: Deadline, limit: int | None = None
+    ) -> tuple[Queue, list[tuple[Place, Any]]]:
+        """The queue as operators see it, and the nodes behind it, with their Stats."""
+        if not queue:
+            return Queue(resource, 0, ()), []
+        folder = self._paths.folder(resource)
+        capacity = next((place.capacity for place in queue if not place.foreign), 1)
+        shown = queue[:limit]
+        read = await self._calls.read_all([requests.get_data(f"{folder}/{p.node}") for p in shown], deadline)
+        now = await self._calls.server_now(deadline)
+        nodes = [
+            (place, content)
+            for place, content in zip(shown, read, strict=True)
+            if content is not None and not (place.lingering and _lingers_for(content, now) <= 0)
+        ]
+        inside = admitted([place.permits_of(capacity) for place, _ in nodes], capacity)
+        standings = [
+            self._standing(place, content, index < inside, capacity, now)
+            for index, (place, content) in enumerate(nodes)
+        ]
+        found = Queue(resource, capacity, tuple(standings)) if standings else Queue(resource, 0, ())
+        return found, [(place, content[1]) for place, content in nodes]
+
+    async def _lingering_left(
+        self, folder: str, lingering: Sequence[Place], deadline: Deadline
+    ) -> list[float]:
+        """How long each of these still lingers, seconds, by the servers' clock; 0 if it is gone."""
+        read = await self._calls.read_all(
+            [requests.get_data(f"{folder}/{p.node}") for p in lingering], deadline
+        )
+        now = await self._calls.server_now(deadline)
+        return [0.0 if content is None else _lingers_for(content, now) for content in read]
+
+    def _standing(
+        self, place: Place, content: tuple[bytes, Any], inside: bool, capacity: int, now: float
+    ) -> Standing:
+        """One claim; `now` is the servers' time."""
+        data, stat = content
+        age = max(0.0, now - stat.ctime / 1000)
+        if place.foreign:
+            return Standing(place.id, stat.czxid, capacity, inside, age, 0.0, "", "", foreign=True)
+        timeout, since, note, who = decode(data)
+        if place.lingering:
+            timeout = _lingers_for(content, now)
+        own = self._ledger.entries.get(place.id)
+        if inside and own is not None and own.admitted_at is not None:
+            age = self._link.now() - own.admitted_at
+        elif inside and since is not None:
+            age = max(0.0, age - since)
+        return Standing(place.id, stat.czxid, place.permits, inside, age, timeout, note, who)
+
+    async def scan(self, prefix: str, after: str, limit: int) -> list[str]:
+        deadline = within(self._calls)
+        await self._calls.connect(deadline)
+        listed = [unescaped(child) for child in await self._calls.children(self._paths.root, deadline)]
+        names = sorted(
+            name for name in listed if name is not None and name.startswith(prefix) and name > after
+        )
+        found: list[str] = []
+        while names and len(found) < limit:
+            page, names = names[: max(limit, 20)], names[max(limit, 20) :]
+            reads = [requests.get_children(self._paths.folder(name)) for name in page]
+            for name, children in zip(page, await self._calls.read_all(reads, deadline), strict=True):
+                standing = places(children or ())
+                if any(not place.lingering for place in standing) or (
+                    standing and (await self._inspect(name, deadline)).standings
+                ):
+                    found.append(name)
+        return found[:limit]
+
+    async def evict(
+        self, resource: str, id: str | None, reason: str, *, foreign: bool = False, no_expiry: bool = False
+    ) -> list[Standing]:
+        deadline = within(self._calls)
+        await self._calls.connect(deadline)
+        folder = self._paths.folder(resource)
+        queue = places(await self._calls.children(folder, deadline))
+        described, nodes = await self._described(resource, queue, deadline)
+        victims = [
+            (standing, place, stat)
+            for standing, (place, stat) in zip(described.standings, nodes, strict=True)
+            if (standing.admitted if id is None else standing.id == id)
+        ]
+        for _, place, stat in victims:
+            if place.foreign and not (foreign and (stat.ephemeralOwner or no_expiry)):
+                raise ForeignKey(resource, "node", bool(stat.ephemeralOwner))
+        if victims:
+            await self._tombstones.prepare(deadline)
+        met = [
+            standing
+            for standing, place, _ in victims
+            if await self._evict(folder, place, standing, reason, deadline)
+        ]
+        await self._tombstones.sweep(deadline)
+        return met
+
+    async def _evict(
+        self, folder: str, place: Place, standing: Standing, reason: str, deadline: Deadline
+    ) -> bool:
+        """Remove one claim and leave a note of it, in one step; False if it has gone by itself."""
+        parts = [requests.delete(f"{folder}/{node}") for node in (place.node, *place.markers)]
+        if not place.foreign:
+            life = max(REMEMBERED, standing.lapses_in)
+            parts.append(self._tombstones.evicting(place.id, reason, life))
+        results: list[Any] = (await self._calls.one(requests.multi(parts), deadline)).get()
+        if any(isinstance(result, Exception) for result in results):
+            return False
+        if not place.foreign:
+            self._ledger.evict(place.id, reason, self._link.now(), max(REMEMBERED, standing.lapses_in))
+        return True
+
+    async def watch(self, resource: str, seen: Queue, timeout: float) -> None:
+        deadline = within(self._calls, timeout)
+        folder = self._paths.folder(resource)
+        try:
+            await self._calls.connect(deadline, hurried=True)
+            bell = Bell(self._calls.runtime.signal())
+            paths = [folder]
+            try:
+                await self._listen_to(folder, bell, paths, deadline)
+                if outline(await self._inspect(resource, deadline)) == outline(seen):
+                    most = deadline.left() if len(paths) <= WATCHED else min(LOOK, deadline.left())
+                    await self._calls.runtime.wait(bell.signal, most)
+            finally:
+                self._link.forget_watcher(bell, paths)
+        except StoreUnavailable:
+            if not deadline.passed():
+                raise
+
+    async def _listen_to(self, folder: str, bell: Bell, paths: list[str], deadline: Deadline) -> None:
+        """Watch who comes and leaves, and the notes of those who stand there; or for the folder to be made."""
+        listed = await self._calls.one(requests.get_children(folder, bell), deadline)
+        if listed.failed(NoNode):
+            (await self._calls.one(requests.exists(folder, bell), deadline)).get()
+            return
+        paths += [f"{folder}/{place.node}" for place in places(listed.get())[:WATCHED]]
+        await self._calls.ask(
+            [requests.get_data(path, bell) for path in paths[1:]] or [requests.sync(folder)], deadline
+        )
+
+
+def _lingers_for(content: tuple[bytes, Any], now: float) -> float:
+    """The seconds that a node still lingers; `now` is the servers' time."""
+    data, stat = content
+    made: float = stat.ctime / 1000
+    return decode(data)[0] - (now - made)

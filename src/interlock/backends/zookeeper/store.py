@@ -1,0 +1,499 @@
+"""The store port over a ZooKeeper ensemble: a claim is an ephemeral, sequential node, and the one rule is applied to their names.
+
+A claim is two requests in one round trip: make the node, list its folder. The server answers the requests of a session in their
+order, so the list contains the new node, and every node that came before it and still stands. Nobody can come ahead of it later. So the
+list decides, and whatever changes afterwards can only help.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from typing import Any
+
+from interlock.backends.kit.deadline import Deadline
+from interlock.backends.kit.defaults import StoreDefaults
+from interlock.backends.kit.runtime import WaitRuntime
+from interlock.backends.zookeeper import requests
+from interlock.backends.zookeeper.bell import Bell
+from interlock.backends.zookeeper.calls import Calls, within
+from interlock.backends.zookeeper.entry import Entry, Ledger, decode, encode
+from interlock.backends.zookeeper.library import NodeExists, NoNode, Unimplemented
+from interlock.backends.zookeeper.link import Link, Session
+from interlock.backends.zookeeper.operators import Operators
+from interlock.backends.zookeeper.paths import Place, claim_prefix, lingering_node, places, shrunk_node
+from interlock.backends.zookeeper.registers import Registers
+from interlock.backends.zookeeper.tombstones import Tombstones
+from interlock.errors import InvalidSetting, SettingsMismatch, StoreUnavailable
+from interlock.model import (
+    Busy,
+    Claim,
+    ClaimAnswer,
+    Gone,
+    Granted,
+    Renewal,
+    RenewAnswer,
+    Renewed,
+    Traits,
+)
+from interlock.ports import IO_TIMEOUT, Store
+from interlock.record import replaced
+from interlock.wording import duration
+
+TRAITS = Traits(
+    backend="zookeeper",
+    fair=True,
+    shares="any",
+    lapses="session",
+    wakes="server",
+    reach="network",
+    survives="minority",
+    two_holders=(),
+    min_ttl=1.0,
+    max_ttl=86400.0,
+    blocks=False,
+    largest_value=1_000_000,
+)
+
+ENOUGH = 0.3  # the part of the session's timeout that must be left when a claim is granted; or three quarters of its ttl
+MANY = 300  # claims in a session from which on a renewal asks for its own claims alone
+SWEEPING = 0.25  # seconds that a renewal spends on old notes, at most
+ENTERED = 3  # times a claim is entered, if its folder vanishes or an operator removes it meanwhile
+
+
+class ZooKeeperStore(Registers, Operators, StoreDefaults):
+    """Claims and registers on an ensemble, for programs anywhere on the network."""
+
+    def __init__(
+        self,
+        link: Link,
+        runtime: WaitRuntime,
+        ledger: Ledger | None = None,
+        twin: ZooKeeperStore | None = None,
+    ) -> None:
+        self.traits = replaced(TRAITS, max_ttl=link.settings.session_timeout)
+        self._link = link
+        self._paths = link.paths
+        self._runtime = runtime
+        self._calls = Calls(link, runtime)
+        self._tombstones = Tombstones(self._calls)
+        self._ledger = twin._ledger if twin is not None else ledger or Ledger()
+        self._twin = twin  # the blocking side of an asyncio store
+        if twin is None:
+            link.on_session_lost.insert(0, self._ledger.lose)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._link.place}>"
+
+    # ---- claims ------------------------------------------------------------------------
+
+    async def claim(self, claim: Claim, timeout: float = IO_TIMEOUT) -> ClaimAnswer:
+        ledger, deadline = self._ledger, within(self._calls, timeout)
+        if (reason := ledger.evicted(claim.id)) is not None:
+            return Gone(True, reason)
+        session = await self._calls.connect(deadline)
+        if claim.ttl > session.timeout + 0.001:
+            raise InvalidSetting(
+                f"{claim.resource}: a ttl of {duration(claim.ttl)} is longer than the session, which the servers of "
+                f"{self._link.place} limit to {duration(session.timeout)}; choose a shorter ttl, or have them raise "
+                "maxSessionTimeout"
+            )
+        await self._calls.freshen(session, min(claim.ttl * 0.75, session.timeout * ENOUGH), deadline)
+        entry = ledger.entries.get(claim.id)
+        if entry is not None and entry.stands_in(session):
+            return await self._repeat(entry, deadline)
+        if ledger.tried(claim.id):
+            return await self._resume(claim, session, deadline)
+        return await self._enter(claim, session, deadline)
+
+    async def _enter(self, claim: Claim, session: Session, deadline: Deadline) -> ClaimAnswer:
+        """Make the claim's node, and list the queue in the same round trip."""
+        folder = self._paths.folder(claim.resource)
+        prefix = f"{folder}/{claim_prefix(claim.id, claim.permits, claim.capacity)}"
+        flags, acl = requests.EPHEMERAL | requests.SEQUENTIAL, self._link.settings.acl
+        # A name that was not used of late has no folder: it is made in the same round trip, too.
+        parents = [] if folder in self._link.folders else [requests.CreateContainer(folder, acl)]
+        for _ in range(ENTERED):
+            asked = self._runtime.now()
+            entry = Entry(claim, folder, session, asked)
+            self._ledger.entries[claim.id] = entry
+            session.ids[claim.id] = None
+            create, look = requests.create(prefix, entry.data(), acl, flags), requests.get_children(folder)
+            *_, made, listed = await self._calls.ask([*parents, create, look], deadline)
+            if made.failed(NoNode):
+                self._ledger.forget(claim.id)
+                parents = self._link.parents(folder)
+                continue
+            path, stat = made.get()
+            if stat.ephemeralOwner != session.number:
+                raise StoreUnavailable(f"{self._link.place}: the session was replaced meanwhile")
+            entry.node, entry.token = path.rpartition("/")[2], stat.czxid
+            self._link.remember(folder)
+            return await self._judge(entry, listed.get(), asked, deadline)
+        raise StoreUnavailable(f"{self._link.place}: the folder of {claim.resource} vanished again and again")
+
+    async def _repeat(self, entry: Entry, deadline: Deadline) -> ClaimAnswer:
+        """Look again where a claim stands whose node we know."""
+        asked = self._runtime.now()
+        listed = await self._calls.one(requests.get_children(entry.folder), deadline)
+        children: list[str] = [] if listed.failed(NoNode) else listed.get()
+        answer = await self._judge(entry, children, asked, deadline)
+        if not isinstance(answer, Busy) or not entry.ahead:
+            return answer
+        first = entry.ahead[0]
+        read = await self._calls.one(requests.get_data(f"{entry.folder}/{first.node}"), deadline)
+        if read.error is not None:
+            return answer
+        now = await self._calls.server_now(deadline)
+        holder = self._standing(first, read.get(), True, entry.claim.capacity, now)
+        return Busy(answer.ahead, answer.retry_after, holder)
+
+    async def _resume(self, claim: Claim, session: Session, deadline: Deadline) -> ClaimAnswer:
+        """Find the node of a claim that was sent before, and perhaps applied; a node of an earlier session is not ours."""
+        folder, asked = self._paths.folder(claim.resource), self._runtime.now()
+        found = [
+            place for place in places(await self._calls.children(folder, deadline)) if place.id == claim.id
+        ]
+        read = await self._calls.read_all(
+            [requests.get_data(f"{folder}/{place.node}") for place in found], deadline
+        )
+        entry: Entry | None = None
+        for place, content in zip(found, read, strict=True):
+            if content is None:
+                continue
+            if entry is None and content[1].ephemeralOwner == session.number:
+                entry = Entry(claim, folder, session, asked)
+                entry.node, entry.token = place.node, content[1].czxid
+                entry.permits, entry.markers, entry.note = place.permits, place.markers, decode(content[0])[2]
+            else:
+                await self._calls.one(requests.delete(f"{folder}/{place.node}"), deadline)
+        if entry is None:
+            if (gone := await self._tombstones.find(claim.id, deadline)) is not None:
+                return self._evicted(claim.id, gone)
+            self._ledger.forget(claim.id)
+            return await self._enter(claim, session, deadline)
+        self._ledger.entries[claim.id] = entry
+        session.ids[claim.id] = None
+        listed = await self._calls.one(requests.get_children(folder), deadline)
+        return await self._judge(entry, listed.get(), asked, deadline)
+
+    def _evicted(self, id: str, gone: tuple[str, float]) -> Gone:
+        reason, life = gone
+        self._ledger.evict(id, reason, self._runtime.now(), life)
+        return Gone(True, reason)
+
+    async def _judge(
+        self, entry: Entry, children: list[str], asked: float, deadline: Deadline
+    ) -> ClaimAnswer:
+        """Answer by the list of nodes; a claim that may not stay is withdrawn first."""
+        claim = entry.claim
+        if not self._see(entry, children):
+            self._ledger.forget(claim.id)
+            if (gone := await self._tombstones.find(claim.id, deadline)) is not None:
+                return self._evicted(claim.id, gone)
+            return await self._enter(claim, entry.session, deadline)
+        other = next((p.capacity for p in entry.ahead if p.capacity not in (0, claim.capacity)), None)
+        if other is not None:
+            await self._delete(entry, deadline)
+            raise SettingsMismatch(claim.resource, claim.capacity, other)
+        retry_after = await self._end_lingering(entry, deadline)
+        if entry.fits():
+            return self._grant(entry, asked)
+        if not claim.queued:
+            await self._delete(entry, deadline)
+        entry.waited = True
+        return Busy(len(entry.ahead), retry_after)
+
+    async def _end_lingering(self, entry: Entry, deadline: Deadline) -> float:
+        """Remove what has lingered ahead for long enough; return the seconds after which it is worth asking again."""
+        lingering = [place for place in entry.ahead if place.lingering]
+        if not lingering:
+            return entry.session.timeout
+        left = await self._lingering_left(entry.folder, lingering, deadline)
+        for place, seconds in zip(lingering, left, strict=True):
+            if seconds <= 0:
+                await self._calls.one(requests.delete(f"{entry.folder}/{place.node}"), deadline)
+        over = {place.node for place, seconds in zip(lingering, left, strict=True) if seconds <= 0}
+        entry.ahead = [place for place in entry.ahead if place.node not in over]
+        return min((seconds for seconds in left if seconds > 0), default=entry.session.timeout)
+
+    @staticmethod
+    def _see(entry: Entry, children: list[str]) -> bool:
+        """Note who stands ahead of a claim; False if it does not stand itself."""
+        queue = places(children)
+        for index, place in enumerate(queue):
+            if place.node == entry.node:
+                entry.ahead = queue[:index]
+                return True
+        return False
+
+    def _grant(self, entry: Entry, asked: float) -> Granted:
+        """The grant, with as much of the session's time as is proved."""
+        if entry.admitted_at is None:
+            entry.admitted_at = self._runtime.now()
+            if entry.must_touch():
+                self._touch(entry)
+        left = entry.session.writes.ends - asked
+        return Granted(entry.token, min(entry.claim.ttl, left), asked)
+
+    def _touch(self, entry: Entry) -> None:
+        """Make a mark for those behind that this claim was let in. Nobody waits for it; a renewal repeats it if it was lost."""
+        entry.owes_touch = True
+        self._link.tell(requests.set_data(entry.path, entry.data()), entry.touched)
+
+    # ---- waiting -----------------------------------------------------------------------
+
+    async def wait(self, claim: Claim, busy: Busy | None, timeout: float) -> Granted | None:
+        deadline = within(self._calls, timeout)
+        entry = self._ledger.entries.get(claim.id)
+        if entry is None or not entry.stands_in(self._link.session):
+            await self._runtime.wait(self._runtime.signal(), min(deadline.left(), 0.02))
+            return None
+        while not deadline.passed():
+            watched = [] if busy is None else entry.watches()
+            bell = Bell(self._runtime.signal())
+            paths = [entry.path, *watched]
+            try:
+                if await self._listen(entry, bell, watched, deadline):
+                    granted = await self._after(entry, bell, watched, busy is None, deadline)
+                    if granted is not None or not self._stands(entry, bell):
+                        return granted
+            except StoreUnavailable:
+                if deadline.passed():
+                    return None
+                raise
+            finally:
+                self._link.forget_watcher(bell, paths)
+        return None
+
+    async def _listen(self, entry: Entry, bell: Bell, watched: list[str], deadline: Deadline) -> bool:
+        """Watch the claim and those that it waits for, look, and sleep; False if the time was up.
+
+        A claim that shares its resource looks once more after it began to listen: a claim that it watches may have shrunk,
+        or have been let in, before. For others it is enough that what they watch is there.
+        """
+        asked = [requests.get_data(path, bell) for path in (entry.path, *watched)]
+        if watched and entry.shares():
+            asked.append(requests.get_children(entry.folder))
+        answers = await self._calls.ask(asked, deadline)
+        nodes = answers[: 1 + len(watched)]
+        for path, answer in zip((entry.path, *watched), nodes, strict=True):
+            if answer.failed(NoNode):
+                bell.deleted.add(path)
+            else:
+                answer.get()
+        if bell.deleted or bell.broken:
+            return True
+        if len(answers) > len(nodes):
+            before = entry.watches()
+            if not self._see(entry, answers[-1].get()) or entry.fits() or entry.watches() != before:
+                return True
+        return await self._runtime.wait(bell.signal, deadline.left())
+
+    async def _after(
+        self, entry: Entry, bell: Bell, watched: list[str], holds: bool, deadline: Deadline
+    ) -> Granted | None:
+        """Say whether an event has let the claim in.
+
+        If the only claim ahead has left, no look is needed: events come in the order of what happened, and the claim itself
+        is watched as well, so it still stood then.
+        """
+        if holds or not self._stands(entry, bell):
+            return None
+        if len(entry.ahead) != 1 or watched[0] not in bell.deleted:
+            asked = requests.get_children(entry.folder)
+            listed = await self._calls.one(asked, deadline)
+            if listed.failed(NoNode) or not self._see(entry, listed.get()):
+                bell.deleted.add(entry.path)
+                return None
+            if not entry.fits():
+                return None
+        entry.ahead = ()
+        return self._grant(entry, self._runtime.now())
+
+    def _stands(self, entry: Entry, bell: Bell) -> bool:
+        """Whether the claim stands in the present session, as far as is known."""
+        return not bell.broken and entry.path not in bell.deleted and entry.stands_in(self._link.session)
+
+    # ---- renewing ----------------------------------------------------------------------
+
+    async def renew(self, renewals: Sequence[Renewal], timeout: float = IO_TIMEOUT) -> list[RenewAnswer]:
+        deadline = within(self._calls, timeout)
+        if not renewals:
+            return []
+        session = await self._calls.connect(deadline, hurried=True)
+        asked = self._runtime.now()
+        standing = await self._standing_paths(renewals, session, deadline)
+        answers: list[RenewAnswer] = []
+        for renewal in renewals:
+            entry = self._ledger.entries.get(renewal.id)
+            stands = entry is not None and entry.stands_in(session) and entry.path in standing
+            if entry is None or not stands or not await self._change(entry, renewal, deadline):
+                answers.append(await self._gone(renewal, deadline))
+                continue
+            ttl = min(renewal.ttl, session.timeout)
+            # The ttl counts from an instant at which it ends no later than the session does.
+            answers.append(Renewed(ttl, min(asked, session.writes.ends - ttl)))
+        with suppress(StoreUnavailable):  # a moment for the common good, once a minute
+            await self._tombstones.sweep(within(self._calls, min(SWEEPING, deadline.left() / 4)), few=True)
+        return answers
+
+    async def _standing_paths(
+        self, renewals: Sequence[Renewal], session: Session, deadline: Deadline
+    ) -> Collection[str]:
+        """Keep the session by a write, and learn which of its nodes stand: in one round trip, however many they are."""
+        self._link.beat(session, None)
+        if len(self._ledger.entries) <= MANY and not self._link.no_ephemerals:
+            answer = await self._calls.one(requests.GetEphemerals(self._paths.root), deadline)
+            if not answer.failed(Unimplemented):
+                return frozenset(answer.get())
+            self._link.no_ephemerals = True  # a server below 3.6
+        found = [self._ledger.entries.get(renewal.id) for renewal in renewals]
+        known = [entry.path for entry in found if entry is not None and entry.stands_in(session)]
+        read = await self._calls.read_all([requests.get_data(path) for path in known], deadline)
+        return {
+            path
+            for path, content in zip(known, read, strict=True)
+            if content is not None and content[1].ephemeralOwner == session.number
+        }
+
+    async def _gone(self, renewal: Renewal, deadline: Deadline) -> Gone:
+        if (reason := self._ledger.evicted(renewal.id)) is not None:
+            return Gone(True, reason)
+        tried = self._ledger.tried(renewal.id)
+        gone = await self._tombstones.find(renewal.id, deadline) if tried else None
+        return Gone() if gone is None else self._evicted(renewal.id, gone)
+
+    async def _change(self, entry: Entry, renewal: Renewal, deadline: Deadline) -> bool:
+        """Write what a renewal changes: the note, the permits, a mark that was lost; False if the claim is gone."""
+        shrinks = renewal.permits is not None and renewal.permits < entry.permits
+        changed = renewal.note is not None and renewal.note != entry.note
+        since_unknown = entry.waited and entry.admitted_at is not None and not entry.since_told
+        if not (shrinks or changed or entry.owes_touch or since_unknown):
+            return True
+        before = entry.note
+        entry.note = entry.note if renewal.note is None else renewal.note
+        if shrinks and renewal.permits is not None:
+            return await self._shrink(entry, renewal.permits, deadline)
+        answer = await self._calls.one(requests.set_data(entry.path, entry.data()), deadline)
+        if answer.error is not None:
+            entry.note = before
+            return False if answer.failed(NoNode) else answer.get()
+        entry.touched(answer)
+        return True
+
+    async def _shrink(self, entry: Entry, permits: int, deadline: Deadline) -> bool:
+        """Give some permits back: a node beside the claim's says what it has left, and a write wakes those who watch it."""
+        marker = shrunk_node(entry.claim.id, permits)
+        acl = self._link.settings.acl
+        parts = [
+            requests.set_data(entry.path, entry.data()),
+            requests.create_in_multi(f"{entry.folder}/{marker}", b"", acl, requests.EPHEMERAL),
+            *(requests.delete(f"{entry.folder}/{old}") for old in entry.markers if old != marker),
+        ]
+        results: list[Any] = (await self._calls.one(requests.multi(parts), deadline)).get()
+        if isinstance(results[0], NoNode):
+            return False
+        if any(isinstance(result, Exception) for result in results):
+            # Sent before, and its answer was lost: the marker is there. Anything else is seen by the next look.
+            if not any(isinstance(result, NodeExists) for result in results):
+                raise StoreUnavailable(
+                    f"{self._link.place}: {entry.claim.resource} was not shrunk: {results}"
+                )
+        entry.permits, entry.markers = permits, (marker,)
+        return True
+
+    # ---- releasing ---------------------------------------------------------------------
+
+    async def release(self, resource: str, id: str, linger: float = 0.0, timeout: float = IO_TIMEOUT) -> bool:
+        deadline = within(self._calls, timeout)
+        session = await self._calls.connect(deadline, hurried=True)
+        entry, tried = self._ledger.entries.get(id), self._ledger.tried(id)
+        if entry is not None and entry.claim.resource == resource and entry.stands_in(session):
+            lingers = linger > 0 and entry.admitted_at is not None
+            stood = await (self._leave(entry, linger, deadline) if lingers else self._delete(entry, deadline))
+        else:
+            stood = await self._delete_all(resource, id, deadline)
+        if tried and not stood and (gone := await self._tombstones.find(id, deadline)) is not None:
+            self._evicted(id, gone)  # or it could come back under the same id
+        return stood
+
+    async def _delete_all(self, resource: str, id: str, deadline: Deadline) -> bool:
+        """Remove every node of a claim, whichever session made it; False if there was none."""
+        folder = self._paths.folder(resource)
+        stood = False
+        for place in places(await self._calls.children(folder, deadline)):
+            if place.id == id and not place.foreign:
+                stood |= await self._delete_place(folder, place, deadline)
+        entry = self._ledger.entries.get(id)
+        if entry is None or entry.claim.resource == resource:
+            self._ledger.forget(id)
+        return stood
+
+    async def _leave(self, entry: Entry, linger: float, deadline: Deadline) -> bool:
+        """Put a node that belongs to no session in the place of the claim's, in one step: it outlives this process.
+
+        Whoever comes after its time is over removes it; so does a sweep, if nobody comes.
+        """
+        claim, acl = entry.claim, self._link.settings.acl
+        node = lingering_node(entry.node, entry.token, entry.permits, claim.capacity)
+        path = f"{entry.folder}/{node}"
+        parts = [
+            requests.delete(entry.path),
+            *(requests.delete(f"{entry.folder}/{marker}") for marker in entry.markers),
+            requests.create_in_multi(path, encode(linger, None, entry.note, claim.who), acl),
+            self._tombstones.lingering(entry.token, path, linger),
+        ]
+        for _ in range(2):
+            results: list[Any] = (await self._calls.one(requests.multi(parts), deadline)).get()
+            if not any(isinstance(result, Exception) for result in results):
+                self._ledger.forget(claim.id)
+                await self._tombstones.sweep(deadline)
+                return True
+            if isinstance(results[0], NoNode):
+                break
+            await self._tombstones.prepare(deadline)
+        self._ledger.forget(claim.id)
+        return False
+
+    async def _delete(self, entry: Entry, deadline: Deadline) -> bool:
+        """Remove a claim's node, with its markers; False if it did not stand."""
+        place = Place(0, entry.node, entry.claim.id, entry.permits, entry.claim.capacity, entry.markers)
+        stood = await self._delete_place(entry.folder, place, deadline)
+        self._ledger.forget(entry.claim.id)
+        return stood
+
+    async def _delete_place(self, folder: str, place: Place, deadline: Deadline) -> bool:
+        if not place.markers:
+            answer = await self._calls.one(requests.delete(f"{folder}/{place.node}"), deadline)
+            return False if answer.failed(NoNode) else bool(answer.get())
+        parts = [requests.delete(f"{folder}/{node}") for node in (place.node, *place.markers)]
+        results: list[Any] = (await self._calls.one(requests.multi(parts), deadline)).get()
+        if not any(isinstance(result, Exception) for result in results):
+            return True
+        # The list was old: remove what is left of it, one by one.
+        answers = await self._calls.ask(parts, deadline)
+        return answers[0].error is None
+
+    # ---- housekeeping ------------------------------------------------------------------
+
+    def on_doubt(self, call: Callable[[], None]) -> None:
+        self._link.on_doubt.append(call)
+
+    def on_session_lost(self, call: Callable[[Collection[str] | None], None]) -> None:
+        self._link.on_session_lost.append(call)
+
+    def inside(self) -> bool:
+        return self._link.inside()
+
+    def blocking(self) -> Store:
+        return self if self._twin is None else self._twin
+
+    def after_fork(self) -> None:
+        if self._twin is None:
+            self._ledger.lose(None)
+            self._link.after_fork()
+
+    async def close(self) -> None:
+        """End the session: every claim of this client is gone at once."""
+        await self._link.close(self._runtime)

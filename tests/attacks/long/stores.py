@@ -1,0 +1,30 @@
+"""A store of each kind for an attack: a folder, or servers of its own."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from uuid import uuid4
+
+KINDS = ("memory", "sqlite", "redis", "redlock")
+
+
+@contextmanager
+def opened(kind: str) -> Iterator[str]:
+    """The URL of a store that nobody else uses."""
+    if kind == "memory":
+        yield f"memory://{uuid4().hex}"
+    elif kind == "sqlite":
+        with tempfile.TemporaryDirectory() as folder:
+            yield f"sqlite:///{folder}/locks.db"
+    elif kind == "redis":
+        from tests.redis.server import running  # here, not above: a program without servers needs no redis-py
+
+        with running() as server:
+            yield server.url()
+    else:
+        from tests.redlock.servers import quorum
+
+        with quorum() as servers:
+            yield servers.url()

@@ -1,0 +1,30 @@
+"""One cluster for all tests of a worker that do not break it; and readable assertions of the shipped suite."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from uuid import uuid4
+
+import pytest
+
+from tests.etcd.cluster import EtcdCluster, running, steady
+
+pytest.register_assert_rewrite("interlock.testing.conformance")
+
+
+@pytest.fixture
+def cluster() -> EtcdCluster:
+    return steady()
+
+
+@pytest.fixture
+def url(cluster: EtcdCluster) -> str:
+    """A place of this test's own."""
+    return cluster.url(f"{uuid4().hex}/")
+
+
+@pytest.fixture(scope="module")
+def fragile() -> Iterator[EtcdCluster]:
+    """A cluster for tests that break it and mend it again."""
+    with running() as cluster:
+        yield cluster

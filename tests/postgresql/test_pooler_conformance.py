@@ -1,0 +1,16 @@
+"""Through PgBouncer in transaction mode the store keeps the promises of the port, and the clients on it theirs.
+
+The suites that depend on how the server is reached; with `dev.py test --full`, all of them.
+"""
+
+from __future__ import annotations
+
+from interlock.testing.conformance import CLIENT_SUITES, STORE_SUITES, StoreFactory, suites
+from tests.full import FULL
+from tests.postgresql.server import fresh_schema, steady_bouncer
+
+REACHED = {"Claims", "Wakeups", "Operators", "LockAsMutex", "Conditions"}
+ALL = [*STORE_SUITES, *CLIENT_SUITES]
+WANTED = [suite for suite in ALL if suite.__name__ in REACHED or FULL]
+
+globals().update(suites(StoreFactory(lambda: steady_bouncer().url(fresh_schema())), WANTED))

@@ -1,0 +1,212 @@
+"""The functions of PostgreSQL move queues exactly as the transactions of the embedded store do, with a clock that the test moves.
+
+`Agreement` compares answers. It does not see which waiters are rung, when a waiter is told to look again, or what a lapse does at its very
+instant: a claim that is not rung is still served after a while, and nobody notices. So both run the same random steps here, and after each
+step everything is compared: the answer, and for each live claim its state, permits, lapse and whether it was rung.
+"""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import Any
+
+import pytest
+
+from interlock._core.drive import drive
+from interlock._runtime.threads import Threads
+from interlock.backends.sql.assembly import Assembly
+from interlock.backends.sql.postgresql.open import dialect_of_url
+from interlock.backends.sql.store import SqlStore
+from interlock.backends.sqlite.tables import claims
+from interlock.backends.sqlite.tables.queue import advance, drop
+from interlock.backends.sqlite.tables.statements import sections
+from interlock.backends.sqlite.tables.transaction import Transaction
+from interlock.errors import SettingsMismatch
+from interlock.model import EVERYTHING, Busy, Claim, Granted, Renewal
+from interlock.urls import split
+from tests.postgresql.server import Server, fresh_schema
+
+BEGAN = 1_700_000_000.0
+CAPACITIES = (1, 3, 7, EVERYTHING)
+STEPS = 50
+
+
+class Reference:
+    """The embedded store's transactions on a database in memory."""
+
+    def __init__(self) -> None:
+        self.connection = sqlite3.connect(":memory:", isolation_level=None)
+        for statement in sections("schema").values():
+            self.connection.execute(statement)
+
+    def run(self, now: float, work: Any, *args: Any) -> Any:
+        return work(Transaction(self.connection, now, 0, lambda life: True), *args)
+
+    def rows(self, now: float) -> list[tuple[Any, ...]]:
+        return self.connection.execute(
+            "select id, state, permits, rung, round(lapses_at - ?, 3) from claim where state < 2 and lapses_at > ? order by token",
+            (BEGAN, now),
+        ).fetchall()
+
+
+class Subject:
+    """The store on PostgreSQL, whose functions read the time from a table."""
+
+    def __init__(self, server: Server) -> None:
+        self.schema = fresh_schema()
+        server.sql(
+            f"create schema {self.schema}; create table {self.schema}.clock (at float8); insert into {self.schema}.clock values ({BEGAN})"
+        )
+        self._server = server
+        dialect = dialect_of_url(
+            split(server.url(self.schema)), clock=f"(select at from {self.schema}.clock)"
+        )
+        self.store: SqlStore = Assembly(dialect, Threads()).store(asynchronous=False)
+        import psycopg
+
+        self._connection = psycopg.connect(server.conninfo, autocommit=True)
+
+    def set(self, now: float) -> None:
+        self._connection.execute(f"update {self.schema}.clock set at = {now!r}")
+
+    def rows(self, now: float) -> list[tuple[Any, ...]]:
+        query = (
+            f"select id, state, permits, rung::int, round((lapses_at - {BEGAN})::numeric, 3)::float8 from {self.schema}.claim "
+            f"where state < 2 and lapses_at > {now!r} order by token"
+        )
+        return self._connection.execute(query).fetchall()
+
+    def close(self) -> None:
+        drive(self.store.close())
+        self._connection.close()
+
+
+@contextmanager
+def subject(server: Server) -> Iterator[Subject]:
+    made = Subject(server)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+class Walk:
+    """One random sequence of steps on both."""
+
+    def __init__(self, seed: int, store: Subject) -> None:
+        self.chance = random.Random(seed)
+        self.capacity = self.chance.choice(CAPACITIES)
+        self.now = BEGAN
+        self.ids = [f"c{n}" for n in range(8)]
+        self.reference = Reference()
+        self.store = store
+        self.wants: dict[str, int] = {}
+
+    def step(self) -> tuple[str, Any, Any]:
+        chance = self.chance
+        if chance.random() < 0.3:
+            self.now += chance.choice((0.25, 1.0, 3.0, 5.0, 8.0))
+            self.store.set(self.now)
+        kind = chance.choices(("claim", "release", "renew", "shrink", "evict"), (10, 4, 3, 2, 1))[0]
+        return kind, *getattr(self, "_" + kind)(chance.choice(self.ids))
+
+    def _claim(self, id: str) -> tuple[Any, Any]:
+        few = (1, 2, 3, 7) if self.capacity != EVERYTHING else (1, 1, EVERYTHING)
+        wants = self.wants.setdefault(id, min(self.capacity, self.chance.choice(few)))
+        ttl, place = self.chance.choice((2.0, 5.0, 10.0)), self.chance.choice((2.0, 4.0))
+        queued = self.chance.random() < 0.8
+        capacity = self.capacity if self.chance.random() < 0.97 else self.capacity - 1 or 2
+        claim = Claim(
+            "r",
+            id,
+            ttl,
+            permits=min(wants, capacity),
+            capacity=capacity,
+            queued=queued,
+            place_ttl=place,
+            note=id,
+        )
+        return self._answer(self.store.store.claim(claim)), self._compare(claim)
+
+    def _compare(self, claim: Claim) -> Any:
+        try:
+            return _plain(self.reference.run(self.now, _claim_after_lapses, claim))
+        except SettingsMismatch as error:
+            return error.args
+
+    def _answer(self, call: Any) -> Any:
+        try:
+            return _plain(drive(call))
+        except SettingsMismatch as error:
+            return error.args
+
+    def _release(self, id: str) -> tuple[Any, Any]:
+        linger = self.chance.choice((0.0, 0.0, 0.0, 1.5))
+        self.wants.pop(id, None)
+        return drive(self.store.store.release("r", id, linger)), self.reference.run(
+            self.now, claims.release, "r", id, linger
+        )
+
+    def _renew(self, id: str) -> tuple[Any, Any]:
+        return self._renewed([Renewal("r", id, self.chance.choice((1.0, 6.0)))])
+
+    def _shrink(self, id: str) -> tuple[Any, Any]:
+        return self._renewed([Renewal("r", id, 3.0, permits=1)])
+
+    def _renewed(self, renewals: list[Renewal]) -> tuple[Any, Any]:
+        return drive(self.store.store.renew(renewals)), self.reference.run(self.now, claims.renew, renewals)
+
+    def _evict(self, id: str) -> tuple[Any, Any]:
+        whom = self.chance.choice((id, None))
+        found = drive(self.store.store.evict("r", whom, "why"))
+        met = self.reference.run(self.now, claims.evict, "r", whom, "why")
+        return [_standing(one) for one in found], [_standing(one) for one in met]
+
+
+def _claim_after_lapses(tx: Transaction, claim: Claim) -> Any:
+    """As the specification says, all lapsed claims go first; the embedded store removes those behind the caller later."""
+    rows = tx.execute("select token, state, id from claim where lapses_at <= ?", (tx.now,)).fetchall()
+    answered = tx.execute(
+        "select 1 from claim where id = ? and state = 2 and lapses_at > ?", (claim.id, tx.now)
+    )
+    if not rows or answered.fetchone():  # an evicted claim is answered before anything else
+        return claims.claim(tx, claim, int(tx.now * 1e6), "")
+    drop(tx, claim.resource, [row[0] for row in rows])
+    try:
+        return claims.claim(tx, claim, int(tx.now * 1e6), "")
+    finally:
+        advance(tx, claim.resource, claim.id)
+
+
+def _standing(one: Any) -> tuple[Any, ...]:
+    return one.id, one.permits, one.admitted, round(one.age, 3), round(one.lapses_in, 3), one.note
+
+
+def _plain(answer: Any) -> Any:
+    """An answer without its token, which the two stores draw differently."""
+    if isinstance(answer, Granted):
+        return "granted", answer.ttl
+    if isinstance(answer, Busy):
+        return (
+            "busy",
+            answer.ahead,
+            round(answer.retry_after, 3),
+            None if answer.holder is None else answer.holder.id,
+        )
+    return answer
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_both_stores_ring_the_same_claims(seed: int, server: Server) -> None:
+    with subject(server) as store:
+        walk = Walk(seed, store)
+        with closing(walk.reference.connection):
+            for number in range(STEPS):
+                kind, found, expected = walk.step()
+                assert found == expected, f"seed {seed}, step {number}: {kind}"
+                assert store.rows(walk.now) == walk.reference.rows(walk.now), (
+                    f"seed {seed}, step {number}: after {kind}"
+                )

@@ -1,0 +1,65 @@
+"""From when a session's time counts: only from a write that a later write has proved."""
+
+from __future__ import annotations
+
+import random
+
+from interlock.backends.zookeeper.deadline_rule import APART, ConfirmedWrites
+
+T = 8.0  # seconds: a quarter is 2
+
+
+def test_a_session_counts_from_before_it_began() -> None:
+    assert ConfirmedWrites(T, 100.0).ends == 108.0
+
+
+def test_a_single_write_proves_nothing_of_itself() -> None:
+    writes = ConfirmedWrites(T, 100.0)
+    writes.confirm(105.0, 105.1)
+    assert writes.ends == 108.0
+
+
+def test_a_write_a_quarter_later_proves_the_earlier_one() -> None:
+    writes = ConfirmedWrites(T, 100.0)
+    writes.confirm(103.0, 103.1)
+    writes.confirm(105.1, 105.2)
+    assert writes.ends == 103.0 + T
+
+
+def test_the_quarter_counts_from_the_answer_of_the_earlier_one() -> None:
+    """The report that names a write comes after the follower has it, which may be long after it was sent."""
+    writes = ConfirmedWrites(T, 100.0)
+    writes.confirm(103.0, 104.5)
+    writes.confirm(105.1, 105.2)
+    assert writes.ends == 100.0 + T
+    writes.confirm(106.5, 106.6)
+    assert writes.ends == 103.0 + T
+
+
+def test_many_writes_in_a_moment_prove_nothing_of_each_other() -> None:
+    writes = ConfirmedWrites(T, 100.0)
+    for number in range(1000):
+        writes.confirm(101.0 + number / 1000, 101.0005 + number / 1000)
+    assert writes.ends == 108.0
+
+
+def test_it_never_counts_from_a_write_that_is_not_proved_and_remembers_few() -> None:
+    chance, now = random.Random(7), 0.0
+    writes, history = ConfirmedWrites(T, 0.0), list[tuple[float, float]]()
+    for _ in range(5000):
+        now += chance.expovariate(20.0)
+        sent, now = now, now + chance.expovariate(50.0)
+        writes.confirm(sent, now)
+        history.append((sent, now))
+        proved = [s for s, answered in history if answered + T * APART <= sent]
+        assert writes.counts_from <= max(proved, default=0.0)
+        assert writes.counts_from >= max(proved, default=0.0) - T / 16  # and loses little by its grain
+        assert len(writes._unproved) <= 40
+        history = history[-2000:]
+
+
+def test_it_says_when_the_next_write_would_help() -> None:
+    writes = ConfirmedWrites(T, 100.0)
+    assert writes.next_proof() is None
+    writes.confirm(103.0, 103.5)
+    assert writes.next_proof() == 105.5

@@ -1,0 +1,268 @@
+"""Claims live with their client's session: what that means when it ends, is replaced, or is shorter than was asked."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from kazoo.client import KazooClient
+
+import interlock
+from interlock import aio
+from interlock._core.drive import drive
+from interlock._core.states import State
+from interlock._runtime.threads import Threads
+from interlock.backends.kit.deadline import Deadline
+from interlock.errors import InvalidSetting, LeaseLost, Unreached
+from interlock.model import Claim, Gone, Granted, Renewal, Renewed
+from interlock.urls import open_store
+from tests.patience import until
+from tests.server_process import free_port
+from tests.zookeeper.ensemble import Ensemble, running
+from tests.zookeeper.stores import expire, link_of
+
+
+@pytest.fixture
+def kazoo(ensemble: Ensemble) -> Iterator[Any]:
+    client = KazooClient(hosts=ensemble.hosts)
+    client.start()
+    yield client
+    client.stop()
+    client.close()
+
+
+def chroot(url: str) -> str:
+    return "/" + url.split("?")[0].rpartition("/")[2]
+
+
+def test_a_lost_session_loses_all_its_leases_at_once_and_says_so(url: str) -> None:
+    lost: list[Any] = []
+    with interlock.connect(url) as client:
+        leases = [client.lock(f"x{n}", on_lost=lost.append).acquire() for n in range(5)]
+        expire(link_of(client))
+        for lease in leases:
+            assert isinstance(lease, interlock.Lease)
+            until(lambda lease=lease: lease.state is State.LOST)  # type: ignore[misc]
+            with pytest.raises(LeaseLost, match="session"):
+                lease.check()
+        until(lambda: len(lost) == 5)
+        with client.lock("x0") as again:
+            assert again.token > max(lease.token for lease in leases if lease)
+
+
+def test_a_node_of_an_earlier_session_is_not_ours(url: str) -> None:
+    store: Any = open_store(url, Threads(), asynchronous=False)
+    claim = Claim("x", uuid4().hex, 30.0)
+    first = drive(store.claim(claim))
+    assert isinstance(first, Granted)
+    # As after a reply that was lost, with another session meanwhile: the node stands, and another session made it.
+    old, store._link.session = store._link.session, None
+    drive(store.close())
+    other: Any = open_store(url, Threads(), asynchronous=False)
+    remnant = open_store(url, Threads(), asynchronous=False)
+    drive(remnant.claim(claim))
+    other._ledger._former[claim.id] = None
+    again = drive(other.claim(claim))
+    assert isinstance(again, Granted)
+    assert again.token > first.token
+    queue = drive(other.inspect("x"))
+    assert [standing.token for standing in queue.standings] == [again.token]
+    assert drive(remnant.renew([Renewal("x", claim.id, 30.0)])) == [Gone()]
+    for opened in (other, remnant):
+        drive(opened.close())
+    assert old is not None
+
+
+def test_a_claim_whose_reply_was_lost_is_found_again_under_the_same_token(url: str) -> None:
+    store: Any = open_store(url, Threads(), asynchronous=False)
+    claim = Claim("x", uuid4().hex, 30.0)
+    first = drive(store.claim(claim))
+    store._ledger.entries[claim.id].node = ""  # as if the answer had not come
+    again = drive(store.claim(claim))
+    assert again.token == first.token
+    assert len(drive(store.inspect("x")).standings) == 1
+    assert drive(store.release("x", claim.id)) is True
+    drive(store.close())
+
+
+def test_a_ttl_beyond_the_session_is_refused_where_it_is_known(ensemble: Ensemble) -> None:
+    with pytest.raises(InvalidSetting, match="between 1 s and 10 s"):
+        interlock.connect(ensemble.fresh(session=10), ttl=30)
+    with interlock.connect(ensemble.fresh(session=100), ttl=90) as client:  # the servers allow 60 s
+        with pytest.raises(InvalidSetting, match="limit to 1 min"):
+            client.lock("x").acquire()
+        assert client.lock("x", ttl=60).acquire()
+
+
+def test_min_hold_outlives_the_session_that_released_it(url: str, kazoo: Any) -> None:
+    client = interlock.connect(url)
+    began = time.monotonic()
+    with client.lock("x", min_hold=2):
+        pass
+    client.close()
+    folder = f"{chroot(url)}/interlock/x"
+    (node,) = kazoo.get_children(folder)
+    assert kazoo.exists(f"{folder}/{node}").ephemeralOwner == 0
+    with interlock.connect(url) as other:
+        assert not other.lock("x").acquire(blocking=False)
+        (standing,) = other.inspect("x").standings
+        assert standing.lingering
+        assert 0 < standing.lapses_in <= 2
+        assert other.lock("x").acquire(timeout=30)
+        assert time.monotonic() - began > 1.9
+        assert len(other.inspect("x").standings) == 1
+
+
+def test_a_shorter_ttl_is_a_local_deadline_that_releases(url: str) -> None:
+    with interlock.connect(url) as ours, interlock.connect(url) as theirs:
+        lease = ours.lock("x", ttl=1.0, renew=False).acquire()
+        assert lease
+        assert theirs.lock("x").acquire(timeout=30)
+        assert lease.state is State.LOST
+
+
+def test_an_idle_session_is_proved_all_the_time_so_the_first_claim_after_a_pause_is_long(
+    ensemble: Ensemble,
+) -> None:
+    with interlock.connect(ensemble.fresh(session=2), ttl=2) as client:
+        client.lock("x").locked()
+        link = link_of(client)
+        for _ in range(20):
+            time.sleep(0.2)
+            assert link.session is not None
+        lease = client.lock("x").acquire()
+        assert isinstance(lease, interlock.Lease)
+        assert lease.remaining() > 0.3
+        lease.release()
+
+
+def test_the_connection_going_is_doubt_and_its_return_ends_it(ensemble: Ensemble) -> None:
+    with interlock.connect(ensemble.fresh(session=20), ttl=20) as client:
+        lease = client.lock("x").acquire()
+        assert isinstance(lease, interlock.Lease)
+        deadline = lease.deadline
+        states: list[State] = []
+        link_of(client).on_doubt.append(lambda: states.append(lease.state))
+        link_of(client)._client._connection._socket.shutdown(2)
+        until(lambda: states)
+        until(lambda: lease.state is State.HELD)
+        assert lease.deadline >= deadline
+        lease.release()
+
+
+def test_many_claims_of_one_session_are_renewed_by_a_constant_number_of_requests(url: str) -> None:
+    store: Any = open_store(url, Threads(), asynchronous=False)
+    claims = [Claim(f"x{n}", uuid4().hex, 30.0) for n in range(40)]
+    for claim in claims:
+        drive(store.claim(claim))
+    sent: list[Any] = []
+    call = store._link._call
+
+    def counted(request: Any, answer: Any) -> None:
+        sent.append(request)
+        call(request, answer)
+
+    store._link._call = counted
+    renewals = [Renewal(claim.resource, claim.id, 30.0) for claim in claims]
+    assert all(isinstance(answer, Renewed) for answer in drive(store.renew(renewals)))
+    sent.clear()  # the first made the session's own node, and swept
+    assert all(isinstance(answer, Renewed) for answer in drive(store.renew(renewals)))
+    assert len(sent) == 2
+    store._link.no_ephemerals = True  # as a server below 3.6 answers
+    store._calls._no_multi_read = True
+    assert all(isinstance(answer, Renewed) for answer in drive(store.renew(renewals)))
+    drive(store.close())
+
+
+def test_closing_a_client_removes_every_claim_of_it_and_its_thread(url: str, kazoo: Any) -> None:
+    before = threading.active_count()
+    client = interlock.connect(url)
+    for n in range(3):
+        assert client.lock(f"x{n}").acquire()
+    client.semaphore("s", 3).acquire()
+    client.close()
+    root = f"{chroot(url)}/interlock"
+    assert all(
+        not kazoo.get_children(f"{root}/{name}") for name in kazoo.get_children(root) if name[0] != "."
+    )
+    until(lambda: threading.active_count() <= before)
+
+
+def test_a_users_own_client_gives_its_address_and_keeps_its_session(ensemble: Ensemble, kazoo: Any) -> None:
+    place = f"/t-{uuid4().hex[:12]}"
+    theirs = KazooClient(hosts=ensemble.hosts + place, timeout=20.0)
+    theirs.start_async().wait(20)
+    kazoo.ensure_path(place)
+    theirs.create("/mine", b"", ephemeral=True)
+    client = interlock.connect(theirs, ttl=10)
+    with client.lock("x") as lease:
+        assert f"zookeeper://127.0.0.1:{ensemble.nodes[0].port}" in repr(client)
+        (node,) = kazoo.get_children(f"{place}/interlock/x")
+        assert kazoo.exists(f"{place}/interlock/x/{node}").czxid == lease.token
+    assert client.lock("x").acquire()
+    client.close()
+    assert kazoo.get_children(f"{place}/interlock/x") == []
+    assert theirs.exists("/mine"), "the user's session went on"
+    with pytest.raises(InvalidSetting, match="20 s"):
+        interlock.connect(theirs, ttl=30)
+
+    async def same() -> None:
+        async with aio.connect(theirs, ttl=10) as client, client.lock("x"):
+            assert len(kazoo.get_children(f"{place}/interlock/x")) == 1
+
+    asyncio.run(same())
+    theirs.stop()
+    theirs.close()
+
+
+def test_an_ensemble_that_is_not_there_is_named_in_time() -> None:
+    began = time.monotonic()
+    with interlock.connect(f"zookeeper://127.0.0.1:{free_port()}/x", connect_timeout=0.5) as client:
+        with pytest.raises(Unreached, match=r"no server could be reached in 0\.5 s .*refused"):
+            client.lock("x").acquire(blocking=False)
+    assert time.monotonic() - began < 10
+
+
+def test_idle_names_leave_nothing_behind_and_folders_that_vanish_are_made_again() -> None:
+    """Containers go when they are empty: here every half second, on other servers once a minute."""
+    with running(1, jvm=("-Dznode.container.checkIntervalMs=500",)) as ensemble:
+        url = ensemble.fresh(session=20)
+        admin = KazooClient(hosts=ensemble.hosts)
+        admin.start()
+        with interlock.connect(url, ttl=20) as client:
+            end = time.monotonic() + 4
+            number = 0
+            while time.monotonic() < end:
+                number += 1
+                with client.lock(f"x{number % 50}"):
+                    pass
+            register = client.register("r")
+            register.compare_and_set(register.read(), "1")
+        root = f"{chroot(url)}/interlock"
+        until(lambda: admin.get_children(root) == [".registers"])
+        admin.stop()
+        admin.close()
+
+
+def test_evictions_are_swept_when_their_time_is_over(
+    url: str, kazoo: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from interlock.backends.zookeeper import operators, tombstones
+
+    monkeypatch.setattr(operators, "REMEMBERED", -60.0)  # seconds, beside the session's 40
+    monkeypatch.setattr(tombstones, "SWEEP_EVERY", 0.0)
+    gone = f"{chroot(url)}/interlock/.gone"
+    with interlock.connect(url) as client:
+        for n in range(3):
+            client.lock(f"e{n}").acquire()
+            client.evict(f"e{n}", reason="drill")
+        assert len(kazoo.get_children(gone)) == 3
+        store: Any = client._core.store
+        store._tombstones._link.clock_offset += 100.0
+        drive(store._tombstones.sweep(Deadline(store._runtime.now, 5.0)))
+        assert kazoo.get_children(gone) == []

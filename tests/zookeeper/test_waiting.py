@@ -1,0 +1,164 @@
+"""Waiters watch only what must change first: nobody is woken for nothing, nobody sleeps through, and nobody gets in who was removed."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+import interlock
+from interlock import aio
+from interlock._core.drive import drive
+from interlock._runtime.threads import Threads
+from interlock.model import Busy, Claim, Granted
+from interlock.urls import open_store
+from tests.patience import until
+from tests.zookeeper.ensemble import Ensemble, running
+
+
+def opened(url: str) -> Any:
+    return open_store(url, Threads(), asynchronous=False)
+
+
+def test_two_waiters_of_a_full_semaphore_are_let_in_though_the_second_only_watches_the_first(
+    url: str,
+) -> None:
+    """Being let in changes nothing on the server, so the first who was let in makes a mark."""
+    theirs, ours = opened(url), [opened(url) for _ in range(2)]
+    holders = [Claim("s", uuid4().hex, 30.0, capacity=2) for _ in range(2)]
+    for holder in holders:
+        assert isinstance(drive(theirs.claim(holder)), Granted)
+    granted: list[Granted] = []
+
+    def wait(store: Any, claim: Claim, busy: Busy) -> None:
+        found = drive(store.wait(claim, busy, 60.0))
+        while found is None:
+            answer = drive(store.claim(claim))
+            found = answer if isinstance(answer, Granted) else drive(store.wait(claim, answer, 60.0))
+        granted.append(found)
+
+    threads: list[threading.Thread] = []
+    for store in ours:
+        waiter = Claim("s", uuid4().hex, 30.0, capacity=2)
+        busy = drive(store.claim(waiter))
+        assert isinstance(busy, Busy)
+        threads.append(threading.Thread(target=wait, args=(store, waiter, busy), daemon=True))
+        threads[-1].start()
+    for holder in holders:
+        drive(theirs.release("s", holder.id))
+    for thread in threads:
+        thread.join(20.0)
+    assert len(granted) == 2, "the second slept on"
+    for store in (theirs, *ours):
+        drive(store.close())
+
+
+@pytest.mark.parametrize("round", range(20))
+def test_a_waiter_that_is_evicted_just_before_the_holder_leaves_never_gets_in(url: str, round: int) -> None:
+    """The short way, without a look after the event, rests on the order of events: here it is attacked."""
+    ours, theirs = opened(url), opened(url)
+    holder, waiter = Claim("x", uuid4().hex, 30.0), Claim("x", uuid4().hex, 30.0)
+    drive(theirs.claim(holder))
+    busy = drive(ours.claim(waiter))
+    assert isinstance(busy, Busy)
+    found: list[Any] = []
+    thread = threading.Thread(target=lambda: found.append(drive(ours.wait(waiter, busy, 60.0))), daemon=True)
+    thread.start()
+    drive(theirs._calls.beat(theirs._link.session, _deadline(theirs)))  # lets the wait begin, or not
+    drive(theirs.evict("x", waiter.id, "drill"))
+    drive(theirs.release("x", holder.id))
+    thread.join(60.0)
+    assert found == [None]
+    for store in (ours, theirs):
+        drive(store.close())
+
+
+def _deadline(store: Any) -> Any:
+    from interlock.backends.kit.deadline import Deadline
+
+    return Deadline(store._runtime.now, 5.0)
+
+
+def test_many_short_waits_leave_no_watchers_behind(url: str) -> None:
+    with interlock.connect(url) as ours, interlock.connect(url) as theirs:
+        assert theirs.lock("x").acquire()
+        for _ in range(30):
+            assert not ours.lock("x").acquire(timeout=0.01)
+        client = ours._core.store._link._client  # type: ignore[attr-defined]
+        left = [
+            w for watchers in (client._data_watchers, client._child_watchers) for w in watchers.values() if w
+        ]
+        assert left == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(280)
+def test_the_servers_work_for_one_hand_off_does_not_grow_with_the_queue() -> None:
+    with running(1) as ensemble:
+        costs = {waiters: asyncio.run(_hand_offs(ensemble, waiters)) for waiters in (2, 32, 256)}
+    print(costs)
+    assert costs[256] <= costs[2] * 1.25 + 1, costs
+
+
+async def _hand_offs(ensemble: Ensemble, waiters: int) -> float:
+    """Packets that the server received for one hand-off, in the midst of a queue."""
+    node, url = ensemble.nodes[0], ensemble.fresh(session=60)
+    async with aio.connect(url, ttl=60) as client, aio.connect(url, ttl=60) as holder:
+        first = await holder.lock("x").acquire()
+        entered: list[int] = []
+        passes = min(waiters, 20)
+        done = asyncio.Event()
+        marks: list[int] = []
+
+        async def wait() -> None:
+            async with client.lock("x"):
+                entered.append(1)
+                if len(entered) in (1, passes):
+                    marks.append(await asyncio.to_thread(node.metric, "zk_packets_received"))
+                if len(entered) == passes:
+                    done.set()
+
+        tasks = [asyncio.create_task(wait()) for _ in range(waiters)]
+        while len((await holder.inspect("x")).waiters) < waiters:
+            await asyncio.sleep(0.05)
+        await first.release()  # type: ignore[union-attr]
+        await done.wait()
+        await asyncio.gather(*tasks)
+    return (marks[1] - marks[0]) / (passes - 1)
+
+
+def test_a_hundred_tasks_share_one_connection(ensemble: Ensemble) -> None:
+    async def work() -> None:
+        async with aio.connect(ensemble.fresh()) as client:
+            before = threading.active_count()
+
+            async def one(number: int) -> None:
+                async with client.lock(f"x{number % 7}"):
+                    await asyncio.sleep(0)
+
+            await asyncio.gather(*(one(number) for number in range(100)))
+            assert threading.active_count() <= before + 2  # the connection's, and the keeper's
+
+    asyncio.run(work())
+
+
+def test_a_watch_sees_claims_come_and_go(url: str) -> None:
+    with interlock.connect(url) as ours, interlock.connect(url) as theirs:
+        seen: list[int] = []
+
+        def watch() -> None:
+            for queue in ours.watch("x"):
+                seen.append(len(queue.standings))
+                if len(seen) == 3:
+                    return
+
+        watcher = threading.Thread(target=watch, daemon=True)
+        watcher.start()
+        until(lambda: seen == [0])
+        lease = theirs.lock("x").acquire()
+        until(lambda: seen == [0, 1])
+        lease.release()  # type: ignore[union-attr]
+        until(lambda: seen == [0, 1, 0])
