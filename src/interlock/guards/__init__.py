@@ -10,7 +10,6 @@
 |---|---|
 | `sql` | your own transaction in PostgreSQL, MySQL, MariaDB or SQLite: DB-API, SQLAlchemy, Django |
 | `redis` | commands and Lua scripts on a Redis server or Cluster |
-| `etcd`, `zookeeper` | writes there |
 | `file` | a file that is replaced as a whole |
 | `http` | requests to a web application, by a middleware |
 
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["file", "http", "redis", "sql"]
 
-_LATER = ("etcd", "zookeeper")
+_LATER = ("etcd", "zookeeper")  # in versions that have them
 
 if not TYPE_CHECKING:  # a type checker would accept every misspelt name
 
