@@ -145,11 +145,6 @@ class Dialect(Protocol):
         ...
 
     @property
-    def claim_table(self) -> str:
-        """The quoted name of the table of claims, as a user's connection to the same database writes it."""
-        ...
-
-    @property
     def connect_timeout(self) -> float: ...
 
     def source(self, runtime: Any, *, blocking: bool) -> Source:

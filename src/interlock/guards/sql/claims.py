@@ -24,9 +24,10 @@ async def claim_table(transaction: Transaction, presented: Presented, claims: st
                 f"{presented.resource}: the absolute form needs the lock in the database of this transaction, but it "
                 f"lives in {backend}; guard without absolute=True"
             )
-        if dialect != "sqlite":
+        if dialect == "sqlite":
+            claims = await _attached(transaction, store)
+        elif store.claim_table is not None:
             return str(store.claim_table)
-        claims = await _attached(transaction, store)
     return quoted(claims or USUAL[dialect], dialect)
 
 
