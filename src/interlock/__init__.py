@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import interlock.aio as aio
+    import interlock.guards as guards
     from interlock._core.election import Leader
     from interlock._core.states import State
     from interlock.blocking import (
@@ -114,6 +115,7 @@ __all__ = [
     "WriteLock",
     "aio",
     "connect",
+    "guards",
     "release_on_signal",
 ]
 
@@ -121,7 +123,7 @@ __all__ = [
 # The modules in which the public names live, light ones first. Each is imported when one of its names is first asked for:
 # the command line answers `--help` without loading a client, and a program without an event loop does not load asyncio.
 _HOMES = ("errors", "model", "who", "blocking", "shutdown", "_core.election", "_core.states")
-_MODULES = ("aio", "blocking", "errors", "events", "model", "ports", "shutdown", "who")
+_MODULES = ("aio", "blocking", "errors", "events", "guards", "model", "ports", "shutdown", "who")
 
 if not TYPE_CHECKING:  # a type checker would accept every misspelt name
 

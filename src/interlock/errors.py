@@ -221,7 +221,11 @@ class BrokenBarrier(InterlockError, threading.BrokenBarrierError):
 
 
 class StaleToken(InterlockError, RuntimeError):
-    """The guarded resource has already accepted a higher token: a later holder has used it."""
+    """The guarded resource has accepted another token since: the lease that this one came from has ended.
+
+    `accepted` is the other token; 0 if it is not known, because the guard asked only whether the claim still stands. It may be
+    the lower one only where marks are compared: then that holder has marked the row last.
+    """
 
     def __init__(self, resource: str, token: int, accepted: int) -> None:
         super().__init__(resource, token, accepted)
@@ -230,6 +234,13 @@ class StaleToken(InterlockError, RuntimeError):
         self.accepted = accepted
 
     def __str__(self) -> str:
+        if not self.accepted:
+            return f"{self.resource}: token {self.token} is stale: the claim it came from no longer stands"
+        if self.accepted <= self.token:
+            return (
+                f"{self.resource}: token {self.token} is refused, because a holder with token {self.accepted} "
+                "has marked the row since"
+            )
         return (
             f"{self.resource}: token {self.token} is stale, {self.accepted} was accepted already; "
             "the lease it came from has ended and a later holder has written since"

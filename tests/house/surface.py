@@ -20,6 +20,11 @@ PUBLIC = (
     "interlock.aio",
     "interlock.errors",
     "interlock.events",
+    "interlock.guards",
+    "interlock.guards.file",
+    "interlock.guards.http",
+    "interlock.guards.redis",
+    "interlock.guards.sql",
     "interlock.model",
     "interlock.ports",
 )

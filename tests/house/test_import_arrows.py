@@ -56,7 +56,11 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "_mixins": (*CORE, "making", "_runtime.foreign"),
     "blocking": BELOW_FACES,
     "aio": BELOW_FACES,
-    "": (*BELOW_FACES, "blocking", "aio"),  # interlock/__init__.py
+    # Guards take leases and compare tokens. They know no store; the one of Redis shares its rule for slots.
+    "guards": (*PORTS, "_core.drive", "_core.lease", "_core.names", "_core.client", "guards"),
+    "guards.redis": (*PORTS, "_core.drive", "_core.lease", "guards.presented", "backends.redis.wire.keys"),
+    "guards.http": (*PORTS, "_core.lease", "_core.names", "guards.presented", "blocking", "aio"),
+    "": (*BELOW_FACES, "blocking", "aio", "guards"),  # interlock/__init__.py
     "__main__": ("cli",),
     "cli": ANYTHING,
     "lab": ANYTHING,

@@ -65,9 +65,11 @@ class Assembly:
             doubt=self._doubt,
         )
         dialect = self._dialect
-        return SqlStore(
+        store = SqlStore(
             dialect.traits, dialect.place, runner, self._listener, runtime, self._state, self._keeper
         )
+        store.claim_table = getattr(dialect, "claim_table", None)
+        return store
 
     def _doubt(self) -> None:
         """A connection ended unasked, or the server takes no writes: another one may have taken over, which may not know all claims."""

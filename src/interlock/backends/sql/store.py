@@ -83,6 +83,9 @@ class SqlStore(StoreDefaults):
         self._twin: SqlStore | None = None  # the blocking side of an asyncio store
         self._make_keeper_side: Callable[[], SqlStore] | None = None  # makes the keeper's own side, once
         self._keeper_side: SqlStore | None = None
+        self.claim_table: str | None = (
+            None  # its quoted name: guards lock rows there, in transactions of the user
+        )
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._place}>"

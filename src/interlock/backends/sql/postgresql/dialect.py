@@ -60,6 +60,10 @@ class PostgresDialect:
     def place(self) -> str:
         return self.address.place
 
+    @property
+    def claim_table(self) -> str:
+        return self.address.schema.name("claim")
+
     def source(self, runtime: Any, *, blocking: bool) -> Source:
         if self._pool is not None:
             return UserSource(self._pool, self.address, self._statements, runtime, _waits(blocking))

@@ -1,0 +1,49 @@
+"""Guards: resources that check the fencing token of a lease, and refuse a holder that comes too late.
+
+    from interlock import guards
+
+    with client.lock("account:1") as lease, session.begin():
+        guards.sql.guard(session, lease)          # first, before anything is read: raises StaleToken if it is too late
+        ...
+
+| module | what it guards |
+|---|---|
+| `sql` | your own transaction in PostgreSQL, MySQL, MariaDB or SQLite: DB-API, SQLAlchemy, Django |
+| `redis` | commands and Lua scripts on a Redis server or Cluster |
+| `file` | a file that is replaced as a whole |
+| `http` | requests to a web application, by a middleware |
+
+Each module is imported when it is first asked for, and none of them imports the library whose objects it takes.
+`client.guard` is for everything else.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import interlock.guards.file as file
+    import interlock.guards.http as http
+    import interlock.guards.redis as redis
+    import interlock.guards.sql as sql
+
+__all__ = ["file", "http", "redis", "sql"]
+
+_LATER = ("etcd", "zookeeper")  # in versions that have them
+
+if not TYPE_CHECKING:  # a type checker would accept every misspelt name
+
+    def __getattr__(name: str) -> Any:
+        from importlib import import_module
+
+        if name in (*__all__, *_LATER):
+            try:
+                return import_module(f"{__name__}.{name}")
+            except ModuleNotFoundError as error:
+                if error.name != f"{__name__}.{name}":
+                    raise
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,187 @@
+"""Commands and scripts on a Redis server that run only if the token of a lease is not too low.
+
+    guard = guards.redis.Guard(redis.Redis())
+    with client.lock("stock:tea") as lease:
+        guard.execute(lease, "DECRBY", "stock:{stock:tea}", 1)
+
+One Lua script compares the token with the highest one that was accepted for the resource, and runs the command: nothing can come
+between the two. The lock itself may live in any store.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from functools import cache
+from inspect import isawaitable
+from typing import Any
+
+from interlock._core.drive import drive
+from interlock._core.lease import Lease
+from interlock.backends.redis.wire.keys import companion, slot
+from interlock.errors import StaleToken
+from interlock.guards.presented import Presented, presented
+
+__all__ = ["AsyncGuard", "Guard"]
+
+RUN = "return redis.call(unpack(ARGV))"
+"""The body that runs a single command."""
+
+
+@cache
+def _script(body: str) -> str:
+    loader: Any = __spec__.loader  # not open(): the package may have been imported from a zip file
+    path = os.path.join(os.path.dirname(__file__), "redis.lua")
+    return loader.get_data(path).decode("utf-8").replace("--BODY--", body)  # type: ignore[no-any-return]
+
+
+class _Guard:
+    """What both guards share: the requests and what their replies mean."""
+
+    _asynchronous: bool
+
+    def __init__(self, client: Any, *, prefix: str = "", remember: float | None = None) -> None:
+        if not hasattr(client, "evalsha"):
+            raise TypeError(f"a guard takes a client of redis-py or valkey-py, not {type(client).__name__}")
+        if remember is not None and not remember >= 1:
+            raise ValueError(
+                "remember is a number of seconds, at least 1: a token that is forgotten guards nothing"
+            )
+        if _is_asynchronous(client) != self._asynchronous:
+            other = "AsyncGuard" if not self._asynchronous else "Guard"
+            raise TypeError(f"{type(client).__module__}.{type(client).__name__} needs guards.redis.{other}")
+        self._client = client
+        self._prefix = prefix
+        self._remember = "" if remember is None else str(int(remember * 1000))
+
+    def key(self, resource: str) -> bytes:
+        """Return the key that holds the highest accepted token of a resource. On a Cluster it is in the resource's own slot."""
+        return companion((self._prefix + resource).encode(), b"fence")
+
+    async def _execute(
+        self, lease: Lease | str, token: int | None, command: str, args: tuple[Any, ...], keys: Any
+    ) -> Any:
+        shown = presented(lease, token)
+        named = list(args[:1]) if keys is None else list(keys)
+        return await self._run(shown, RUN, named, [*command.split(), *args])
+
+    async def _eval(
+        self, lease: Lease | str, token: int | None, script: str, keys: Sequence[Any], args: Sequence[Any]
+    ) -> Any:
+        if script.lstrip().startswith("#!"):
+            raise ValueError("a guarded script cannot have a #! line: it becomes part of another script")
+        return await self._run(presented(lease, token), script, list(keys), list(args))
+
+    async def _run(self, shown: Presented, body: str, keys: list[Any], args: list[Any]) -> Any:
+        fence = self.key(shown.resource)
+        self._check_slots(shown.resource, fence, keys)
+        script = _script(body)
+        sent = [fence, *keys, str(shown.token), self._remember, *args]
+        try:
+            reply = await self._answer(self._client.evalsha(_digest(script), 1 + len(keys), *sent))
+        except Exception as error:
+            if type(error).__name__ != "NoScriptError":
+                raise
+            reply = await self._answer(self._client.eval(script, 1 + len(keys), *sent))
+        if int(reply[0]) == 0:
+            raise StaleToken(shown.resource, shown.token, int(reply[1]))
+        return reply[1] if len(reply) > 1 else None
+
+    async def _answer(self, value: Any) -> Any:
+        return await value if isawaitable(value) else value
+
+    def _check_slots(self, resource: str, fence: bytes, keys: list[Any]) -> None:
+        """Refuse keys of other slots with a sentence that helps; the server would only say CROSSSLOT."""
+        if not hasattr(self._client, "nodes_manager"):
+            return
+        for key in keys:
+            text = key if isinstance(key, bytes) else str(key).encode()
+            if slot(text) != slot(fence):
+                tag = "{" + resource + "}"
+                raise ValueError(
+                    f"{text.decode(errors='replace')}: on a Cluster a guarded key must be in the slot of its resource; "
+                    f"put {tag} into the names of the keys, or the same {{tag}} into the names of both"
+                )
+
+
+class Guard(_Guard):
+    """Runs commands of a blocking redis-py client under the token of a lease.
+
+    `prefix` stands before the names of the keys that keep tokens. `remember` is the number of seconds for which a token is
+    remembered after it was last used; by default for ever, because nobody can know how late a paused holder comes.
+    """
+
+    _asynchronous = False
+
+    def execute(
+        self, lease: Lease | str, *args: Any, token: int | None = None, keys: Sequence[Any] | None = None
+    ) -> Any:
+        """Run one command, such as `execute(lease, "DECRBY", "stock", 1)`; raise `StaleToken` if the token is too low.
+
+        Returns the reply as a script gets it. `keys` lists the keys of a command that has others than its first argument;
+        only a Cluster needs that. In place of a lease, give a resource and `token=`.
+        """
+        command, rest = _command(args)
+        return drive(self._execute(lease, token, command, rest, keys), nested=True)
+
+    def eval(
+        self,
+        lease: Lease | str,
+        script: str,
+        keys: Sequence[Any] = (),
+        args: Sequence[Any] = (),
+        *,
+        token: int | None = None,
+    ) -> Any:
+        """Run a Lua script with its KEYS and ARGV; raise `StaleToken`, and run nothing, if the token is too low."""
+        return drive(self._eval(lease, token, script, keys, args), nested=True)
+
+
+class AsyncGuard(_Guard):
+    """Runs commands of an asyncio redis-py client under the token of a lease.
+
+    `prefix` stands before the names of the keys that keep tokens. `remember` is the number of seconds for which a token is
+    remembered after it was last used; by default for ever, because nobody can know how late a paused holder comes.
+    """
+
+    _asynchronous = True
+
+    async def execute(
+        self, lease: Lease | str, *args: Any, token: int | None = None, keys: Sequence[Any] | None = None
+    ) -> Any:
+        """Run one command, such as `execute(lease, "DECRBY", "stock", 1)`; raise `StaleToken` if the token is too low.
+
+        Returns the reply as a script gets it. `keys` lists the keys of a command that has others than its first argument;
+        only a Cluster needs that. In place of a lease, give a resource and `token=`.
+        """
+        command, rest = _command(args)
+        return await self._execute(lease, token, command, rest, keys)
+
+    async def eval(
+        self,
+        lease: Lease | str,
+        script: str,
+        keys: Sequence[Any] = (),
+        args: Sequence[Any] = (),
+        *,
+        token: int | None = None,
+    ) -> Any:
+        """Run a Lua script with its KEYS and ARGV; raise `StaleToken`, and run nothing, if the token is too low."""
+        return await self._eval(lease, token, script, keys, args)
+
+
+def _command(args: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
+    if not args or not isinstance(args[0], str) or not args[0].strip():
+        raise TypeError('give a command and its arguments, as in execute(lease, "DECRBY", "stock", 1)')
+    return args[0], args[1:]
+
+
+@cache
+def _digest(script: str) -> str:
+    from hashlib import sha1
+
+    return sha1(script.encode(), usedforsecurity=False).hexdigest()
+
+
+def _is_asynchronous(client: object) -> bool:
+    return any(".asyncio" in kind.__module__ for kind in type(client).__mro__)

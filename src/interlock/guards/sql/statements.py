@@ -1,0 +1,62 @@
+"""The SQL of the guards, read once from the files beside this one, and how names are quoted in it."""
+
+from __future__ import annotations
+
+import os
+import re
+from functools import cache
+from typing import Any
+
+_NAME = re.compile(r"[^\W\d][\w$]*")
+_PARAMETER = re.compile(r":(\w+)")
+_QUOTES = {"postgresql": '"', "sqlite": '"', "mysql": "`"}
+
+
+@cache
+def _sections(noun: str) -> dict[str, str]:
+    """The statements of one file by name, without their comments."""
+    loader: Any = __spec__.loader  # not open(): the package may have been imported from a zip file
+    path = os.path.join(os.path.dirname(__file__), noun + ".sql")
+    found: dict[str, list[str]] = {}
+    name = ""
+    for line in loader.get_data(path).decode("utf-8").splitlines():
+        if line.startswith("-- name: "):
+            name = line.removeprefix("-- name: ").strip()
+            found[name] = []
+        elif name and line.strip() and not line.startswith("--"):
+            found[name].append(line)
+    return {name: "\n".join(lines).rstrip(";") for name, lines in found.items()}
+
+
+def statement(noun: str, name: str, dialect: str, **parts: str) -> str:
+    """Return a statement of one file, in the words of a database; `parts` fill the places in braces."""
+    sections = _sections(noun)
+    found = sections.get(f"{name}.{dialect}") or sections[name]
+    return found.format(**parts)
+
+
+def quoted(name: str, dialect: str) -> str:
+    """Return the name of a table or column, also `schema.table`, as it stands in a statement."""
+    quote = _QUOTES[dialect]
+    parts = name.split(".")
+    if not 1 <= len(parts) <= 2 or not all(_NAME.fullmatch(part) for part in parts):
+        raise ValueError(f"{name!r} is no name of a table or column: write name, or schema.name")
+    return ".".join(f"{quote}{part}{quote}" for part in parts)
+
+
+def condition(where: dict[str, Any], dialect: str) -> tuple[str, dict[str, Any]]:
+    """Return a condition that names one row, and its parameters."""
+    columns = [f"{quoted(column, dialect)} = :key{number}" for number, column in enumerate(where)]
+    return " and ".join(columns), {f"key{number}": value for number, value in enumerate(where.values())}
+
+
+def assignments(changes: dict[str, Any], dialect: str) -> tuple[str, dict[str, Any]]:
+    """Return assignments, each with a comma after it, and their parameters."""
+    columns = [f"{quoted(column, dialect)} = :value{number}, " for number, column in enumerate(changes)]
+    return "".join(columns), {f"value{number}": value for number, value in enumerate(changes.values())}
+
+
+@cache
+def pyformat(sql: str) -> str:
+    """Return the statement with `%(name)s` in the place of `:name`, as psycopg, PyMySQL and Django want it."""
+    return _PARAMETER.sub(r"%(\1)s", sql)

@@ -1,0 +1,108 @@
+"""The interface of a user's transaction, whichever library it is in; and what its errors mean."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, Protocol, TypeAlias
+
+from interlock.errors import Unsupported
+from interlock.record import record
+
+Dialect: TypeAlias = Literal["postgresql", "mysql", "sqlite"]
+"""The SQL that a database speaks. MariaDB speaks that of MySQL, as far as guards go."""
+
+DIALECTS: dict[str, Dialect] = {
+    "postgresql": "postgresql",
+    "mysql": "mysql",
+    "mariadb": "mysql",
+    "sqlite": "sqlite",
+}
+
+
+@record
+class Outcome:
+    """What a statement did: how many rows it changed (-1 if the library does not say), and which it returned."""
+
+    changed: int
+    rows: tuple[tuple[Any, ...], ...]
+
+
+class Transaction(Protocol):
+    """A transaction of the user's. Under a blocking library no call suspends, so `drive` can run it."""
+
+    @property
+    def dialect(self) -> Dialect: ...
+
+    @property
+    def asynchronous(self) -> bool: ...
+
+    def check(self) -> None:
+        """Raise `Unsupported` if each statement would be committed by itself."""
+
+    async def execute(self, sql: str, parameters: Mapping[str, Any]) -> Outcome:
+        """Run a statement with `:name` parameters; `select` returns its rows, as tuples."""
+        ...
+
+    async def end(self) -> None:
+        """Roll the whole transaction back at once, whatever savepoints it has; it cannot be committed afterwards."""
+
+    async def define(self, sql: str) -> None:
+        """Run a statement that creates something, and commit it. `Unsupported` if that would commit the user's work."""
+
+
+AUTOCOMMIT = (
+    "a guard must be the first statement of the transaction that it protects, but this connection is in autocommit "
+    "mode and no transaction is open: {advice}, then call the guard, then read and write"
+)
+PENDING = (
+    "a table cannot be created inside a transaction of yours: commit it first, or use a connection of its own"
+)
+
+
+def outside(advice: str) -> Unsupported:
+    """The error for a guard without a transaction."""
+    return Unsupported(AUTOCOMMIT.format(advice=advice))
+
+
+def chain(error: BaseException) -> Iterator[BaseException]:
+    """An error and those that it was made from: SQLAlchemy and Django wrap those of the driver."""
+    seen: BaseException | None = error
+    for _ in range(5):
+        if seen is None:
+            return
+        yield seen
+        original = getattr(seen, "orig", None)
+        seen = original if isinstance(original, BaseException) else seen.__cause__
+
+
+def sqlstate(error: BaseException) -> str:
+    """The SQLSTATE of an error of PostgreSQL; '' if it has none."""
+    for each in chain(error):
+        if isinstance(state := getattr(each, "sqlstate", None), str):
+            return state
+    return ""
+
+
+def number(error: BaseException) -> int:
+    """The number of an error of MySQL; 0 if it has none."""
+    for each in chain(error):
+        if each.args and isinstance(each.args[0], int):
+            return int(each.args[0])
+    return 0
+
+
+def missing_table(error: BaseException) -> bool:
+    """Whether a statement failed because a table or its schema does not exist."""
+    if sqlstate(error) in ("42P01", "3F000") or number(error) in (1146, 1049):
+        return True
+    return any("no such table" in str(each) or "unknown database" in str(each) for each in chain(error))
+
+
+def not_serializable(error: BaseException) -> bool:
+    """Whether PostgreSQL ended a transaction above READ COMMITTED because a row it needs was changed meanwhile."""
+    return sqlstate(error) == "40001"
+
+
+def created_meanwhile(error: BaseException) -> bool:
+    """Whether PostgreSQL refused `create table if not exists` because somebody else did the same at that moment."""
+    return sqlstate(error) in ("23505", "42P07", "XX000")

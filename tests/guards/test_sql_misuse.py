@@ -1,0 +1,196 @@
+"""What a guard says to a program that uses it wrongly."""
+
+from __future__ import annotations
+
+import sqlite3
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import create_engine
+from sqlalchemy.orm import Session
+from sqlalchemy.pool import NullPool
+
+import interlock
+from interlock import Unsupported, guards
+from tests.guards.desks import (
+    PLACES,
+    DjangoDesk,
+    Place,
+    PlainSQLiteDesk,
+    PsycopgDesk,
+    PyMySQLDesk,
+    psycopg,
+    pymysql,
+)
+
+
+@pytest.fixture(params=PLACES)
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    return PLACES[request.param](tmp_path)
+
+
+class TestAutocommit:
+    def refused(self, session: Any) -> None:
+        with pytest.raises(Unsupported, match="first statement of the transaction") as refusal:
+            guards.sql.guard(session, "account:1", 33)
+        assert str(refusal.value).count(". ") == 0  # one sentence
+
+    def test_a_connection_of_sqlite3_that_begins_nothing_is_refused(self, tmp_path: Path) -> None:
+        desk = PlainSQLiteDesk(PLACES["sqlite"](tmp_path))
+        self.refused(desk.session)
+        desk.close()
+
+    @pytest.mark.skipif(sys.version_info < (3, 12), reason="needs the attribute autocommit of Python 3.12")
+    def test_the_newer_ways_of_sqlite3_are_known(self, tmp_path: Path) -> None:
+        settings: dict[str, Any] = PLACES["sqlite"](tmp_path).settings
+        connect: Any = sqlite3.connect
+        connection = connect(**settings, autocommit=True)
+        self.refused(connection)
+        connection.execute("begin")
+        guards.sql.guard(connection, "account:1", 34)
+        connection.execute("update account set balance = 0")
+        with pytest.raises(interlock.StaleToken):
+            guards.sql.guard(connection, "account:1", 33)
+        assert not connection.in_transaction
+        connection.close()
+        connection = connect(**settings, autocommit=False)
+        guards.sql.guard(connection, "account:1", 34)
+        connection.commit()
+        connection.close()
+
+    def test_a_connection_of_psycopg_is_refused(self, tmp_path: Path) -> None:
+        desk = PsycopgDesk(PLACES["postgresql"](tmp_path), autocommit=True)
+        self.refused(desk.session)
+        desk.close()
+
+    def test_a_connection_of_pymysql_is_refused(self, tmp_path: Path) -> None:
+        desk = PyMySQLDesk(PLACES["mariadb"](tmp_path), autocommit=True)
+        self.refused(desk.session)
+        desk.close()
+
+    def test_an_engine_of_sqlalchemy_is_refused(self, place: Place) -> None:
+        engine = create_engine(place.url, isolation_level="AUTOCOMMIT", poolclass=NullPool)
+        with Session(engine) as session:
+            self.refused(session)
+        with engine.connect() as connection:
+            self.refused(connection)
+        with create_engine(place.url, poolclass=NullPool).connect() as connection:
+            self.refused(connection.execution_options(isolation_level="AUTOCOMMIT"))
+
+    def test_django_outside_atomic_is_refused(self, place: Place) -> None:
+        desk = DjangoDesk(place)
+        self.refused(desk.session)
+        desk.close()
+
+
+class TestObjects:
+    @pytest.mark.parametrize(
+        "session", [None, 7, object(), threading.Lock()], ids=lambda each: type(each).__name__
+    )
+    def test_something_else_is_refused_with_a_list_of_what_is_known(self, session: object) -> None:
+        with pytest.raises(TypeError, match=r"sqlite3, psycopg 3, PyMySQL.*SQLAlchemy.*Django"):
+            guards.sql.guard(session, "account:1", 33)
+
+    def test_an_engine_is_no_transaction(self, tmp_path: Path) -> None:
+        with pytest.raises(TypeError, match="not sqlalchemy"):
+            guards.sql.guard(create_engine("sqlite://"), "account:1", 33)
+
+    @pytest.mark.parametrize(
+        ("lease", "token", "error"),
+        [
+            ("account:1", None, TypeError),
+            ("account:1", "33", TypeError),
+            ("account:1", True, TypeError),
+            ("account:1", 0, ValueError),
+            ("account:1", 2**63, ValueError),
+            ("", 33, interlock.InvalidName),
+            (None, 33, TypeError),
+            ([], None, TypeError),
+            (7, None, TypeError),
+        ],
+    )
+    def test_bad_tokens_are_refused(self, lease: Any, token: Any, error: type[Exception]) -> None:
+        with pytest.raises(error):
+            guards.sql.guard(sqlite3.connect(":memory:"), lease, token)
+
+    @pytest.mark.parametrize(
+        "table", ["a b", 'a"b', "a.b.c", "", "1a", "a;drop table account", "a`", "a:b", "a%s"]
+    )
+    def test_bad_names_of_tables_are_refused(self, table: str) -> None:
+        with pytest.raises(ValueError, match="no name"):
+            guards.sql.guard(sqlite3.connect(":memory:"), "account:1", 33, table=table)
+        with pytest.raises(ValueError, match="no name"):
+            guards.sql.schema("postgresql", table=table)
+
+    def test_a_row_must_be_named(self) -> None:
+        with pytest.raises(ValueError, match="by its key"):
+            guards.sql.guard_row(sqlite3.connect(":memory:"), "account:1", 33, table="account", where={})
+
+    def test_create_does_not_commit_the_work_of_the_user(self, tmp_path: Path) -> None:
+        connection = sqlite3.connect(**PLACES["sqlite"](tmp_path).settings)
+        connection.execute("update account set balance = 0")
+        with pytest.raises(Unsupported, match="commit it first"):
+            guards.sql.create(connection)
+        connection.rollback()
+        connection.close()
+
+
+class TestLeases:
+    def test_holders_beside_each_other_are_refused(self, client: interlock.Client, tmp_path: Path) -> None:
+        connection = sqlite3.connect(**PLACES["sqlite"](tmp_path).settings)
+        with client.semaphore("pool", capacity=3) as lease:
+            with pytest.raises(Unsupported, match="several holders"):
+                guards.sql.guard(connection, lease)
+        with client.rwlock("book").read() as lease:
+            with pytest.raises(Unsupported, match="several holders"):
+                guards.sql.guard(connection, lease)
+        with client.rwlock("book").write() as lease:
+            guards.sql.guard(connection, lease)
+        connection.rollback()
+        connection.close()
+
+    def test_the_leases_of_a_multilock_are_shown_in_the_order_of_their_names(
+        self, client: interlock.Client, tmp_path: Path
+    ) -> None:
+        connection = sqlite3.connect(**PLACES["sqlite"](tmp_path).settings)
+        asked: list[str] = []
+        connection.set_trace_callback(asked.append)
+        with client.multilock(["b", "a"]) as leases:
+            guards.sql.guard(connection, leases)
+            guards.sql.guard(connection, reversed(leases.leases))
+        shown = [sql.partition("values ('")[2][0] for sql in asked if "insert into" in sql]
+        assert shown == ["a", "b", "a", "b"]
+        connection.rollback()
+        connection.close()
+
+
+def test_many_create_the_fence_table_at_once(place: Place) -> None:
+    errors: list[BaseException] = []
+    start = threading.Barrier(8)
+
+    def create() -> None:
+        try:
+            connection: Any
+            if place.dialect == "sqlite":
+                connection = sqlite3.connect(**place.settings, timeout=30)
+            elif place.dialect == "mysql":
+                connection = pymysql.connect(**place.settings)
+            else:
+                connection = psycopg.connect(**place.settings)
+            start.wait()
+            guards.sql.create(connection, table="other_fence")
+            guards.sql.guard(connection, "account:1", 33, table="other_fence")
+            connection.commit()
+            connection.close()
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=create) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors
