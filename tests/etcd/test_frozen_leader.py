@@ -35,8 +35,7 @@ def side_at(*members: Member) -> Side:
 
 def granted(side: Side, ttl: int) -> Session:
     deadline = drive(side.begin(10.0))
-    session = drive(keeping.session_for(side, float(ttl), deadline))
-    return session
+    return drive(keeping.session_for(side, float(ttl), deadline))
 
 
 def asked_while_frozen(cluster: EtcdCluster) -> tuple[int, bool]:

@@ -65,9 +65,7 @@ def test_a_waiter_on_a_cut_off_member_moves_on_to_another(parts: PartedCluster) 
     # The cut-off member is named first, and it does not lead: so the client must be there, and be made to leave.
     with interlock.connect(at(parts, number), ttl=20) as waiting:
         waiting._core.store._side.transport.address.endpoints += tuple(  # type: ignore[attr-defined]
-            Endpoint("127.0.0.1", m.port)
-            for m in parts.members
-            if m is not alone
+            Endpoint("127.0.0.1", m.port) for m in parts.members if m is not alone
         )
         with interlock.connect(parts.url("parted/"), ttl=20) as holding:
             lease = holding.lock("moved").acquire()

@@ -24,7 +24,9 @@ class Etcd:
     """Three members. Workers come straight, or over a way to each."""
 
     kind = "etcd"
-    settles = 12.0  # an election, the whole ttl that a new leader gives every lease, and half a second of its own
+    settles = (
+        12.0  # an election, the whole ttl that a new leader gives every lease, and half a second of its own
+    )
 
     def __init__(self) -> None:
         self.cluster = PartedCluster()

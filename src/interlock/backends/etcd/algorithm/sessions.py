@@ -21,16 +21,12 @@ from interlock.backends.kit.runtime import WaitRuntime
 from interlock.model import Granted
 from interlock.ports import Signal
 
-_STEPS = (10, 12, 15, 20, 25, 30, 40, 50, 60, 80)
 LADDER: tuple[int, ...] = (
     *range(1, 10),
-    *_STEPS,
-    *(n * 10 for n in _STEPS),
-    *(n * 100 for n in _STEPS),
-    14400,
-    21600,
-    43200,
-    86400,
+    *(10, 12, 15, 20, 25, 30, 40, 50, 60, 80),
+    *(100, 120, 150, 200, 250, 300, 400, 500, 600, 800),
+    *(1000, 1200, 1500, 1800, 2400, 3000, 3600, 4800, 6000, 7200, 9600),
+    *(12000, 14400, 18000, 21600, 28800, 36000, 43200, 57600, 72000, 86400),
 )
 """The ttls of leases, whole seconds: exact for the usual ones, and never more than a third above what was asked for."""
 
