@@ -68,12 +68,12 @@ class Session:
 
 
 class Place:
-    """Where a claim of ours waits: its token, how many are ahead, and what it must watch."""
+    """Where a claim of ours waits: since which revision, how many are ahead, and what it must watch."""
 
-    __slots__ = ("ahead", "since", "token", "watched")
+    __slots__ = ("ahead", "created", "since", "watched")
 
-    def __init__(self, token: int, ahead: int, watched: tuple[Watched, ...], since: float) -> None:
-        self.token = token
+    def __init__(self, created: int, ahead: int, watched: tuple[Watched, ...], since: float) -> None:
+        self.created = created
         self.ahead = ahead
         self.watched = watched
         self.since = since
@@ -94,6 +94,7 @@ class Sessions:
         self._flights: dict[object, list[Signal]] = {}
         self.places: dict[str, Place] = {}
         self.unanswered: dict[str, None] = {}  # ids of claims with a request that may still arrive
+        self.floor = (0, 0)  # the revision of the token floor, as last read, and the floor
         self.litter: tuple[int, float] | None = (
             None  # the lease for what is to vanish soon, and when it was asked for
         )
