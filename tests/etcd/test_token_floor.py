@@ -14,7 +14,10 @@ from tests.etcd.cluster import EtcdCluster
 
 def test_tokens_go_on_above_the_floor_for_clients_that_knew_the_old_one(cluster: EtcdCluster) -> None:
     prefix = uuid4().hex
-    with interlock.connect(cluster.url(f"{prefix}/")) as one, interlock.connect(cluster.url(f"{prefix}/")) as two:
+    with (
+        interlock.connect(cluster.url(f"{prefix}/")) as one,
+        interlock.connect(cluster.url(f"{prefix}/")) as two,
+    ):
         with one.lock("x") as lease:
             before = lease.token
         with two.lock("x"):
