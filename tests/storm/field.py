@@ -174,7 +174,7 @@ class Sentinel:
         self.set.close()
 
 
-KINDS = ("durable", "forgetful", "mute", "sentinel", "redlock", "cluster", "zookeeper", "postgresql")
+KINDS = ("durable", "forgetful", "mute", "sentinel", "redlock", "cluster", "etcd", "zookeeper", "postgresql")
 
 
 def field(kind: str) -> Any:
@@ -193,6 +193,10 @@ def field(kind: str) -> Any:
         from tests.storm.shards import Cluster  # here, not above: it stands beside its faults
 
         return Cluster()
+    if kind == "etcd":
+        from tests.storm.members import Etcd
+
+        return Etcd()
     if kind == "zookeeper":
         from tests.storm.zookeeper import Zookeeper
 

@@ -191,7 +191,9 @@ class LeaseAnswer:
         fields = decode(data)
         self.header = Header(fields)
         self.lease = integer(fields, 2)
-        self.ttl = integer(fields, 3)  # not above 0 if the lease does not exist
+        self.ttl = integer(
+            fields, 3
+        )  # of a lease that does not exist: 0 for a keep-alive, -1 for a time to live
         self.keys = all_of(fields, 5)
 
 
