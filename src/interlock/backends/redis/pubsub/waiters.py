@@ -34,6 +34,9 @@ def _abandoned_by_loop(signal: Signal) -> bool:
 class GrantWaiters:
     """Sets the signals of waiters by topic."""
 
+    # What `subscription_of` returns, if it is the same for all resources.
+    only: tuple[bytes, int] | None = None
+
     def after_fork(self) -> None:
         """Start afresh in a forked child, where nobody waits yet."""
         self._guard = native.guard()
