@@ -193,23 +193,23 @@ class RedisStore(StoreDefaults):
         until = self._runtime.now() + timeout
         generation, place = self._places.get(claim.id, (0, 0))
         topics = (id, queue(claim.resource))
-        listener.listen(signal, *topics)
+        subscribed = listener.enlist(signal, *topics)
         try:
-            if not listener.subscribed(listener.subscription_of(claim.resource)[0], signal):
+            # Not before we listen: a message under an earlier subscription may be lost.
+            channel, present = listener.only or listener.subscription_of(claim.resource)
+            if not subscribed and not listener.subscribed(channel, signal):
                 await self._runtime.wait(signal, timeout)
                 return None  # messages from before the subscription are lost: the caller asks again
             if busy is None:
                 if not await self._stands(claim, timeout):
                     return None
-            elif generation != listener.subscription_of(claim.resource)[1]:
+            elif generation != present:
                 return None  # it asked before this subscription: the caller asks again
             if not listener.has_message(id):
-                await self._publish_right.check(
-                    self._transport, listener.subscription_of(claim.resource)[0], timeout
-                )
-                await self._runtime.wait(
-                    signal, self._publish_right.longest_wait(until - self._runtime.now())
-                )
+                right = self._publish_right
+                if right.works is None:
+                    await right.check(self._transport, channel, timeout)
+                await self._runtime.wait(signal, right.longest_wait(until - self._runtime.now()))
         finally:
             listener.forget(signal, *topics)
         token = listener.take_token(id)

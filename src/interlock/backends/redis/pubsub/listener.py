@@ -68,6 +68,13 @@ class Listener(GrantWaiters):
         self.generation = number
         self.only = (self.channel, number)
 
+    def enlist(self, signal: Signal, *topics: bytes) -> bool:
+        with self._guard:
+            self._registry.add(signal, *topics)
+            if self._thread is None:
+                self._ensure_thread()
+            return self.channel in self._subscribed
+
     def subscribed(self, channel: bytes, signal: Signal) -> bool:
         """Whether the channel is subscribed to. If not, the signal is set once it is, and nothing is missed after that."""
         with self._guard:
