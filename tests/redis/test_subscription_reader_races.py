@@ -215,6 +215,7 @@ class TestAThreadThatReadsForItself:
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, before)
             lent.leave(mine)
+            lent.close()
 
     def test_keeps_nobody_waiting_while_it_handles_a_signal(self, server: Server, url: str) -> None:
         """Its handlers run in the middle of the poll, and may take their time, or wait for who waits here."""
