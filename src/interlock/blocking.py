@@ -179,7 +179,9 @@ class _Context(Named):
         attempt = self._core.attempt()
         statement = entered(self, attempt)
         try:
-            lease: Lease = drive(attempt.acquire_or_raise())
+            lease: Lease | None = drive(attempt.run())
+            if lease is None:
+                raise drive(attempt.timed_out())
             self._core.enter(attempt)
             return lease
         except BaseException:  # as in Lock.acquire
@@ -357,7 +359,9 @@ class MultiLock(MultiLockMixin, _Decorator):
         attempt = self._core.attempt()
         statement = entered(self, attempt)
         try:
-            leases = drive(attempt.acquire_or_raise())
+            leases = drive(attempt.run())
+            if leases is None:
+                raise drive(attempt.timed_out())
             self._core.enter(attempt)
             return MultiLease(self._core, [_own(lease) for lease in leases])
         except BaseException:  # as in Lock.acquire

@@ -109,13 +109,6 @@ class Attempt:
 
     # ---- the call -----------------------------------------------------------------
 
-    async def acquire_or_raise(self) -> Lease:
-        """The lease; `AcquireTimeout` if the time was up."""
-        lease = await self.run()
-        if lease is None:
-            raise await self.timed_out()
-        return lease
-
     async def run(self) -> Lease | None:
         """The lease, or None if the time was up; then, and on any error, nothing is left in the store."""
         client, holding = self.client, self._holding
@@ -123,17 +116,23 @@ class Attempt:
         try:
             client.attempts[self] = None  # closing the client waits for us
             called = None if self.claim.block == 1 else client.cohorts.join(self)
-            granted = await (self.granted() if called is None else self._stand_in_line(called))
+            if called is not None:
+                granted = await self._stand_in_line(called)
+            else:
+                self._stands = True
+                patience = IO_TIMEOUT if self._until is None else timing.patience(self._until - self.asked)
+                try:
+                    answer = await client.store.claim(self.claim, patience)
+                except StoreUnavailable as error:
+                    self._stands = not isinstance(error, Unreached)
+                    answer = await self._ask(error)
+                granted = answer if self._usable(answer) else await self._queue(answer)
             if granted is None:
                 self._give_up()
                 return None
             asked = self.asked if granted.sent is None else granted.sent
             self.lease = lease = client.lease_type(holding, self.claim, granted, asked, self.owner)
-            if self.turn is not None:
-                lease._inherit(self.turn, self._heir_who)
             holding.enrol(self, lease)
-            if client.wants_all_events():
-                client.emit(events.Acquired(holding.resource, granted.token, self.asked - self.began))
             return lease
         except BaseException:
             await self.undo()
@@ -151,7 +150,14 @@ class Attempt:
         waited = self._runtime.now() - self.began
         self.client.emit(events.TimedOut(self.claim.resource, waited, self.ahead))
 
-    async def timed_out(self) -> AcquireTimeout:
+    async def acquire_or_raise(self) -> Lease:
+        """The lease; `AcquireTimeout` if the time was up."""
+        lease = await self.run()
+        if lease is None:
+            raise await self.timed_out()
+        return lease
+
+    async def timed_out(self) -> InterlockError:
         """The error for a caller that must not go on without the lease; it names the holders if the store can."""
         resource, store = self.claim.resource, self.client.store
         waited = self._runtime.now() - self.began
@@ -176,13 +182,17 @@ class Attempt:
             client.check_open()
         if not was_called and self.left() <= 0:
             return None
-        self.asked = self._runtime.now()
         return await self.granted()
 
     def call(self) -> None:
         """End the attempt's wait in line."""
         if (called := self.called) is not None:
             called.set()
+
+    def inherit(self, lease: Lease) -> None:
+        """Make the new lease the holder of the claim that was passed on to us."""
+        assert self.turn is not None
+        lease._inherit(self.turn, self._heir_who)
 
     def _take_over(self, turn: Turn) -> Granted:
         """Take the claim that was passed on to us: from here on it is ours to keep or to take back."""
@@ -205,15 +215,11 @@ class Attempt:
 
     async def granted(self) -> Granted | None:
         """Ask the store until it grants the claim; None if the time was up. After an error, `undo` it."""
-        self._stands = True
-        patience = IO_TIMEOUT if self._until is None else timing.patience(self._until - self.asked)
-        try:
-            answer = await self.client.store.claim(self.claim, patience)
-        except StoreUnavailable as error:
-            self._stands = not isinstance(error, Unreached)
-            answer = await self._ask(error)
-        if self._usable(answer):
-            return answer
+        answer = await self._ask()
+        return answer if self._usable(answer) else await self._queue(answer)
+
+    async def _queue(self, answer: ClaimAnswer) -> Granted | None:
+        """Wait for the grant in the store's queue, after its first answer was another."""
         try:
             return await self._wait(answer)
         finally:

@@ -72,7 +72,9 @@ class Lease:
         self._short = granted.ttl < claim.ttl  # told with a wake-up: it is stretched soon, renewed or not
         if self._short:
             self._last_try = asked - (claim.ttl - granted.ttl) / timing.RENEWALS
-        self._deadline = timing.deadline(asked, granted.ttl)
+        self._deadline = asked + (
+            holding.validity if granted.ttl == claim.ttl else timing.validity(granted.ttl)
+        )
         if holding.max_hold is not None:
             self._deadline = min(self._deadline, asked + holding.max_hold)
         self._state = State.HELD
@@ -407,8 +409,10 @@ class Lease:
 
     # ---- giving back ---------------------------------------------------------------------
 
-    async def _give_back(self, *, strict: bool = False, left: float = FOR_EVER) -> None:
-        """Release the lease; `NotHeld` if that was done before, `LeaseLost` if it was lost.
+    async def _give_back(
+        self, *, strict: bool = False, again: bool = False, left: float = FOR_EVER
+    ) -> None:
+        """Release the lease; `NotHeld` if that was done before, unless it may be done `again`; `LeaseLost` if it was lost.
 
         Never touches another's: the store removes by claim id. With `strict` an unreachable store is
         an error; otherwise it is reported, and the claim lapses by itself. Nobody waits for the store for longer than
@@ -422,16 +426,23 @@ class Lease:
         try:
             before = self._let_go()
             if before is State.RELEASED:
+                if again:  # by the body itself, or by whoever closed the client
+                    return
                 raise NotHeld(f"{self.resource}: lease with token {self._token} was released before")
             holding.discharge(self)
             if before is State.LOST:
                 await self._give_back_lost()
-            until = self._deadline if left == FOR_EVER else min(self._deadline, client.runtime.now() + left)
-            if self._turn is None:
-                linger = self._linger() if holding.min_hold else 0.0
-                removal = await remove(client, self._claim, linger, until)
-            else:
+            now, claim = client.runtime.now(), self._claim
+            until = self._deadline if left == FOR_EVER else min(self._deadline, now + left)
+            if self._turn is not None or holding.min_hold:
                 removal = await self._pass_on(before, until)
+            else:
+                patience = IO_TIMEOUT if until - now >= IO_TIMEOUT else timing.patience(until - now)
+                try:
+                    stood = await client.store.release(claim.resource, claim.id, 0.0, patience)
+                    removal = DONE if stood else GONE
+                except (StoreUnavailable, StoreUnfit) as error:
+                    removal = await remove(client, claim, 0.0, until, error)
             self._settled = True
         except InterlockError:
             raise
@@ -460,7 +471,7 @@ class Lease:
         if before is State.HELD and client.cohorts.pass_on(self):
             return DONE
         try:
-            return await remove(client, self._claim, 0.0, until)
+            return await remove(client, self._claim, self._linger(), until)
         finally:
             client.cohorts.dissolve(self)
 

@@ -19,3 +19,7 @@ class Settings:
     max_hold: float | None = None
     min_hold: float | None = None
     on_lost: Callable[[Any], object] | None = None
+
+
+USUAL = Settings()
+"""Those of a lock for which nothing was asked: nothing has to be checked."""
