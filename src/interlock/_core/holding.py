@@ -131,15 +131,13 @@ class Holding:
     def enrol(self, attempt: Attempt, lease: Lease) -> None:
         """Look after a lease that was granted or inherited just now."""
         client, next_head = self.client, None
-        if attempt.turn is not None:
-            attempt.inherit(lease)
+        usual = self.max_hold is None and not attempt.sign(lease)
         with client.guard:
             if client.closed:  # since it was asked for: nobody would look after the lease
                 client.check_open()
             self.leases[lease] = client.leases[lease] = None
             if attempt.claim.block > 1 and attempt.turn is None:
                 next_head = client.cohorts.begin_turn(attempt, lease)
-        usual = self.max_hold is None and attempt.turn is None
         client.keeper.keep(lease, lease._last_try + self.ttl / timing.RENEWALS if usual else None)
         if next_head is not None:
             next_head.call()
@@ -154,6 +152,8 @@ class Holding:
             client.keeper.drop(lease)
         self.leases.pop(lease, None)  # each a single step, which needs no guard
         client.leases.pop(lease, None)
+        if lease._turn is None and self.block > 1 and client.cohorts.passable.get(self.resource) is lease:
+            client.cohorts.passable.pop(self.resource, None)
         if self.older:
             self.older.pop(lease, None)
 

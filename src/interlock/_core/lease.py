@@ -89,16 +89,19 @@ class Lease:
         self._turn: Turn | None = None  # for those of the same client that inherit it: see cohort.py
         self._unsigned: str | None = None  # the heir's `who`, until the store knows it
 
-    def _inherit(self, turn: Turn, who: str) -> None:
+    def _inherit(self, turn: Turn) -> None:
         """The claim was another lease's just now: it lives as long as it did there."""
         lender = turn.lender
-        self._unsigned = who
         self._granted_at = now = self._runtime.now()
         self._deadline, self._last_try, self._short = lender._deadline, lender._last_try, lender._short
         if self._holding.client.keeper.doubted > turn.began:  # perhaps when nobody had it: verified at once
             self._last_try = now - timing.renew_every(self._claim.ttl)
         turn.holder = self  # first: a lease that has a turn and is not its holder counts as passed on
         self._turn = turn
+
+    def _sign_soon(self, who: str) -> None:
+        """The store knows the claim by another attempt: tell it who holds, unless that is over in a moment."""
+        self._unsigned = who
 
     def _begin_turn(self, heirs: deque[Attempt]) -> Turn:
         """Let these attempts of the same client inherit the claim, one after the other."""
@@ -471,6 +474,9 @@ class Lease:
         if before is State.HELD and client.cohorts.pass_on(self):
             return DONE
         try:
+            if (place := client.cohorts.take_place(self)) is not None:
+                await remove(client, place, 0.0, until)  # first, or the store would let it in
+                client.cohorts.place_removed(self)
             return await remove(client, self._claim, self._linger(), until)
         finally:
             client.cohorts.dissolve(self)

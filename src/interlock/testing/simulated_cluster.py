@@ -52,10 +52,10 @@ class WitnessedLease(aio.Lease):
         """A signal that is set once the lease is lost."""
         return self._lost_signal()
 
-    def _inherit(self, turn: Turn, who: str) -> None:
+    def _inherit(self, turn: Turn) -> None:
         assert isinstance(turn.holder, Attempt)
         began = self.process.runtime.true_time(turn.holder.began)
-        super()._inherit(turn, who)
+        super()._inherit(turn)
         # Again: it lives only as long as the lender's would have.
         self.process.note("grant", "ok", self, began=began, error="passed on")
 
