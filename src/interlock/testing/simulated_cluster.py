@@ -36,10 +36,17 @@ class WitnessedLease(aio.Lease):
             "grant",
             "ok",
             self,
-            began=process.began.get(claim.id, 0.0),
+            began=self._began(claim),
             permits=claim.permits,
             capacity=claim.capacity,
         )
+
+    def _began(self, claim: Claim) -> float:
+        """When its attempt began; the claim may be older, if another attempt has left its place in the queue."""
+        for attempt in list(self._holding.client.attempts):
+            if attempt.claim is claim:
+                return self.process.runtime.true_time(attempt.began)
+        return self.process.began.get(claim.id, 0.0)
 
     @property
     def process(self) -> ClientProcess:
