@@ -179,10 +179,11 @@ class _Context(Named):
         attempt = self._core.attempt()
         statement = entered(self, attempt)
         try:
-            lease: Lease | None = drive(attempt.run())
-            if lease is None:
+            taken: Any = drive(attempt.run())
+            if taken is None:
                 raise drive(attempt.timed_out())
             self._core.enter(attempt)
+            lease: Lease = taken
             return lease
         except BaseException:  # as in Lock.acquire
             drive(attempt.undo())

@@ -562,6 +562,7 @@ def test_an_heir_that_holds_for_longer_than_a_moment_is_shown_as_the_holder() ->
 
 # ---- those who came after the grant ---------------------------------------------------
 
+
 async def waiter(stage: AsyncStage) -> asyncio.Task[aio.Lease | None]:
     """One more that wants the lock, and has had an answer of the store."""
     before = stage.store.asked.count("claim")

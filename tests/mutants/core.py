@@ -483,7 +483,11 @@ COHORT: list[Mutant] = [
     mutant(
         "the place of an heir stays in the store",
         "the lock goes to a waiter that is long gone",
-        (LEASE, "                await remove(client, place, 0.0, until)  # first", "                pass  # first"),
+        (
+            LEASE,
+            "                await remove(client, place, 0.0, until)  # first",
+            "                pass  # first",
+        ),
         tests=inherited("leaves_no_place"),
     ),
     mutant(
@@ -501,7 +505,11 @@ COHORT: list[Mutant] = [
     mutant(
         "who stands in another's place is evicted with it",
         "a waiter fails for what an operator did to another",
-        (ATTEMPT, "        if not self._heir_who:\n            raise Evicted", "        if True:\n            raise Evicted"),
+        (
+            ATTEMPT,
+            "        if not self._heir_who:\n            raise Evicted",
+            "        if True:\n            raise Evicted",
+        ),
         tests=inherited("operator_who_evicts"),
     ),
 ]

@@ -328,7 +328,7 @@ class Cohorts:
             for heir in heirs:
                 heir.turn = None
             head, first = self._heads.get(claim.resource), None
-            if head in heirs:  # it stands in no line: it has its place in the store
+            if head is not None and head in heirs:  # it stands in no line: it has its place in the store
                 heirs.remove(head)
                 first = head
             elif head is None or not head.runner.alive() or head.claim.ttl != claim.ttl:

@@ -16,7 +16,7 @@ from interlock._core.client import Client
 from interlock._core.cohort import BLOCK
 from interlock._core.lease import Lease
 from interlock._core.names import checked_name
-from interlock._core.removal import FOR_EVER, release_later
+from interlock._core.removal import release_later
 from interlock._core.settings import USUAL, Settings
 from interlock._core.states import FINAL, State
 from interlock.errors import InvalidSetting, NotHeld, Unsupported
@@ -220,9 +220,7 @@ class Holding:
         found = mine or entered
         return found[-1] if found else None
 
-    def leave(
-        self, attempt: Attempt | Lease, error: BaseException | None
-    ) -> Coroutine[Any, Any, None]:
+    def leave(self, attempt: Attempt | Lease, error: BaseException | None) -> Coroutine[Any, Any, None]:
         """The end of a `with`, over an attempt or a lease: release, and never mask the body's own exception."""
         if isinstance(attempt, Lease):
             lease: Lease | None = attempt

@@ -412,9 +412,7 @@ class Lease:
 
     # ---- giving back ---------------------------------------------------------------------
 
-    async def _give_back(
-        self, *, strict: bool = False, again: bool = False, left: float = FOR_EVER
-    ) -> None:
+    async def _give_back(self, *, strict: bool = False, again: bool = False, left: float = FOR_EVER) -> None:
         """Release the lease; `NotHeld` if that was done before, unless it may be done `again`; `LeaseLost` if it was lost.
 
         Never touches another's: the store removes by claim id. With `strict` an unreachable store is

@@ -14,7 +14,6 @@ from interlock._core import timing
 from interlock._core.attempt import Attempt
 from interlock._core.client import Client
 from interlock._core.holding import Holding
-from interlock._core.lease import Lease
 from interlock._core.settings import Settings
 from interlock._core.signature import all_signed
 from interlock.errors import InterlockError, InvalidName, Skipped

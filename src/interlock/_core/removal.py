@@ -53,7 +53,9 @@ async def remove(
                 return DONE if stood or tries else GONE
             except (StoreUnavailable, StoreUnfit) as error:
                 failure = error
-        if isinstance(failure, StoreUnfit):  # a full disk, for example: that can be mended before the claim lapses
+        if isinstance(
+            failure, StoreUnfit
+        ):  # a full disk, for example: that can be mended before the claim lapses
             release_later(client, claim, linger)
             raise failure
         if client.runtime.now() >= until:

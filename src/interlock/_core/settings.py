@@ -21,5 +21,8 @@ class Settings:
     on_lost: Callable[[Any], object] | None = None
 
 
-USUAL = Settings()
-"""Those of a lock for which nothing was asked: nothing has to be checked."""
+NOTHING = (None, None, True, True, None, None, None)
+"""The options of a lock for which nothing was asked, in the order above."""
+
+USUAL = Settings(*NOTHING)
+"""Its settings: nothing in them has to be checked."""
