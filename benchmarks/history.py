@@ -17,7 +17,18 @@ from benchmarks.question import Result
 from benchmarks.rounds import ratio
 
 FILE = ROOT / "benchmarks" / "history.csv"
-COLUMNS = ("commit", "date", "question", "cores", "rounds", "limit", "interlock", "unit", "ratio", "facts")
+COLUMNS: tuple[str, ...] = (
+    "commit",
+    "date",
+    "question",
+    "cores",
+    "rounds",
+    "limit",
+    "interlock",
+    "unit",
+    "ratio",
+    "facts",
+)
 WORSE = 1.15  # a ratio that grew by more than this is named: less is the noise between two runs
 COUNTED = (
     "python calls",
