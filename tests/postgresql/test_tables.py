@@ -112,7 +112,7 @@ RIGHTS = {
     "update on {s}.claim": "claim",
     "delete on {s}.claim": "claim",
     "update on {s}.slot": "slot",
-    'execute on function {s}."enter_1"': "enter_1",
+    'execute on function {s}."claim_1"': "claim_1",
 }
 
 
