@@ -311,7 +311,9 @@ class BlockingLine(Line):
             return
         try:
             with self._changing():
-                self._unwatch(group)  # it leaves with the next request: a waiter that was let in has better things to do
+                self._unwatch(
+                    group
+                )  # it leaves with the next request: a waiter that was let in has better things to do
         except OSError:
             pass
 
