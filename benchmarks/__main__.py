@@ -15,6 +15,7 @@ STORES = {
     "embedded": ("benchmarks.embedded",),
     "redis": ("benchmarks.redis", "benchmarks.contended"),
     "redlock": ("benchmarks.redlock",),
+    "etcd": ("benchmarks.etcd",),
     "zookeeper": ("benchmarks.zookeeper",),
     "postgresql": ("benchmarks.postgresql",),
 }
