@@ -475,6 +475,11 @@ class ZooKeeperStore(Registers, Operators, StoreDefaults):
         answers = await self._calls.ask(parts, deadline)
         return answers[0].error is None
 
+    def node_of(self, id: str) -> str | None:
+        """The path of a claim's node, if it stands in the present session; for guards that check it."""
+        entry = self._ledger.entries.get(id)
+        return entry.path if entry is not None and entry.stands_in(self._link.session) else None
+
     # ---- housekeeping ------------------------------------------------------------------
 
     def on_doubt(self, call: Callable[[], None]) -> None:
