@@ -20,6 +20,7 @@ from interlock._core.drive import drive
 from interlock._core.lease import Lease
 from interlock._core.names import checked_name
 from interlock.errors import StaleToken, StoreUnavailable, Unsupported
+from interlock.guards.presented import presented
 
 __all__ = ["AsyncGuard", "Guard"]
 
@@ -55,7 +56,8 @@ class _Guard:
         errors: Any = import_module(
             "kazoo.exceptions"
         )  # here, not above: the caller has the library, others need not
-        resource, number = _shown(lease, token)
+        shown = presented(lease, token)
+        resource, number = shown.resource, shown.token
         claim = self._claim_path(lease) if standing else None
         path = self.path(resource)
         for tried in range(TRIES):
@@ -104,18 +106,6 @@ class _Guard:
                 "standing=True needs a lease of a lock in the same ensemble, below the chroot of the guard's client"
             )
         return path[len(chroot) :]
-
-
-def _shown(lease: Lease | str, token: int | None) -> tuple[str, int]:
-    """The resource and token that are presented."""
-    if isinstance(lease, Lease):
-        if token is not None:
-            raise TypeError("a lease has its own token: give a lease, or a resource and a token")
-        lease.check()
-        return lease.resource, lease.token
-    if isinstance(token, bool) or not isinstance(token, int) or token < 1:
-        raise TypeError("a guard needs a lease, or a resource and a token, which is an int above 0")
-    return lease, token
 
 
 def _outcome(resource: str, token: int, results: list[Any], standing: bool) -> list[Any]:
