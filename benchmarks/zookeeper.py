@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from importlib import import_module
 from typing import Any
 
 from benchmarks import ours
@@ -40,9 +41,7 @@ def hosts() -> Iterator[str]:
 
 
 def _kazoo(addresses: str) -> Any:
-    from kazoo.client import KazooClient
-
-    client = KazooClient(hosts=addresses, timeout=30.0)
+    client: Any = import_module("kazoo.client").KazooClient(hosts=addresses, timeout=30.0)
     client.start()
     return client
 
@@ -106,7 +105,10 @@ async def bare_in_tasks(addresses: str) -> Any:
             if not future.done():
                 future.set_result(answer)
 
-        answer.rawlink(lambda _: loop.call_soon_threadsafe(settle))
+        def tell(_: Any) -> None:
+            loop.call_soon_threadsafe(settle)
+
+        answer.rawlink(tell)
         await future
         return answer.get(block=False)
 

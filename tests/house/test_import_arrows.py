@@ -50,6 +50,10 @@ ARROWS: dict[str, tuple[str, ...]] = {
     ),  # a quorum of such servers: their keys, scripts and addresses
     # Tables that other SQL databases can share: nothing of SQLite's files and connections.
     "backends.sqlite.tables": (*RULES, "backends.sqlite.tables"),
+    "guards.zookeeper": (
+        *(*PORTS, "_core.drive", "_core.lease", "_core.names", "guards.presented"),
+        "backends.zookeeper.paths",  # how names become paths
+    ),
     "urls": (*PORTS, "_runtime", "backends"),
     "shutdown": ("_runtime", "clock", "native"),
     "making": CORE,

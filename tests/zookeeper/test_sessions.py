@@ -91,7 +91,7 @@ def test_a_claim_whose_reply_was_lost_is_found_again_under_the_same_token(url: s
 
 
 def test_a_ttl_beyond_the_session_is_refused_where_it_is_known(ensemble: Ensemble) -> None:
-    with pytest.raises(InvalidSetting, match="between 1 s and 10 s"):
+    with pytest.raises(InvalidSetting, match=r"between 0\.5 s and 10 s"):
         interlock.connect(ensemble.fresh(session=10), ttl=30)
     with interlock.connect(ensemble.fresh(session=100), ttl=90) as client:  # the servers allow 60 s
         with pytest.raises(InvalidSetting, match="limit to 1 min"):

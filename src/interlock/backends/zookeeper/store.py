@@ -49,7 +49,7 @@ TRAITS = Traits(
     reach="network",
     survives="minority",
     two_holders=(),
-    min_ttl=1.0,
+    min_ttl=0.5,
     max_ttl=86400.0,
     blocks=False,
     largest_value=1_000_000,
@@ -474,6 +474,11 @@ class ZooKeeperStore(Registers, Operators, StoreDefaults):
         # The list was old: remove what is left of it, one by one.
         answers = await self._calls.ask(parts, deadline)
         return answers[0].error is None
+
+    def node_of(self, id: str) -> str | None:
+        """The path of a claim's node, if it stands in the present session; for guards that check it."""
+        entry = self._ledger.entries.get(id)
+        return entry.path if entry is not None and entry.stands_in(self._link.session) else None
 
     # ---- housekeeping ------------------------------------------------------------------
 

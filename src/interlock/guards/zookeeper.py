@@ -1,0 +1,175 @@
+"""Writes to ZooKeeper that are applied only if the token of a lease is not too low.
+
+    guard = guards.zookeeper.Guard(zk)                      # a KazooClient
+    with client.lock("limits") as lease:
+        guard.accept(lease)                                  # before you read what you are about to change
+        guard.commit(lease, lambda t: t.set_data("/config/limits", b"..."))
+
+A node for each resource has the highest token that was accepted. A commit is one multi of ZooKeeper: it checks the version of that node,
+or writes the token to it, together with your own operations, so nothing can come between the two. The lock itself may live in any store. If it
+lives in the same ensemble, `standing=True` also checks that the claim's own node is there: the write is then applied only while the lock is held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+from interlock._core.drive import drive
+from interlock._core.lease import Lease
+from interlock._core.names import checked_name
+from interlock.errors import StaleToken, StoreUnavailable, Unsupported
+from interlock.guards.presented import presented
+
+__all__ = ["AsyncGuard", "Guard"]
+
+ROOT = "/interlock-fences"
+TRIES = 20  # rounds of a commit that others get in the way of
+
+Build = Callable[[Any], object]
+"""Adds operations to a transaction of kazoo: `t.set_data`, `t.create`, `t.delete`, `t.check`."""
+
+
+class _Guard:
+    """What both guards share: the multi, and what its answers mean."""
+
+    def __init__(self, client: Any, *, root: str = ROOT) -> None:
+        if not hasattr(client, "transaction") or not hasattr(client, "get_async"):
+            raise TypeError(f"a guard takes a KazooClient, not {type(client).__name__}")
+        self._client = client
+        self._root = root.rstrip("/")
+
+    def path(self, resource: str) -> str:
+        """Return the path of the node that has the highest accepted token of a resource."""
+        from interlock.backends.zookeeper.paths import escaped
+
+        return f"{self._root}/{escaped(checked_name(resource))}"
+
+    async def _answer(self, result: Any) -> Any:
+        """The value of a result of kazoo; raises its exception."""
+        raise NotImplementedError
+
+    async def _commit(
+        self, lease: Lease | str, token: int | None, build: Build | None, standing: bool
+    ) -> list[Any]:
+        errors: Any = import_module(
+            "kazoo.exceptions"
+        )  # here, not above: the caller has the library, others need not
+        shown = presented(lease, token)
+        resource, number = shown.resource, shown.token
+        claim = self._claim_path(lease) if standing else None
+        path = self.path(resource)
+        for tried in range(TRIES):
+            if tried:  # what was read may have been old
+                await self._answer(self._client.sync_async("/"))
+            accepted, version = await self._accepted(path)
+            if number < accepted:
+                raise StaleToken(resource, number, accepted)
+            transaction = self._client.transaction()
+            if version is None:
+                transaction.create(path, b"%d" % number)
+            elif number > accepted:
+                transaction.set_data(path, b"%d" % number, version=version)
+            else:
+                transaction.check(path, version=version)
+            if claim is not None:
+                transaction.check(claim, version=-1)
+            if build is not None:
+                build(transaction)
+            results: list[Any] = await self._answer(transaction.commit_async())
+            own = results[0]
+            if isinstance(own, errors.NoNodeError) and version is None:
+                await self._answer(self._client.ensure_path_async(self._root))
+            elif not isinstance(own, (errors.BadVersionError, errors.NodeExistsError, errors.NoNodeError)):
+                return _outcome(resource, number, results[1:], claim is not None)
+        raise StoreUnavailable(f"{resource}: others present tokens again and again")
+
+    async def _accepted(self, path: str) -> tuple[int, int | None]:
+        """The highest token that was accepted, and the version of its node; None if there is no node."""
+        missing: Any = import_module("kazoo.exceptions").NoNodeError
+        try:
+            data, stat = await self._answer(self._client.get_async(path))
+        except missing:
+            return 0, None
+        return int(data or b"0"), stat.version
+
+    def _claim_path(self, lease: Lease | str) -> str:
+        """The path of the claim's own node, for the client of this guard."""
+        store: Any = lease._holding.client.store if isinstance(lease, Lease) else None
+        path: str | None = (
+            store.node_of(lease.id) if isinstance(lease, Lease) and hasattr(store, "node_of") else None
+        )
+        chroot = self._client.chroot or ""
+        if path is None or not path.startswith(f"{chroot}/"):
+            raise Unsupported(
+                "standing=True needs a lease of a lock in the same ensemble, below the chroot of the guard's client"
+            )
+        return path[len(chroot) :]
+
+
+def _outcome(resource: str, token: int, results: list[Any], standing: bool) -> list[Any]:
+    """The results of the caller's own operations; raises for the one that was refused, as nothing was applied then."""
+    errors: Any = import_module("kazoo.exceptions")
+    if standing and isinstance(results[0], errors.NoNodeError):
+        raise StaleToken(resource, token, token)
+    for result in results:
+        if isinstance(result, Exception) and not isinstance(
+            result, (errors.RolledBackError, errors.RuntimeInconsistency)
+        ):
+            raise result
+    return results[1:] if standing else results
+
+
+class Guard(_Guard):
+    """Guards writes through a KazooClient, on the calling thread."""
+
+    def accept(self, lease: Lease | str, *, token: int | None = None) -> None:
+        """Note the token: from now on lower ones are refused. Raises `StaleToken` if it is too low itself."""
+        drive(self._commit(lease, token, None, False))
+
+    def commit(
+        self, lease: Lease | str, build: Build, *, token: int | None = None, standing: bool = False
+    ) -> list[Any]:
+        """Apply the operations that `build` adds, all or none, if the token is not too low; return their results.
+
+        Raises `StaleToken`, or the exception of kazoo for an operation that was refused.
+        """
+        return drive(self._commit(lease, token, build, standing))
+
+    async def _answer(self, result: Any) -> Any:
+        return result.get()
+
+
+class AsyncGuard(_Guard):
+    """Guards writes through a KazooClient for tasks; no thread is blocked and none is started."""
+
+    async def accept(self, lease: Lease | str, *, token: int | None = None) -> None:
+        """Note the token: from now on lower ones are refused. Raises `StaleToken` if it is too low itself."""
+        await self._commit(lease, token, None, False)
+
+    async def commit(
+        self, lease: Lease | str, build: Build, *, token: int | None = None, standing: bool = False
+    ) -> list[Any]:
+        """Apply the operations that `build` adds, all or none, if the token is not too low; return their results.
+
+        Raises `StaleToken`, or the exception of kazoo for an operation that was refused.
+        """
+        return await self._commit(lease, token, build, standing)
+
+    async def _answer(self, result: Any) -> Any:
+        import asyncio
+
+        loop = asyncio.get_running_loop()
+        settled: asyncio.Future[None] = loop.create_future()
+
+        def settle() -> None:
+            if not settled.done():
+                settled.set_result(None)
+
+        def tell(_: Any) -> None:
+            loop.call_soon_threadsafe(settle)
+
+        result.rawlink(tell)
+        await settled
+        return result.get(block=False)
