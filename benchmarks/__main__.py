@@ -7,7 +7,7 @@ import traceback
 from importlib import import_module
 from pathlib import Path
 
-from benchmarks import pace, report
+from benchmarks import history, pace, report
 from benchmarks.question import Question, Result
 from benchmarks.rounds import ask
 
@@ -15,7 +15,9 @@ STORES = {
     "embedded": ("benchmarks.embedded",),
     "redis": ("benchmarks.redis", "benchmarks.contended"),
     "redlock": ("benchmarks.redlock",),
+    "etcd": ("benchmarks.etcd",),
     "zookeeper": ("benchmarks.zookeeper",),
+    "postgresql": ("benchmarks.postgresql",),
 }
 """The modules with the questions about each store. `dev.py` installs the peers that `bench-STORE` of pyproject.toml names."""
 
@@ -35,6 +37,11 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true", help="short rounds, only to see that all works")
     parser.add_argument("--rounds", type=int, help="rounds for each question")
     parser.add_argument("--cores", type=int, choices=(1, 2), help="only on so many cores")
+    parser.add_argument(
+        "--record",
+        action="store_true",
+        help="append the results to benchmarks/history.csv, and say what is worse",
+    )
     parser.add_argument("--out", type=Path, default=Path("build/bench"), help="where JSON and chart go")
     options = parser.parse_args(argv)
     known = load()
@@ -51,7 +58,9 @@ def main(argv: list[str] | None = None) -> int:
     if options.quick:
         pace.hurry()
     asked = [(q, cores) for q in wanted for cores in q.cores if options.cores in (None, cores)]
-    return ask_all(asked, options.rounds, options.out)
+    if options.record and pace.hurried():
+        parser.error("--quick measures nothing that is worth recording")
+    return ask_all(asked, options.rounds, options.out, recorded=options.record)
 
 
 def select(known: dict[str, list[Question]], names: list[str]) -> list[Question]:
@@ -65,7 +74,9 @@ def select(known: dict[str, list[Question]], names: list[str]) -> list[Question]
     return [question for question in every if question in wanted] if names else every
 
 
-def ask_all(asked: list[tuple[Question, int]], rounds: int | None, out: Path) -> int:
+def ask_all(
+    asked: list[tuple[Question, int]], rounds: int | None, out: Path, *, recorded: bool = False
+) -> int:
     """Ask one after the other; one that breaks does not cost the others their answers."""
     results: list[Result] = []
     broken: list[str] = []
@@ -79,6 +90,12 @@ def ask_all(asked: list[tuple[Question, int]], rounds: int | None, out: Path) ->
             report.say(report.table(results[-1]))
             keep(results, out)
     report.say(f"\nwritten: {out}/results.json and chart.svg" if results else "\nnothing was measured")
+    if recorded:
+        worse = history.record(results)
+        report.say(
+            "recorded in benchmarks/history.csv; " + ("worse than before:" if worse else "nothing is worse")
+        )
+        report.say("".join(f"  {sentence}\n" for sentence in worse))
     if pace.hurried():
         report.say("--quick: these figures show that the questions can be asked; they are no answers")
     if broken:

@@ -29,20 +29,24 @@ REQUESTS = {
 
 def questions() -> list[Question]:
     return [
-        *(_across(waiters, processes) for waiters, processes in ((2, 2), (16, 4), (128, 4))),
-        Question(
-            "redis-contended-local",
-            "C: one lock on Redis, 64 contenders in one process, for one hand-off",
-            [
-                Case("ownership moved, PUBLISH", _contended("pushed", 64, 1)),
-                Case("interlock", _contended("interlock", 64, 1)),
-                Case("interlock, threads", _contended("interlock-threads", 64, 1)),
-            ],
-            goal=round(1e6 / 15_000, 1),
-            absolute=True,
-            rounds=7,
-        ),
+        *(_across(waiters, processes) for waiters, processes in ((2, 2), (8, 8), (128, 8))),
+        *(_within(contenders) for contenders in (8, 64)),
     ]
+
+
+def _within(contenders: int) -> Question:
+    return Question(
+        f"redis-contended-local-{contenders}",
+        f"C: one lock on Redis, {contenders} contenders in one process, for one hand-off",
+        [
+            Case("ownership moved, PUBLISH", _contended("pushed", contenders, 1)),
+            Case("interlock", _contended("interlock", contenders, 1)),
+            Case("interlock, threads", _contended("interlock-threads", contenders, 1)),
+        ],
+        goal=round(1e6 / 15_000, 1),
+        absolute=True,
+        rounds=7,
+    )
 
 
 def _across(contenders: int, processes: int) -> Question:

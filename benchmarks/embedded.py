@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 import tempfile
@@ -38,14 +39,25 @@ def questions() -> list[Question]:
             note="bare: two `begin immediate` with the reads and rows a lock needs; a fresh lock object per pair",
         ),
         Question(
+            "pair-sqlite-bare",
+            "uncontended acquire+release, SQLite store, against one bare insert and one bare delete",
+            [
+                Case("bare insert, bare delete", in_folder(sqlite_pair.two_statements)),
+                Case("interlock, the store alone", in_folder(sqlite_pair.store)),
+                Case("interlock", in_file(ours.pair)),
+            ],
+            goal=1.5,
+            note="the limit has neither token nor queue: it is what SQLite costs, not what a lock costs",
+        ),
+        Question(
             "handoff-sqlite",
             "hand-off to a waiter in another process, SQLite store (release called -> waiter has it)",
             [
+                Case("bare delete, datagram, insert", in_folder_of(_bare_doorbell)),
                 Case("pipe between processes", _bare_pipe),
-                Case("interlock", in_file(lambda url: ours.handoff(url, 0.0))),
+                Case("interlock", in_file(ours.handoff)),
             ],
-            goal=1000,
-            absolute=True,
+            goal=2.0,
             rounds=9,
             cores=(2, 1),
         ),
@@ -110,6 +122,17 @@ def in_folder(make: Callable[[str], Callable[[], None]]) -> Callable[[], Abstrac
     return open
 
 
+def in_folder_of(make: Callable[[str], Iterator[Measure]]) -> Callable[[], AbstractContextManager[Measure]]:
+    """A case with a fresh folder."""
+
+    @contextmanager
+    def open() -> Iterator[Measure]:
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+            yield from make(folder)
+
+    return open
+
+
 def in_file(make: Callable[[str], Iterator[Measure]]) -> Callable[[], AbstractContextManager[Measure]]:
     """A case on a fresh lock file."""
 
@@ -132,6 +155,37 @@ def _bare_lock() -> Iterator[Measure]:
 
 
 # ---- hand-off between two processes ---------------------------------------------------
+
+DOORBELL = """
+import socket, sys, time
+from benchmarks.sqlite_pair import statements
+bell = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+bell.bind(sys.argv[1] + "/bell")
+enter, _ = statements(sys.argv[1])
+print("ready", flush=True)
+for line in sys.stdin:
+    bell.recv(64)
+    enter()
+    print(time.clock_gettime(time.CLOCK_MONOTONIC), flush=True)
+"""
+
+
+def _bare_doorbell(folder: str) -> Iterator[Measure]:
+    """The holder deletes its row and rings; the waiter inserts its own."""
+    _, leave = sqlite_pair.statements(folder)
+    with in_another(DOORBELL, folder) as other, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as bell:
+        bell.connect(f"{folder}/bell")
+
+        def once() -> float:
+            other.tell()
+            time.sleep(ours.SETTLE)
+            released = time.clock_gettime(time.CLOCK_MONOTONIC)
+            leave()
+            bell.send(b"!")
+            return float(other.hear()) - released
+
+        yield lambda: middle(once, 60)
+
 
 ECHO = """
 import sys, time

@@ -43,7 +43,7 @@ def _claim(name: str) -> Claim:
 
 def _requests(name: str) -> tuple[Words, Words]:
     keys = Keys("")
-    release = keys.claim_keys(name) + bulk(ID.encode()) + bulk(b"0") + bulk(CHANNEL)
+    release = keys.claim_keys(name) + bulk(ID.encode()) + bulk(CHANNEL)
     claim = packing.claim_request(keys, _claim(name), CHANNEL)
     return _words(CLAIM.by_hash + claim), _words(RELEASE.by_hash + release)
 

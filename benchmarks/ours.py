@@ -11,9 +11,10 @@ from contextlib import AbstractContextManager, contextmanager
 import interlock
 import interlock.aio
 from benchmarks import pace
+from benchmarks.counting import calls_of
 from benchmarks.pace import middle, timed
 from benchmarks.process import busy, in_another
-from benchmarks.question import Measure
+from benchmarks.question import Figure, Measure
 from benchmarks.tasks import Opened
 
 Served = Callable[[], AbstractContextManager[str]]
@@ -42,7 +43,8 @@ def pair(url: str) -> Iterator[Measure]:
             lock.acquire()
             lock.release()
 
-        yield lambda: timed(once)
+        calls = calls_of(once)
+        yield lambda: Figure(timed(once), python_calls=calls)
 
 
 async def in_tasks(url: str) -> Opened:

@@ -12,7 +12,7 @@ from typing import Any
 import redis
 import redis.asyncio
 
-from benchmarks import floor, ours
+from benchmarks import floor, local, ours
 from benchmarks.pace import middle, timed
 from benchmarks.process import in_another
 from benchmarks.question import Case, Measure, Question, when
@@ -59,6 +59,18 @@ def questions() -> list[Question]:
                 *when("redis_lock", Case("python-redis-lock", _handoff(_REDIS_LOCK))),
             ],
             goal=1.8,
+            rounds=9,
+        ),
+        Question(
+            "redis-handoff-local",
+            "B: hand-off on Redis within one client (release called -> waiter has it)",
+            [
+                Case("bare script + BLPOP", _bare_handoff),
+                Case("interlock", on_server(lambda port: local.between_threads(url(port)))),
+                Case("interlock, tasks", on_server(lambda port: local.between_tasks(url(port)))),
+            ],
+            goal=50,
+            absolute=True,
             rounds=9,
         ),
         Question(

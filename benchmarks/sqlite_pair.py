@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
 
 from interlock._core.drive import drive
 from interlock._runtime.threads import Threads
 from interlock.backends.sqlite import open_store
 from interlock.backends.sqlite.file.clock import Clock
-from interlock.backends.sqlite.file.connection import connect
+from interlock.backends.sqlite.file.connection import LOG, PAGE, connect
 from interlock.backends.sqlite.tables.statements import CLAIMS
 from interlock.model import Claim, Granted
 
@@ -55,6 +56,49 @@ def minimal(folder: str) -> Callable[[], None]:
         execute("begin immediate")
         execute(DELETE, ("bare", ID))
         execute("commit")
+
+    return pair
+
+
+TABLE = """
+create table if not exists bare (
+  resource text, id text, token integer, lapses_at real, who text, primary key (resource, id)
+) without rowid
+"""
+
+
+def statements(folder: str) -> tuple[Callable[[], object], Callable[[], object]]:
+    """A row is inserted, and deleted, by one statement each, in a table of its own: what no store can do without."""
+    clock = Clock()
+    path = f"{folder}/statements.db"  # not by `connect`: it refuses files with tables of others
+    execute = sqlite3.connect(path, timeout=5, isolation_level=None).execute
+    for setting in (
+        f"page_size = {PAGE}",
+        "journal_mode = wal",
+        "synchronous = normal",
+        f"wal_autocheckpoint = {LOG}",
+    ):
+        execute(f"pragma {setting}")
+    execute(TABLE)
+    insert = "insert or replace into bare values (?, ?, ?, ?, ?)"
+    delete = "delete from bare where resource = ? and id = ?"
+
+    def enter() -> object:
+        return execute(insert, ("bare", ID, clock.wall_ns() // 1000, clock.now() + 30, WHO))
+
+    def leave() -> object:
+        return execute(delete, ("bare", ID))
+
+    return enter, leave
+
+
+def two_statements(folder: str) -> Callable[[], None]:
+    """Both, one after the other."""
+    enter, leave = statements(folder)
+
+    def pair() -> None:
+        enter()
+        leave()
 
     return pair
 

@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any, TypeVar
 
 from benchmarks import pace
+from benchmarks.counting import counted
 from benchmarks.question import Figure, Measure
 
 Pair = Callable[[str], Awaitable[None]]
@@ -47,13 +48,18 @@ def in_tasks(
                 await asyncio.gather(*(work(f"bench/{number}") for number in range(tasks)))
                 return (time.perf_counter() - began) / (tasks * times)
 
-            def measure() -> float:
+            def measure() -> Figure:
                 before = spent(address) if spent else 0.0
                 took = runner.run(all_of_them())
                 if spent is None:
-                    return took
-                return Figure(took, µs_of_all_servers=1e6 * (spent(address) - before) / (tasks * times))
+                    return Figure(took, python_calls=each)
+                micros = 1e6 * (spent(address) - before) / (tasks * times)
+                return Figure(took, µs_of_all_servers=micros, python_calls=each)
 
+            runner.run(all_of_them())  # the first pairs connect
+            with counted() as calls:
+                runner.run(all_of_them())
+            each = calls.seen / (tasks * times)
             yield measure
             runner.run(_awaited(close()))
 

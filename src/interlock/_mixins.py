@@ -19,7 +19,7 @@ from interlock._core.client import Client as CoreClient
 from interlock._core.holding import Holding
 from interlock._core.reentry import Reentrant
 from interlock._core.semaphore import SemaphoreHolding
-from interlock._core.settings import Settings
+from interlock._core.settings import NOTHING, USUAL, Settings
 from interlock.making import MadeByClients, Origin, made, made_again, public_path
 from interlock.model import EVERYTHING, Traits
 
@@ -400,7 +400,8 @@ class ClientMixin(
         - `min_hold`: the resource stays taken for at least this many seconds, even if it is released before.
         - `on_lost`: called once with the lease, if the lease is lost. In `interlock.aio` it may be a coroutine function.
         """
-        settings = Settings(ttl, timeout, renew, fair, max_hold, min_hold, on_lost)
+        asked = (ttl, timeout, renew, fair, max_hold, min_hold, on_lost)
+        settings = USUAL if asked == NOTHING else Settings(*asked)
         return made(self._lock_type, Holding(self._core, name, settings, passes=True))
 
     def rlock(

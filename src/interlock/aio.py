@@ -324,7 +324,9 @@ class _Context(Named):
     async def __aenter__(self) -> Lease:
         attempt = self._core.attempt()
         entered(self, attempt)
-        lease: Lease = await attempt.acquire_or_raise()
+        lease: Lease | None = await attempt.run()
+        if lease is None:
+            raise await attempt.timed_out()
         self._core.enter(attempt)
         lease._begin_body()
         return lease
@@ -486,8 +488,11 @@ class MultiLock(MultiLockMixin, _Decorator):
     async def __aenter__(self) -> MultiLease:
         attempt = self._core.attempt()
         entered(self, attempt)
-        leases = [_own(lease) for lease in await attempt.acquire_or_raise()]
+        taken = await attempt.run()
+        if taken is None:
+            raise await attempt.timed_out()
         self._core.enter(attempt)
+        leases = [_own(lease) for lease in taken]
         for lease in leases:
             lease._begin_body()
         return MultiLease(self._core, leases)

@@ -179,8 +179,11 @@ class _Context(Named):
         attempt = self._core.attempt()
         statement = entered(self, attempt)
         try:
-            lease: Lease = drive(attempt.acquire_or_raise())
+            taken: Any = drive(attempt.run())
+            if taken is None:
+                raise drive(attempt.timed_out())
             self._core.enter(attempt)
+            lease: Lease = taken
             return lease
         except BaseException:  # as in Lock.acquire
             drive(attempt.undo())
@@ -357,7 +360,9 @@ class MultiLock(MultiLockMixin, _Decorator):
         attempt = self._core.attempt()
         statement = entered(self, attempt)
         try:
-            leases = drive(attempt.acquire_or_raise())
+            leases = drive(attempt.run())
+            if leases is None:
+                raise drive(attempt.timed_out())
             self._core.enter(attempt)
             return MultiLease(self._core, [_own(lease) for lease in leases])
         except BaseException:  # as in Lock.acquire

@@ -15,8 +15,9 @@ from interlock._core.cohort import BLOCK
 from interlock._core.drive import drive
 from interlock._runtime import lifetimes
 from interlock.blocking import Lease
-from interlock.errors import AcquireTimeout, ClientClosed, LeaseLost, StoreUnavailable
-from interlock.model import Gone
+from interlock.errors import AcquireTimeout, ClientClosed, Evicted, LeaseLost, StoreUnavailable
+from interlock.model import Busy, Gone
+from interlock.record import replaced
 from interlock.testing.lag import at_most, stretched
 from interlock.who import Who
 from tests.attacks.stage import AsyncStage, Stage, eventually, space
@@ -44,8 +45,8 @@ def stands(stage: Stage | AsyncStage, count: int) -> bool:
 class Turn:
     """A lease whose heirs wait for it, in threads.
 
-    One holds, one asks the store, and the others stand behind that one; when it is let in, the next of them asks for those
-    behind it. That next one's lease is `first`.
+    Another client holds, one asks the store, and the others stand behind that one; when it is evicted, the next of them asks
+    for those behind it. That next one's lease is `first`.
     """
 
     def __init__(self, stage: Stage, heirs: int, ttl: float = 30.0) -> None:
@@ -54,11 +55,13 @@ class Turn:
         self.go = threading.Event()  # an heir that holds waits for it
         self.go.set()
         self._stage, self._ttl = stage, ttl
-        holder = stage.client.lock("x", ttl=ttl).acquire()
+        other = Stage(shared=stage.store.inner._space)
+        holder = other.client.lock("x", ttl=ttl).acquire()
         assert holder
-        asks = threading.Thread(target=self._take, args=([],), daemon=True)
+        asks = threading.Thread(target=self._be_evicted, daemon=True)
         asks.start()
         eventually(lambda: "wait" in stage.store.asked)
+        (asking,) = other.client.inspect("x").waiters
         firsts: list[Any] = []
         first = threading.Thread(target=self._attempt, args=(firsts,), daemon=True)
         first.start()
@@ -69,10 +72,18 @@ class Turn:
         for number, thread in enumerate(self.threads, 2):
             thread.start()
             eventually(partial(stands, stage, number))
+        other.client.evict("x", id=asking.id, reason="so that the next one asks")
+        joined([asks])
+        eventually(lambda: len(other.client.inspect("x").waiters) == 1)
         holder.release()
+        other.client.close()
         eventually(lambda: firsts)
         self.attempt, self.first = firsts
-        joined([asks, first])
+        joined([first])
+
+    def _be_evicted(self) -> None:
+        with pytest.raises(Evicted):
+            self._stage.client.lock("x", ttl=self._ttl).acquire()
 
     def _attempt(self, firsts: list[Any]) -> None:
         attempt = self._stage.client.lock("x", ttl=self._ttl)._core.attempt()
@@ -127,32 +138,6 @@ def test_a_turn_is_over_after_so_many_tokens_and_the_next_are_above_them() -> No
     assert sorted(set(tokens)) == tokens
     assert tokens[BLOCK] >= tokens[0] + BLOCK, "the block was the first claim's alone"
     assert len({lease._claim.id for lease in turn.leases}) == 2
-    stage.client.close()
-
-
-def test_who_came_after_the_store_was_asked_does_not_inherit() -> None:
-    stage = Stage()
-    asking, go, leases = threading.Event(), threading.Event(), list[Lease]()
-
-    def slowly(*args: object, **options: object) -> None:
-        asking.set()
-        assert go.wait(PATIENCE)
-
-    def take() -> None:
-        with stage.client.lock("x") as lease:
-            leases.append(lease)
-            time.sleep(0.01)
-
-    stage.store.before["claim"] = slowly
-    head, late = threading.Thread(target=take, daemon=True), threading.Thread(target=take, daemon=True)
-    head.start()
-    assert asking.wait(PATIENCE)
-    late.start()
-    eventually(partial(stands, stage, 1))
-    go.set()
-    joined([head, late])
-    assert leases[0]._claim.id != leases[1]._claim.id
-    assert leases[0].token < leases[1].token
     stage.client.close()
 
 
@@ -239,27 +224,31 @@ async def behind(stage: AsyncStage, count: int, *, ttl: float = 30.0) -> asyncio
     return task
 
 
-Prepared = tuple[aio.Lease, "asyncio.Task[aio.Lease | None]", "asyncio.Task[aio.Lease | None]"]
+Prepared = tuple[AsyncStage, aio.Lease, "asyncio.Task[aio.Lease | None]", "asyncio.Task[aio.Lease | None]"]
 
 
 async def prepared(stage: AsyncStage, ttl: float = 30.0) -> Prepared:
-    """One who holds, one who asks the store, and one behind that one: see `Turn`."""
-    holder = await held(stage, ttl)
+    """Another client that holds, one who asks the store, and one behind that one: see `Turn`."""
+    other = AsyncStage(shared=stage.store.inner._space)
+    holder = await held(other, ttl)
     asks = asyncio.create_task(stage.client.lock("x", ttl=ttl).acquire())
     while "wait" not in stage.store.asked:
         await asyncio.sleep(0)
-    return holder, asks, await behind(stage, 1, ttl=ttl)
+    return other, holder, asks, await behind(stage, 1, ttl=ttl)
 
 
 async def begun(prepared: Prepared) -> aio.Lease:
     """The lease of the last of them: those behind it are its heirs."""
-    holder, asks, last = prepared
+    other, holder, asks, last = prepared
+    asks.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asks
+    while len((await other.client.inspect("x")).waiters) != 1:
+        await asyncio.sleep(0)
     await holder.release()
-    between = await asyncio.wait_for(asks, PATIENCE)
-    assert between
-    await between.release()
     lease = await asyncio.wait_for(last, PATIENCE)
     assert lease
+    await other.client.close()
     return lease
 
 
@@ -569,3 +558,298 @@ def test_an_heir_that_holds_for_longer_than_a_moment_is_shown_as_the_holder() ->
     turn.go.set()
     joined(turn.threads)
     stage.client.close()
+
+
+# ---- those who came after the grant ---------------------------------------------------
+
+
+async def waiter(stage: AsyncStage) -> asyncio.Task[aio.Lease | None]:
+    """One more that wants the lock, and has had an answer of the store."""
+    before = stage.store.asked.count("claim")
+    task = asyncio.create_task(stage.client.lock("x").acquire())
+    while stage.store.asked.count("claim") == before:
+        await asyncio.sleep(0)
+    for _ in range(5):  # the answer has arrived
+        await asyncio.sleep(0)
+    return task
+
+
+async def got(task: asyncio.Task[aio.Lease | None]) -> aio.Lease:
+    lease = await asyncio.wait_for(task, PATIENCE)
+    assert lease
+    return lease
+
+
+async def nothing_stands(stage: AsyncStage) -> bool:
+    return not (await stage.store.inner.inspect("x")).standings
+
+
+async def stands_no_more(stage: AsyncStage) -> None:
+    end = time.monotonic() + PATIENCE
+    while not await nothing_stands(stage):
+        assert time.monotonic() < end
+        await asyncio.sleep(0.01)
+
+
+def test_one_that_came_after_the_store_was_asked_is_no_heir_before_the_store_has_answered_again() -> None:
+    async def main() -> None:
+        stage = AsyncStage()
+        reached, go = asyncio.Event(), asyncio.Event()
+
+        async def slowly(*args: Any, **options: Any) -> Any:
+            reached.set()
+            await go.wait()
+            return await stage.store.inner.claim(*args, **options)
+
+        stage.store.instead["claim"] = slowly
+        head = asyncio.create_task(stage.client.lock("x").acquire())
+        await asyncio.wait_for(reached.wait(), PATIENCE)
+        late = await behind(stage, 1)
+        go.set()
+        go.clear()  # for the late one
+        first = await got(head)
+        assert first._turn is None
+        go.set()
+        await first.release()
+        assert (await got(late)).token > first.token
+        await stage.client.close()
+
+    asyncio.run(main())
+
+
+def test_a_waiter_that_came_after_the_grant_inherits_and_leaves_no_place_behind() -> None:
+    async def main() -> None:
+        stage = AsyncStage()
+        first = await held(stage)
+        late = await waiter(stage)
+        before = len(stage.store.asked)
+        await first.release()
+        second = await got(late)
+        assert (second.token, second._claim.id) == (first.token + 1, first._claim.id)
+        assert stage.store.asked[before:] == [], "the store was not asked"
+        await second.release()
+        assert stage.store.asked[before:] == ["release", "release"], "its place, and the claim"
+        assert await nothing_stands(stage)
+        await stage.client.close()
+
+    asyncio.run(main())
+
+
+def test_the_next_waiter_stands_in_the_place_that_an_heir_has_left() -> None:
+    async def main() -> None:
+        stage = AsyncStage()
+        tokens = []
+        lease = await held(stage)
+        for _ in range(BLOCK - 1):
+            late = await waiter(stage)
+            assert len((await stage.store.inner.inspect("x")).waiters) == 1
+            tokens.append(lease.token)
+            await lease.release()
+            lease = await got(late)
+        assert tokens == list(range(tokens[0], tokens[0] + BLOCK - 1))
+        late = await waiter(stage)
+        await lease.release()  # no token is left: it goes back to the store
+        last = await got(late)
+        assert last.token > tokens[0] + BLOCK - 1
+        assert last._claim.id != lease._claim.id
+        await last.release()
+        assert stage.store.asked.count("release") == 2
+        assert await nothing_stands(stage)
+        await stage.client.close()
+
+    asyncio.run(main())
+
+
+def test_a_waiter_inherits_only_if_the_store_names_the_holder_of_its_own_client() -> None:
+    async def main() -> None:
+        stage = AsyncStage()
+        first = await held(stage)
+
+        async def unnamed(*args: Any, **options: Any) -> Any:
+            answer = await stage.store.inner.claim(*args, **options)
+            return replaced(answer, holder=None) if isinstance(answer, Busy) else answer
+
+        stage.store.instead["claim"] = unnamed
+        late = await waiter(stage)
+        await first.release()
+        second = await got(late)
+        assert second._claim.id != first._claim.id
+        assert second.token >= first.token + BLOCK
+        await stage.client.close()
+
+    asyncio.run(main())
+
+
+def test_one_that_began_after_another_client_was_let_in_does_not_inherit_what_is_lost() -> None:
+    async def main() -> None:
+        shared = space()
+        stage, other = AsyncStage(shared=shared), AsyncStage(shared=shared)
+        first = await held(stage)
+        await stage.store.inner.evict("x", None, "maintenance")  # of which nobody has told it yet
+        between = await held(other)
+        late = await waiter(stage)
+        with pytest.raises(LeaseLost):
+            await first.release()
+        assert not late.done(), "two would hold"
+        await between.release()
+        assert (await got(late)).token > between.token > first.token
+        await stage.client.close()
+        await other.client.close()
+
+    asyncio.run(main())
+
+
+def test_waiters_of_other_clients_are_not_overtaken_by_one_that_came_later() -> None:
+    async def main() -> None:
+        shared = space()
+        stage, other = AsyncStage(shared=shared), AsyncStage(shared=shared)
+        first = await held(stage)
+        stranger = await waiter(other)
+        late = await waiter(stage)
+        await first.release()
+        between = await got(stranger)
+        assert not late.done()
+        await between.release()
+        assert (await got(late)).token > between.token
+        await stage.client.close()
+        await other.client.close()
+
+    asyncio.run(main())
+
+
+def test_those_who_lined_up_after_the_head_had_asked_do_not_inherit_with_it() -> None:
+    async def main() -> None:
+        stage = AsyncStage()
+        first = await held(stage)
+        reached, go = asyncio.Event(), asyncio.Event()
+
+        async def slowly(*args: Any, **options: Any) -> Any:
+            answer = await stage.store.inner.claim(*args, **options)
+            reached.set()
+            await go.wait()
+            return answer
+
+        stage.store.instead["claim"] = slowly
+        head = asyncio.create_task(stage.client.lock("x").acquire())
+        await asyncio.wait_for(reached.wait(), PATIENCE)
+        later = await behind(stage, 1)  # the store may have answered before it began
+        stage.store.instead.clear()
+        go.set()
+        for _ in range(5):
+            await asyncio.sleep(0)
+        asked = stage.store.asked.count("claim")
+        await first.release()
+        second = await got(head)
+        assert second.token == first.token + 1
+        await second.release()
+        await got(later)
+        assert stage.store.asked.count("claim") > asked, "it had to ask the store itself"
+        await stage.client.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("passed", [False, True])
+def test_a_late_waiter_that_is_cancelled_leaves_nothing(passed: bool) -> None:
+    async def main() -> None:
+        stage = AsyncStage()
+        first = await held(stage)
+        late = await waiter(stage)
+        if passed:
+            await first.release()  # the claim is its own by now
+        late.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await late
+        if not passed:
+            assert len((await stage.store.inner.inspect("x")).standings) == 1
+            await first.release()
+        await stands_no_more(stage)
+        assert await stage.client.lock("x").acquire(blocking=False)
+        await stage.client.close()
+
+    asyncio.run(main())
+
+
+def test_an_operator_who_evicts_the_place_that_was_left_does_not_meet_who_stands_there_now() -> None:
+    async def main() -> None:
+        stage = AsyncStage()
+        first = await held(stage)
+        late = await waiter(stage)
+        await first.release()
+        second = await got(late)
+        (place,) = (await stage.store.inner.inspect("x")).waiters
+        await stage.store.inner.evict("x", place.id, "stuck")
+        innocent = await waiter(stage)
+        await second.release()
+        assert await got(innocent)
+        await stage.client.close()
+
+    asyncio.run(main())
+
+
+def test_a_place_behind_a_lease_that_is_lost_is_removed() -> None:
+    async def main() -> None:
+        stage = AsyncStage()
+        first = await held(stage)
+        late = await waiter(stage)
+        await first.release()
+        second = await got(late)
+        await stage.store.inner.evict("x", None, "maintenance")
+        with pytest.raises(LeaseLost):
+            await second.renew()
+        await stands_no_more(stage)
+        assert "release" in stage.plain.asked, "others would have had to wait until it lapsed"
+        await stage.client.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("ends", ["close", "process"])
+def test_a_place_that_was_left_is_removed_at_the_end(ends: str) -> None:
+    async def main() -> None:
+        stage = AsyncStage()
+        first = await held(stage)
+        late = await waiter(stage)
+        await first.release()
+        assert await got(late)
+        if ends == "close":
+            await stage.client.close()
+        else:
+            lifetimes._give_back(stage.core, stage.core.runtime.now() + 1.0)
+        assert await nothing_stands(stage)
+        await stage.client.close()
+
+    asyncio.run(main())
+
+
+def test_a_late_waiter_that_gets_a_lock_in_a_place_of_another_is_shown_as_the_holder() -> None:
+    async def main() -> None:
+        stage = AsyncStage()
+        first = await held(stage)
+        late = await waiter(stage)
+        await first.release()
+        second = await got(late)
+        holds, go = asyncio.Event(), asyncio.Event()
+
+        async def hold() -> None:
+            async with stage.client.lock("x") as lease:
+                assert lease._claim.id == place.id
+                holds.set()
+                await go.wait()
+
+        (place,) = (await stage.store.inner.inspect("x")).waiters
+        third = asyncio.create_task(hold(), name="third")
+        for _ in range(10):
+            await asyncio.sleep(0)
+        age(second)
+        await second.release()  # to the store, which lets in the place that `late` had made
+        await asyncio.wait_for(holds.wait(), PATIENCE)
+        end = time.monotonic() + PATIENCE
+        while Who.parse((await stage.client.inspect("x")).holders[0].who).thread != "third":
+            assert time.monotonic() < end
+            await asyncio.sleep(0.02)
+        go.set()
+        await third
+        await stage.client.close()
+
+    asyncio.run(main())

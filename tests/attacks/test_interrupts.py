@@ -41,7 +41,7 @@ class Scene:
         waiters = [f"waiter {waiter.id}" for waiter in self.other.inspect("busy").waiters]
         kept = [repr(kept) for kept in core.keeper.kept() if not kept._ended]
         heads = [f"head of {name}" for name in core.cohorts._heads]
-        return [*names, *waiters, *map(repr, core.leases), *kept, *heads]
+        return [*names, *waiters, *map(repr, list(core.leases)), *kept, *heads]
 
 
 def with_lock(scene: Scene) -> None:

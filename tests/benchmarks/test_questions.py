@@ -13,8 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import history
 from benchmarks.__main__ import STORES, ask_all, load, select
 from benchmarks.contended import figure, jain
+from benchmarks.counting import calls_of
 from benchmarks.question import Case, Figure, Measure, Question, Result
 from benchmarks.rounds import ratio
 from tests.house.source import ROOT
@@ -133,3 +135,40 @@ def test_contenders_of_two_processes_hand_one_lock_to_each_other(tmp_path: Path)
         assert facts["Jain"] > 0.9, case
         assert 1.9 < facts["requests a grant"] < 3, case
     assert (tmp_path / "chart.svg").read_text().startswith("<svg")
+
+
+# ---- results by commit ----------------------------------------------------------------------
+
+
+def measured(ratio: float, calls: float) -> Result:
+    question = Question("redis-pair", "", [Case("limit", quiet), Case("interlock", quiet)])
+    return Result(question, 1, {"limit": [1.0], "interlock": [Figure(ratio, python_calls=calls)]})
+
+
+def test_a_slower_pair_is_named_with_the_commit_that_was_quicker(tmp_path: Path) -> None:
+    file = tmp_path / "history.csv"
+    assert history.record([measured(2.0, 60)], file, "aaa") == []
+    assert history.record([measured(2.1, 60)], file, "bbb") == []  # noise
+    (slower,) = history.record([measured(3.0, 60)], file, "ccc")
+    assert slower == "redis-pair (1 core): 3.00x, was 2.10x at bbb"
+    (more,) = history.record([measured(3.0, 66)], file, "ddd")
+    assert more == "redis-pair (1 core): python calls 66, was 60 at ccc"
+    assert [row["commit"] for row in history.read(file)] == ["aaa", "bbb", "ccc", "ddd"]
+
+
+def test_the_history_that_is_kept_can_be_read() -> None:
+    names = {question.name for question in ALL}
+    for row in history.read():
+        assert row["question"] in names
+        assert float(row["ratio"]) > 0
+        assert history.worse(row, row) == []
+
+
+def test_calls_are_counted_for_one_pair() -> None:
+    def inner() -> None: ...
+
+    def pair() -> None:
+        inner()
+        inner()
+
+    assert calls_of(pair) == 2

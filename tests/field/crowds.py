@@ -27,7 +27,7 @@ class Crowds(Suite):
     # ---- 7 ----------------------------------------------------------------------
 
     async def test_07_dead_waiters_in_a_queue_of_100_cost_their_own_place_ttl_at_most_and_once(self) -> None:
-        self.needs(fair=True)
+        self.needs(fair=True, lapses="claim")  # where sessions lapse, see the next test
         store, holder, place_ttl = self.store(), self.client().lock(self.name), 5 * self.short
         await got(holder.acquire())
         with at_most(place_ttl + 5.0):

@@ -11,6 +11,7 @@ CLIENT = "_core/client.py"
 HOLDING = "_core/holding.py"
 ATTEMPT = "_core/attempt.py"
 REMOVAL = "_core/removal.py"
+COHORTS = "_core/cohort.py"
 
 STORE: list[Mutant] = [
     mutant(
@@ -132,10 +133,10 @@ ACQUIRING: list[Mutant] = [
         "a slow network makes two leases valid at once",
         (
             ATTEMPT,
-            "        if self._usable(answer):\n            return answer\n",
+            "                granted = answer if self._usable(answer)",
             (
-                "        self.asked = self._runtime.now()\n"
-                "        if self._usable(answer):\n            return answer\n"
+                "                self.asked = self._runtime.now()\n"
+                "                granted = answer if self._usable(answer)"
             ),
         ),
         tests=directed("slow_reply"),
@@ -281,8 +282,8 @@ LEASES: list[Mutant] = [
         "a renewal reaches the store after the release",
         (
             HOLDING,
-            "        client = self.client\n        client.keeper.drop(lease)\n",
-            "        client = self.client\n",
+            "        if client.keeper.young.pop(lease, self) is not None:",
+            "        if False:",
         ),
         (LEASE, "self._state is State.DOUBTFUL) or self._state in FINAL:", "self._state is State.DOUBTFUL):"),
         tests=cancelled("release_is_done"),
@@ -371,6 +372,12 @@ INTERRUPTED: list[Mutant] = [
         tests=reentered("cut_short or traceback"),
     ),
     mutant(
+        "an ExitStack waits for the garbage collector",
+        "a lock whose exit was interrupted there is renewed for ever",
+        ("_runtime/statements.py", "            if statement.interrupted():", "            if False:"),
+        tests=reentered("exit_stack and memory-lock"),
+    ),
+    mutant(
         "a release does not look whether its thread is inside",
         "a garbage collector that ends a generator hangs its thread for ever",
         (
@@ -403,6 +410,16 @@ INTERRUPTED: list[Mutant] = [
         "a time limit of 0.2 s takes ten",
         (ATTEMPT, "        soon = self._runtime.now() + timing.HURRY", "        soon = FOR_EVER"),
         tests=hasty("cancelled_task"),
+    ),
+    mutant(
+        "a cancelled close waits for the store",
+        "a program that must end in a second needs seven",
+        (
+            "_core/client.py",
+            "                await self.runtime.finish(self._end_soon)\n            raise",
+            "                await self.runtime.finish(self._end)\n            raise",
+        ),
+        tests=hasty("a_close"),
     ),
     mutant(
         "closing does not wait for those who are asking",
@@ -458,8 +475,58 @@ COHORT: list[Mutant] = [
     mutant(
         "whoever stands behind the head inherits",
         "one that began after another's grant has the lower token",
-        ("_core/cohort.py", "line[0].began >= lease._granted_at or ", ""),
-        tests=inherited("came_after"),
+        (COHORTS, "line[0].began >= lease._granted_at or ", ""),
+        tests=inherited("is_no_heir_before"),
+    ),
+    mutant(
+        "a waiter inherits whomever the store names",
+        "one that began after another's grant holds beside it, with the lower token",
+        (COHORTS, "holder.id == claim.id and holder.token == (", "True or (holder.token == "),
+        tests=inherited("does_not_inherit_what_is_lost"),
+    ),
+    mutant(
+        "a waiter inherits though others are ahead",
+        "the waiters of other clients are overtaken",
+        (COHORTS, "        if busy.ahead != 1 or holder is None", "        if holder is None"),
+        tests=inherited("not_overtaken"),
+    ),
+    mutant(
+        "a head takes all along who stand behind it",
+        "one that the store's answer is older than has a token that is too low",
+        (COHORTS, "line[0].began >= head.asked or ", ""),
+        tests=inherited("lined_up_after"),
+    ),
+    mutant(
+        "the place of an heir stays in the store",
+        "the lock goes to a waiter that is long gone",
+        (
+            LEASE,
+            "                await remove(client, place, 0.0, until)  # first",
+            "                pass  # first",
+        ),
+        tests=inherited("leaves_no_place"),
+    ),
+    mutant(
+        "the place behind a lost lease is forgotten",
+        "everybody waits for a place that nobody stands in",
+        (COHORTS, "            release_later(client, left, 0.0, pause=0.0)\n", ""),
+        tests=inherited("behind_a_lease_that_is_lost"),
+    ),
+    mutant(
+        "an heir keeps its place",
+        "nobody else may stand there, and each waiter of the client makes one more",
+        (COHORTS, "                place.waiter = None\n", "                pass\n"),
+        tests=inherited("stands_in_the_place"),
+    ),
+    mutant(
+        "who stands in another's place is evicted with it",
+        "a waiter fails for what an operator did to another",
+        (
+            ATTEMPT,
+            "        if not self._heir_who:\n            raise Evicted",
+            "        if True:\n            raise Evicted",
+        ),
+        tests=inherited("operator_who_evicts"),
     ),
 ]
 

@@ -23,10 +23,11 @@ ROOT = Path(__file__).resolve().parents[2]
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
+from interlock.testing.lag import stretched  # noqa: E402
 from tests.mutants.all import MUTANTS  # noqa: E402
 from tests.mutants.mutant import Edit, Mutant, Tests  # noqa: E402
 
-TIMEOUT = 60  # seconds for the tests of one mutant: hanging is red too
+TIMEOUT = 60  # seconds for the tests of one mutant, more on a busy machine: hanging is red too
 TWO = 2  # at a time
 
 
@@ -57,7 +58,7 @@ def run_tests(source: Path, tests: Tests, **patience: str) -> tuple[int, str]:
     env.update(patience)
     try:
         done = subprocess.run(
-            argv, cwd=ROOT, env=env, capture_output=True, text=True, timeout=TIMEOUT, check=False
+            argv, cwd=ROOT, env=env, capture_output=True, text=True, timeout=stretched(TIMEOUT), check=False
         )
     except subprocess.TimeoutExpired:
         return 1, "it hangs"

@@ -84,7 +84,7 @@ class Server:
         self.data = f"{self.folder}/data"
         self._settings = settings
         self._environment = environment
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[Any] | None = None
         if data is None:
             subprocess.run(["cp", "-a", _template(), self.data], check=True)
 
@@ -138,7 +138,7 @@ class Server:
 
         conninfo = self.conninfo.replace("postgres@", f"{user}@", 1)
         with psycopg.connect(conninfo, autocommit=True, prepare_threshold=None) as connection:
-            cursor = connection.execute(statement, parameters or None)
+            cursor = connection.execute(statement.encode(), parameters or None)
             return cursor.fetchall() if cursor.description else []
 
     def processes(self) -> list[int]:
@@ -243,7 +243,7 @@ class Bouncer:
         lines[1] += " user=postgres"
         Path(f"{self.folder}/pgbouncer.ini").write_text("\n".join(lines) + "\n")
         _give(self.folder)
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[Any] | None = None
 
     def start(self) -> None:
         import psycopg

@@ -8,6 +8,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -63,9 +64,9 @@ async def _ause(client: interlock.aio.Client) -> None:
         waiter = asyncio.create_task(client.lock("own-async", timeout=PATIENCE).acquire())
         while not (await client.inspect("own-async")).waiters:
             await asyncio.sleep(0.01)
-    lease = await waiter
-    assert lease
-    await lease.release()
+    taken = await waiter
+    assert taken
+    await taken.release()
 
 
 @pytest.mark.parametrize("level", ["read committed", "repeatable read", "serializable"])
@@ -299,6 +300,15 @@ def test_a_forked_child_leaves_the_connections_of_its_parent_alone(url: str) -> 
         assert client.lock("held").acquire(blocking=False)
 
 
+def _waits(client: interlock.Client) -> bool:
+    return bool(client.inspect("x").waiters)
+
+
+def _polls(client: interlock.Client) -> bool:
+    store: Any = client._core.store
+    return bool(store._listener.polling)
+
+
 # ---- a pooler --------------------------------------------------------------------
 
 
@@ -316,8 +326,8 @@ def test_behind_a_transaction_pooler_waiters_poll_and_it_is_said_once(
                 lock = two.lock("x", timeout=PATIENCE)
                 waiter = threading.Thread(target=lambda lock=lock, got=got: got.append(lock.acquire()))
                 waiter.start()
-                until(lambda one=one: one.inspect("x").waiters)
-                until(lambda two=two: two._core.store._listener.polling)
+                until(partial(_waits, one))
+                until(partial(_polls, two))
                 lease.release()
                 waiter.join()
                 got[0].release()

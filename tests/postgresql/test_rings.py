@@ -70,14 +70,14 @@ class Subject:
         self._connection = psycopg.connect(server.conninfo, autocommit=True)
 
     def set(self, now: float) -> None:
-        self._connection.execute(f"update {self.schema}.clock set at = {now!r}")
+        self._connection.execute(f"update {self.schema}.clock set at = {now!r}".encode())
 
     def rows(self, now: float) -> list[tuple[Any, ...]]:
         query = (
             f"select id, state, permits, rung::int, round((lapses_at - {BEGAN})::numeric, 3)::float8 from {self.schema}.claim "
             f"where state < 2 and lapses_at > {now!r} order by token"
         )
-        return self._connection.execute(query).fetchall()
+        return self._connection.execute(query.encode()).fetchall()
 
     def close(self) -> None:
         drive(self.store.close())

@@ -112,7 +112,7 @@ RIGHTS = {
     "update on {s}.claim": "claim",
     "delete on {s}.claim": "claim",
     "update on {s}.slot": "slot",
-    'execute on function {s}."enter_1"': "enter_1",
+    'execute on function {s}."claim_1"': "claim_1",
 }
 
 
@@ -229,7 +229,7 @@ def test_a_renewal_between_the_count_and_the_removal_leaves_one_holder(server: S
             )
         )
         # As a renewal does that read the clock just before the lapse, and is committed only now.
-        other.execute(f"update {schema}.claim set lapses_at = lapses_at + 60 where id = 'first'")
+        other.execute(f"update {schema}.claim set lapses_at = lapses_at + 60 where id = 'first'".encode())
         other.execute("select pg_advisory_unlock(%s)", (key,))
         contender.join()
     (answer,) = answers
@@ -245,7 +245,7 @@ def _pinned(server: Server, schema: str, work: Callable[[], None]) -> None:
     """Run `work` while a transaction holds the row of the present holder as `guards.sql` does."""
     with psycopg.connect(server.conninfo) as guard:
         found = guard.execute(
-            f"select token from {schema}.claim where resource = 'r' and state = 1 for key share"
+            f"select token from {schema}.claim where resource = 'r' and state = 1 for key share".encode()
         ).fetchall()
         assert len(found) == 1
         work()

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -314,8 +315,39 @@ def test_a_token_never_goes_back_although_the_clock_does(forgetful: Server) -> N
     for _ in range(3):
         with client.lock("x") as lease:
             tokens.append(lease.token)
-    assert tokens == [ahead + 1, ahead + 1 + BLOCK, ahead + 1 + 2 * BLOCK]
+    assert tokens == [ahead + BLOCK, ahead + 2 * BLOCK, ahead + 3 * BLOCK]  # those in between are reserved
     client.close()
+
+
+@pytest.mark.parametrize("queued", [False, True], ids=["free", "queued"])
+def test_a_token_never_repeats_after_a_failover_to_a_replica_with_an_older_counter(
+    forgetful: Server, queued: bool
+) -> None:
+    """The counter alone would go on from its older value; the clock under it is above every token that was given."""
+    holder, other = interlock.connect(forgetful.url()), interlock.connect(forgetful.url())
+    tokens: list[int] = []
+
+    def take() -> None:
+        with other.lock("x") as lease:
+            tokens.append(lease.token)
+
+    with redis.Redis(port=forgetful.port) as admin:
+        with holder.lock("x"):
+            older: Any = admin.get("\x1ftoken")
+        for _ in range(10):
+            thread = threading.Thread(target=take)
+            with holder.lock("x") as lease:
+                tokens.append(lease.token)
+                admin.set("\x1ftoken", older)  # a new master, which missed every grant but the first
+                if queued:
+                    thread.start()
+                    until(lambda: holder.inspect("x").waiters)
+            if not queued:
+                thread.start()
+            thread.join()
+    assert all(later - earlier >= BLOCK for earlier, later in pairwise(tokens))
+    holder.close()
+    other.close()
 
 
 def test_a_server_that_evicts_keys_never_moves_a_token_back(forgetful: Server) -> None:

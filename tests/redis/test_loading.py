@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from tests.house.source import SRC
+from tests.redis.server import running
 
 PROGRAM = """
 import sys
@@ -52,3 +53,24 @@ def test_a_deployment_loads_its_own_part_alone(colour: str, url: str, needed: st
     found = packages(loaded(colour, url))
     assert needed in found
     assert other not in found
+
+
+ACQUIRES = """
+import sys
+sys.path.insert(0, {src!r})
+import interlock
+client = interlock.connect({url!r})
+before = set(sys.modules)
+with client.lock("x"):
+    print(*sorted(set(sys.modules) - before))
+"""
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_the_first_acquire_loads_nothing_more(host: str) -> None:
+    """Not even to look up a plain host, which by itself loads the tables of Unicode, nor to name the client library."""
+    with running() as server:
+        program = ACQUIRES.format(src=str(SRC), url=f"redis://{host}:{server.port}/0")
+        ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 0, ended.stderr
+    assert not ended.stdout.split()

@@ -186,6 +186,37 @@ class TestAThreadThatReadsForItself:
         lent.leave(mine)
         lent.close()
 
+    def test_does_not_wake_itself_for_its_own_message(self, line: Line) -> None:
+        """The byte would stay in the pipe and end the next wait, which costs three calls of the system for each grant."""
+        mine = waiter_signal()
+        lent = SubscriptionReader(cast(BlockingConnection, line), lambda reply: mine.set())
+        line.says.append(b"hello")
+        assert lent.borrow(mine, None)
+        line._server.send(b"!")
+        lent.read_until(mine, 5.0)
+        assert mine.is_set()
+        assert not lent._borrowed.poll(0)
+        lent.leave(mine)
+        lent.close()
+
+    def test_is_woken_by_a_signal_handler_of_its_own_thread(
+        self, line: Line, lent: SubscriptionReader
+    ) -> None:
+        """The handler runs in the middle of the poll, on the thread that reads, and the poll goes on after it."""
+        mine = waiter_signal()
+        before = signal.signal(signal.SIGALRM, lambda *_: mine.set())
+        try:
+            assert lent.borrow(mine, None)
+            signal.setitimer(signal.ITIMER_REAL, 0.1)
+            with at_most(SOON):
+                lent.read_until(mine, 30.0)
+            assert mine.is_set()
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+            lent.leave(mine)
+            lent.close()
+
     def test_keeps_nobody_waiting_while_it_handles_a_signal(self, server: Server, url: str) -> None:
         """Its handlers run in the middle of the poll, and may take their time, or wait for who waits here."""
         told: list[float] = []

@@ -18,7 +18,7 @@ import redis
 
 from interlock import clock
 from tests.redis.sentinels import until
-from tests.storm import shards, zookeeper
+from tests.storm import members, postgresql, shards, zookeeper
 from tests.storm.crew import Crew
 from tests.storm.field import Redlock, Single, admin, each, frozen
 from tests.storm.way import Mode, Way
@@ -284,5 +284,30 @@ FAULTS: dict[str, list[Fault]] = {
     "zookeeper": [
         Fault("kill client", "E", kill_client),
         *(Fault(name, promise, strike, weight) for name, promise, strike, weight in zookeeper.ROWS),
+    ],
+    "postgresql": [
+        *CLIENTS,
+        *WAYS,
+        Fault("crash", "E", postgresql.crash),
+        Fault("shut down", "E", postgresql.shut_down, 1),
+        Fault("freeze", "E", postgresql.freeze),
+        Fault("connections ended", "E", postgresql.terminate),
+        Fault("clock forward", "f", postgresql.jump),
+        Fault("clock back", "E", postgresql.jump_back, 1, 2.0),
+        Fault("standby promoted, writes lost", "f", postgresql.promote),
+        Fault("connections full", "R", postgresql.fill),
+        Fault("idle limits", "E", postgresql.limit_idleness, 1),
+        Fault("read-only", "R", postgresql.read_only, 1),
+    ],
+    "etcd": [
+        *CLIENTS,
+        *WAYS,
+        Fault("leader killed", "E", members.kill_leader, 3),
+        Fault("member cut off", "E", members.cut_off, 3),
+        Fault("quorum lost", "R", members.lose_quorum, 2),
+        Fault("member frozen", "E", members.freeze_member, 3),
+        Fault("leader frozen", "E", members.freeze_leader, 3),
+        Fault("majority frozen", "R", members.freeze_most, 1),
+        Fault("lease revoked", "f", members.revoke_lease, 2),
     ],
 }

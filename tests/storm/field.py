@@ -174,7 +174,7 @@ class Sentinel:
         self.set.close()
 
 
-KINDS = ("durable", "forgetful", "mute", "sentinel", "redlock", "cluster", "zookeeper")
+KINDS = ("durable", "forgetful", "mute", "sentinel", "redlock", "cluster", "etcd", "zookeeper", "postgresql")
 
 
 def field(kind: str) -> Any:
@@ -185,10 +185,18 @@ def field(kind: str) -> Any:
         return Single("durable", mute=True)
     if kind == "redlock-nodes":  # the five servers alone, for locks of others
         return Redlock(shipped=False)
+    if kind == "postgresql":
+        from tests.storm.postgresql import Postgres
+
+        return Postgres()
     if kind == "cluster":
         from tests.storm.shards import Cluster  # here, not above: it stands beside its faults
 
         return Cluster()
+    if kind == "etcd":
+        from tests.storm.members import Etcd
+
+        return Etcd()
     if kind == "zookeeper":
         from tests.storm.zookeeper import Zookeeper
 

@@ -25,6 +25,8 @@ CASES: list[tuple[Schedule, str, str, set[str]]] = [
     (schedules.node_restarted_empty, "redlock", "counting", {"E", "N2", "N9"}),
     (schedules.first_node_restarted_empty, "redlock", "onecounter", {"N3"}),
     (schedules.node_clock_jumps, "redlock", "naive", {"N9"}),
+    (schedules.stopped_past_its_ttl, "etcd", "naiveetcd", {"N9"}),
+    (schedules.stopped_past_its_ttl, "etcd", "carelessetcd", {"N4", "N9", "E"}),
 ]
 NAMES = [f"{schedule.__name__}-{naive}" for schedule, _, naive, _ in CASES]
 ASIDE = {

@@ -24,6 +24,7 @@ from interlock.testing.conformance import got
 from tests.storm.guard import Guarded
 from tests.storm.journal import Journal, Pulse
 from tests.storm.naive import NAIVE
+from tests.storm.naive_etcd import NAIVE_ETCD
 from tests.storm.witness import BEGAN, LOST, SHARED, Interlock, name
 
 RELEASE = 12.0  # seconds a release may take: two requests, each with the longest time of one
@@ -42,12 +43,17 @@ class Worker:
         self._stopping = threading.Event()
         self._hands: list[Any] = []
         self._held: dict[str, Any] = {}
+        naive = {**NAIVE, **NAIVE_ETCD}
         if kind == "pinged":
             from tests.storm.zookeeper import Pinged  # here, not above: it takes interlock's rule away
 
             self._locks: Any = Pinged(place, ttl, self.journal)
-        elif kind in NAIVE:
-            self._locks = NAIVE[kind](place, ttl, self.journal)
+        elif kind == "naiverow":
+            from tests.storm.postgresql import NaiveRow
+
+            self._locks = NaiveRow(place, ttl, self.journal)
+        elif kind in naive:
+            self._locks = naive[kind](place, ttl, self.journal)
         else:
             self._locks = Interlock(place, ttl, self.journal, asynchronous=self.asynchronous)
 

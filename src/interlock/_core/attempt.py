@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeGuard
 
 from interlock import events
 from interlock._core import timing
-from interlock._core.cohort import TURN, Turn
+from interlock._core.cohort import TURN, SharedPlace, Turn
 from interlock._core.lease import Lease
 from interlock._core.place import QueuePlace
 from interlock._core.removal import FOR_EVER, release_later, remove
@@ -28,6 +28,7 @@ from interlock.errors import (
 )
 from interlock.model import Busy, Claim, ClaimAnswer, Gone, Granted, Standing
 from interlock.ports import IO_TIMEOUT, Owner, Runtime, Signal
+from interlock.record import replaced
 
 if TYPE_CHECKING:
     from interlock._core.client import Client
@@ -63,6 +64,7 @@ class Attempt:
         "over",
         "owner",
         "runner",
+        "shared",
         "turn",
         "wait",
     )
@@ -97,7 +99,8 @@ class Attempt:
         # As one of a cohort: the signal that it waits for in line, and the turn whose heir it is.
         self.called: Signal | None = None
         self.turn: Turn | None = None
-        self._heir_who = ""
+        self.shared: SharedPlace | None = None  # the place in which it stands, or another attempt did before
+        self._heir_who = ""  # our own `who`, if the claim was made by another attempt
 
     def be_back(self, by: float) -> None:
         """Set the deadline: all locks of one multilock share a single one, and a single grace."""
@@ -109,13 +112,6 @@ class Attempt:
 
     # ---- the call -----------------------------------------------------------------
 
-    async def acquire_or_raise(self) -> Lease:
-        """The lease; `AcquireTimeout` if the time was up."""
-        lease = await self.run()
-        if lease is None:
-            raise await self.timed_out()
-        return lease
-
     async def run(self) -> Lease | None:
         """The lease, or None if the time was up; then, and on any error, nothing is left in the store."""
         client, holding = self.client, self._holding
@@ -123,17 +119,23 @@ class Attempt:
         try:
             client.attempts[self] = None  # closing the client waits for us
             called = None if self.claim.block == 1 else client.cohorts.join(self)
-            granted = await (self.granted() if called is None else self._stand_in_line(called))
+            if called is not None:
+                granted = await self._stand_in_line(called)
+            else:
+                self._stands = True
+                patience = IO_TIMEOUT if self._until is None else timing.patience(self._until - self.asked)
+                try:
+                    answer = await client.store.claim(self.claim, patience)
+                except StoreUnavailable as error:
+                    self._stands = not isinstance(error, Unreached)
+                    answer = await self._ask(error)
+                granted = answer if self._usable(answer) else await self._queue(answer)
             if granted is None:
                 self._give_up()
                 return None
             asked = self.asked if granted.sent is None else granted.sent
             self.lease = lease = client.lease_type(holding, self.claim, granted, asked, self.owner)
-            if self.turn is not None:
-                lease._inherit(self.turn, self._heir_who)
             holding.enrol(self, lease)
-            if client.wants_all_events():
-                client.emit(events.Acquired(holding.resource, granted.token, self.asked - self.began))
             return lease
         except BaseException:
             await self.undo()
@@ -151,7 +153,14 @@ class Attempt:
         waited = self._runtime.now() - self.began
         self.client.emit(events.TimedOut(self.claim.resource, waited, self.ahead))
 
-    async def timed_out(self) -> AcquireTimeout:
+    async def acquire_or_raise(self) -> Lease:
+        """The lease; `AcquireTimeout` if the time was up."""
+        lease = await self.run()
+        if lease is None:
+            raise await self.timed_out()
+        return lease
+
+    async def timed_out(self) -> InterlockError:
         """The error for a caller that must not go on without the lease; it names the holders if the store can."""
         resource, store = self.claim.resource, self.client.store
         waited = self._runtime.now() - self.began
@@ -166,54 +175,69 @@ class Attempt:
     async def _stand_in_line(self, called: Signal) -> Granted | None:
         """Wait behind the head; but not long, or a later waiter of another client would be let in before us."""
         client = self.client
-        was_called = await self._runtime.wait(called, min(self.left(), TURN))
-        if (turn := client.cohorts.decide(self)) is not None:
+        granted = await self._inherited(called, min(self.left(), TURN))
+        if granted is not None:
+            return granted
+        if client.closed:
+            client.check_open()
+        if not called.is_set() and self.left() <= 0:
+            return None
+        client.cohorts.stand_in_place(self)
+        return await self.granted()
+
+    async def _inherited(self, called: Signal, timeout: float) -> Granted | None:
+        """Wait for the claim of another attempt; None if it was not passed on to us."""
+        await self._runtime.wait(called, timeout)
+        if (turn := self.client.cohorts.decide(self)) is not None:
             left = turn.lender.deadline - self._runtime.now()
             if left > self.claim.place_ttl * timing.TAKEN_OVER:
                 return self._take_over(turn)
             await self._decline(turn)  # our loop was stuck: the lease would be lost before it is used
-        if client.closed:
-            client.check_open()
-        if not was_called and self.left() <= 0:
-            return None
-        self.asked = self._runtime.now()
-        return await self.granted()
+        return None
+
+    def stand_in(self, claim: Claim) -> None:
+        """Stand in the place that another attempt has left in the store's queue."""
+        self._heir_who, self.claim = self.claim.who, claim
 
     def call(self) -> None:
         """End the attempt's wait in line."""
         if (called := self.called) is not None:
             called.set()
 
+    def sign(self, lease: Lease) -> bool:
+        """Tell the new lease whose it is, if its claim was made by another attempt; whether that is so."""
+        if self.turn is not None:
+            lease._inherit(self.turn)
+        if self._heir_who:
+            lease._sign_soon(self._heir_who)
+        return bool(self._heir_who)
+
     def _take_over(self, turn: Turn) -> Granted:
         """Take the claim that was passed on to us: from here on it is ours to keep or to take back."""
         self.asked = self._runtime.now()
-        self._heir_who, self.claim = self.claim.who, turn.lender._claim
+        self._heir_who, self.claim = self._heir_who or self.claim.who, turn.lender._claim
         self._stands = True
         return Granted(turn.lender.token + 1, self.claim.ttl)
 
     async def _decline(self, turn: Turn) -> None:
         """Give the claim that was passed on to us back to the store."""
-        mine = self.claim
+        mine, who, stood = self.claim, self._heir_who, self._stands
         self._take_over(turn)
         try:
             await self._take_back_quietly()
         finally:  # cancelled once more, too: a claim that counts as passed on would be kept in mind for ever
-            self.claim = mine
+            self.claim, self._heir_who, self._stands = mine, who, stood
             self.client.cohorts.arrived(self)
 
     # ---- the claim ------------------------------------------------------------------
 
     async def granted(self) -> Granted | None:
         """Ask the store until it grants the claim; None if the time was up. After an error, `undo` it."""
-        self._stands = True
-        patience = IO_TIMEOUT if self._until is None else timing.patience(self._until - self.asked)
-        try:
-            answer = await self.client.store.claim(self.claim, patience)
-        except StoreUnavailable as error:
-            self._stands = not isinstance(error, Unreached)
-            answer = await self._ask(error)
-        if self._usable(answer):
-            return answer
+        answer = await self._ask()
+        return answer if self._usable(answer) else await self._queue(answer)
+
+    async def _queue(self, answer: ClaimAnswer) -> Granted | None:
+        """Wait for the grant in the store's queue, after its first answer was another."""
         try:
             return await self._wait(answer)
         finally:
@@ -257,8 +281,8 @@ class Attempt:
         """Wait and ask again until the claim is granted or gone, or the time is up."""
         while not self._usable(answer):
             if isinstance(answer, Gone):
-                self._stands = False
-                raise Evicted(self.claim.resource, answer.reason)
+                answer = await self._after_eviction(answer)
+                continue
             if isinstance(answer, Busy):  # named in errors
                 self.ahead, self.holder = answer.ahead, answer.holder and signed(answer.holder)
             self._last_reply = self._runtime.now()
@@ -277,6 +301,17 @@ class Attempt:
                     return None
             answer = granted
         return answer
+
+    async def _after_eviction(self, gone: Gone) -> ClaimAnswer:
+        """Raise; but if another attempt's place was evicted, in which we only stood, enter the queue with a claim of our own."""
+        self._stands = False
+        if not self._heir_who:
+            raise Evicted(self.claim.resource, gone.reason)
+        self.claim = replaced(self.claim, id=self._runtime.fresh_id(), who=self._heir_who)
+        self._heir_who = ""
+        if self.shared is not None:
+            self.shared.over = True
+        return await self._ask()
 
     async def _await_turn(self, busy: Busy, left: float) -> ClaimAnswer | None:
         """Pause until asking again may help, at most `left` seconds; a grant if the store sends one meanwhile."""
@@ -308,6 +343,12 @@ class Attempt:
         if client.closed:
             client.check_open()
         limit = min(left, max(0.001, busy.retry_after), claim.place_ttl)
+        if claim.block > 1 and (called := client.cohorts.join_heirs(self, busy)) is not None:
+            until = self._runtime.now() + limit
+            granted = await self._inherited(called, min(limit, TURN))
+            if granted is not None or client.closed:
+                return granted
+            limit = max(0.001, until - self._runtime.now())
         try:
             granted = await client.store.wait(claim, busy, limit)
         except StoreUnavailable:

@@ -43,6 +43,7 @@ class Client:
         self.runtime = runtime
         self._keeper_runtime = keeper_runtime
         self.ttl = timing.checked_ttl(ttl, store.traits)
+        self.validity, self.place_ttl = timing.validity(self.ttl), timing.place_ttl(self.ttl)
         self.lease_type = lease_type
         self.sessions = store.traits.lapses == "session"  # claims live as long as the client's session
         self.guard = runtime.guard()

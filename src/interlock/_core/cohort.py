@@ -9,15 +9,26 @@ This is lock cohorting (Dice, Marathe and Shavit, "Lock Cohorting: A General Tec
     heir     gets the claim from the holder that releases, with the next of the tokens that were reserved with the grant.
              The store is not asked.
 
-An attempt that began before the store was asked cannot have begun after a later grant to somebody else. So an heir's
-token is never below a token that was granted before its attempt began, whatever has happened to the claim in the store.
+An heir's token must not be below a token that was granted, and used, before its attempt began. Two rules make sure of
+that, whatever has happened to the claim in the store:
+
+    An attempt that began before the store was asked for the claim cannot have begun after a later grant to somebody else.
+
+    So with an attempt that began before the store was asked again, and answered that this claim still stood: then no later
+    grant can have been made before. The head asks, and gets such an answer when a holder of its own client is in the way.
+    It joins the heirs if the store names that holder's claim as the only one ahead (so nobody else is overtaken), and takes
+    those along who stood in line when it asked.
+
+A head that inherits has left a place in the store's queue. The next head stands there instead of making a new one
+(`SharedPlace`), or the place is removed together with the claim. So at most one place of a client stands behind its claim.
 
 A turn ends after a number of tokens or milliseconds; then the claim goes back to the store, for other clients. An
 attempt that has stood behind a head for that long asks the store for itself. So a client with many waiters overtakes the
-waiters of other clients by at most one turn, and a lock that is held for long has its queue in the store.
+waiters of other clients by at most two turns: the one that lasts when they come, and that of the place ahead of theirs. And a
+lock that is held for long has its queue in the store.
 
-A single assignment decides who has the claim (`Turn.holder`): code that is interrupted on either side of it looks there.
-Not done: lending the head's place in the store's queue to those behind it; it would have to be given back.
+A single assignment decides who has the claim (`Turn.holder`) and who stands in the place (`SharedPlace.waiter`): code that
+is interrupted on either side of it looks there.
 """
 
 from __future__ import annotations
@@ -25,6 +36,8 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
+from interlock._core.removal import release_later
+from interlock._core.states import State
 from interlock._core.timing import PASSED_ON
 from interlock.ports import Signal
 
@@ -32,19 +45,33 @@ if TYPE_CHECKING:
     from interlock._core.attempt import Attempt
     from interlock._core.client import Client
     from interlock._core.lease import Lease
-    from interlock.model import Claim
+    from interlock.model import Busy, Claim
 
 BLOCK = 16  # tokens of one grant: as many leases, one after the other, before the store is asked again
 TURN = 0.1  # seconds for which one grant is passed on, and for which a newcomer stands behind the head
 
 
+class SharedPlace:
+    """The place of a client in the store's queue, behind the client's own claim: one attempt after the other stands there."""
+
+    __slots__ = ("claim", "over", "waiter")
+
+    def __init__(self, claim: Claim, waiter: Attempt) -> None:
+        self.claim = claim
+        # The attempt that stands there; None if the next head may; the turn, if that removes the place at its end.
+        self.waiter: Attempt | Turn | None = waiter
+        self.over = False  # it was removed, or has become the claim of a new turn
+
+
 class Turn:
     """One grant of the store, as it goes from lease to lease within a client. The client's guard protects it."""
 
-    __slots__ = ("began", "heir", "heirs", "holder", "lender", "passes")
+    __slots__ = ("began", "heir", "heirs", "holder", "lender", "passes", "place", "token")
 
     def __init__(self, lease: Lease, heirs: deque[Attempt]) -> None:
         self.began = lease._granted_at  # before the store was asked
+        self.token = lease.token  # the first of its block, by which the store knows the claim
+        self.place: SharedPlace | None = None  # behind this claim
         self.passes = lease._claim.block - 1  # how often the claim may still be passed on
         self.heirs = heirs  # the attempts that get it next, in order
         self.heir: Attempt | None = None  # the one that it was passed on to last
@@ -52,20 +79,31 @@ class Turn:
         # The lease that has the claim, or the heir that it is on its way to. See the head of this file.
         self.holder: Lease | Attempt = lease
 
-    def next_heir(self, now: float) -> Attempt | None:
-        """Take the next heir out of the line, if the lender's claim may be passed on.
+    def lasts(self, now: float) -> bool:
+        """Whether the claim may be passed on.
 
         A token must be left, the turn must last, and what is inherited must be no short time. And the store was not
         asked about the claim since: its answer would be told to the lender, which has nothing any more.
         """
         lender = self.lender
-        passable = (
+        return (
             self.passes > 0
             and lender._last_try <= self.began
             and now - self.began < TURN
             and lender.deadline - now > lender._claim.place_ttl * PASSED_ON
         )
-        return first_waiting(self.heirs) if passable else None
+
+    def next_heir(self, now: float) -> Attempt | None:
+        """Take the next heir out of the line, if the lender's claim may be passed on."""
+        return first_waiting(self.heirs) if self.lasts(now) else None
+
+    def free_place(self) -> Claim | None:
+        """The place behind this claim, if no attempt stands there; from here on none will. Under the guard."""
+        place = self.place
+        if place is None or place.over or not (place.waiter is None or place.waiter is self):
+            return None
+        place.waiter = self
+        return place.claim
 
 
 class Cohorts:
@@ -77,6 +115,8 @@ class Cohorts:
             str, deque[Attempt]
         ] = {}  # the attempts behind each head; none where nobody has waited
         self._passing: dict[Attempt, None] = {}  # heirs that have a claim and no lease yet
+        # By resource, the lease with which the last turn began: it may be passed on while it is here.
+        self.passable: dict[str, Lease] = {}
 
     # ---- waiting ------------------------------------------------------------
 
@@ -84,6 +124,8 @@ class Cohorts:
         """None if the attempt must ask the store; otherwise it stands in line until this signal is set."""
         # One step, which needs no guard.
         if self._heads.setdefault(attempt.claim.resource, attempt) is attempt:
+            if attempt.claim.resource in self.passable:
+                self.stand_in_place(attempt)
             return None
         return self._line_up(attempt)
 
@@ -107,6 +149,65 @@ class Cohorts:
             first.call()
         return called
 
+    def stand_in_place(self, attempt: Attempt) -> None:
+        """Let a head that is about to ask the store stand in the place that the head before it has left there, if any."""
+        resource = attempt.claim.resource
+        with attempt.client.guard:
+            lease = self.passable.get(resource)
+            place = None if lease is None or lease._turn is None else lease._turn.place
+            if place is None or place.over or place.waiter is not None:
+                return
+            if place.claim.ttl == attempt.claim.ttl and self._heads.get(resource) is attempt:
+                attempt.shared = place  # first: an attempt that is interrupted looks there
+                place.waiter = attempt
+                attempt.stand_in(place.claim)
+
+    def join_heirs(self, attempt: Attempt, busy: Busy) -> Signal | None:
+        """Let the head inherit from a holder of its own client: see the head of this file.
+
+        The claim may be passed on to it until this signal is set; None if the store alone decides.
+        """
+        holder, client, resource = busy.holder, attempt.client, attempt.claim.resource
+        if busy.ahead != 1 or holder is None or resource not in self.passable:
+            return None
+        with client.guard:
+            lease = self.passable.get(resource)
+            if lease is None or self._heads.get(resource) is not attempt:
+                return None
+            turn, claim = lease._turn, lease._claim
+            stands = holder.id == claim.id and holder.token == (lease.token if turn is None else turn.token)
+            if not stands or claim.ttl != attempt.claim.ttl:
+                return None
+            if turn is None:
+                if lease._state is not State.HELD:  # it is being released, and nobody would look for heirs
+                    return None
+                turn = lease._begin_turn(deque())
+            if not turn.lasts(client.runtime.now()) or not self._have_place(turn, attempt):
+                return None
+            self._inherit_from(turn, attempt)
+            return attempt.called
+
+    def _have_place(self, turn: Turn, attempt: Attempt) -> bool:
+        """Whether the place behind the turn's claim is this attempt's. Under the guard."""
+        place = turn.place
+        if place is None or place.over:
+            attempt.shared = turn.place = SharedPlace(attempt.claim, attempt)
+            return True
+        return place.waiter is attempt
+
+    def _inherit_from(self, turn: Turn, head: Attempt) -> None:
+        """Make the head an heir, and those who stood in line when it asked. Under the guard."""
+        line = self._lines.get(head.claim.resource)
+        head.called = head.client.runtime.signal()
+        heirs = [head]
+        while line and len(heirs) < turn.passes:
+            if line[0].began >= head.asked or line[0].claim.ttl != head.claim.ttl:
+                break
+            heirs.append(line.popleft())
+        for heir in heirs:
+            heir.turn = turn
+        turn.heirs.extend(heirs)
+
     def decide(self, attempt: Attempt) -> Turn | None:
         """End the wait in line: the turn whose claim the attempt has inherited; None if it must ask the store."""
         with attempt.client.guard:
@@ -122,6 +223,11 @@ class Cohorts:
     def leave(self, attempt: Attempt) -> None:
         """The attempt asks the store no longer: if it was the head, the next in line is."""
         self._passing.pop(attempt, None)
+        place = attempt.shared
+        if place is not None and place.waiter is attempt and not place.over:
+            if attempt.claim is not place.claim:  # interrupted between the two: nobody else removes it
+                release_later(attempt.client, place.claim, 0.0, pause=0.0)
+            place.over = True
         with attempt.client.guard:
             if self._heads.get(attempt.claim.resource) is not attempt:
                 return
@@ -144,6 +250,9 @@ class Cohorts:
     def begin_turn(self, attempt: Attempt, lease: Lease) -> Attempt | None:
         """Note that the store has granted this lease. Under the guard; returns the next head, for the caller to call."""
         resource = lease._claim.resource
+        self.passable[resource] = lease
+        if attempt.shared is not None:
+            attempt.shared.over = True  # the place is this turn's claim now
         line, leads = self._lines.get(resource), self._heads.get(resource) is attempt
         if line is None:  # nobody has stood behind the head
             if leads:
@@ -177,6 +286,19 @@ class Cohorts:
         heir.call()
         return True
 
+    def take_place(self, lease: Lease) -> Claim | None:
+        """The place that was left behind the claim of this lease, for its last holder to remove."""
+        turn = lease._turn
+        if turn is None or turn.place is None:
+            return None
+        with lease._holding.client.guard:
+            return turn.free_place()
+
+    def place_removed(self, lease: Lease) -> None:
+        """Note that the store has been asked to remove what `take_place` returned."""
+        if lease._turn is not None:
+            self._place_removed(lease._turn)
+
     def call_heir(self, lease: Lease) -> None:
         """Wake the heir of a lease that was passed on: the lender may have been interrupted before it did."""
         turn = lease._turn
@@ -199,34 +321,71 @@ class Cohorts:
 
     def _scatter(self, turn: Turn) -> None:
         """Put the heirs before those who came later; if nobody asks the store for them, their first one does."""
-        claim = turn.lender._claim
-        with turn.lender._holding.client.guard:
+        claim, client = turn.lender._claim, turn.lender._holding.client
+        with client.guard:
+            left = self._end_passing(turn)
             heirs, turn.heirs = turn.heirs, deque()
             for heir in heirs:
                 heir.turn = None
             head, first = self._heads.get(claim.resource), None
-            if head is None or not head.runner.alive() or head.claim.ttl != claim.ttl:
+            if head is not None and head in heirs:  # it stands in no line: it has its place in the store
+                heirs.remove(head)
+                first = head
+            elif head is None or not head.runner.alive() or head.claim.ttl != claim.ttl:
                 first = first_waiting(heirs)
                 if first is not None:
                     self._heads[claim.resource] = first
             if heirs:
                 self._lines.setdefault(claim.resource, deque()).extendleft(reversed(heirs))
+        if left is not None:
+            release_later(client, left, 0.0, pause=0.0)
+            self._place_removed(turn)
         if first is not None:
             first.call()
+
+    def _end_passing(self, turn: Turn) -> Claim | None:
+        """Nobody inherits from this turn any more. Under the guard; returns the place behind it that must be removed."""
+        resource = turn.lender._claim.resource
+        latest = self.passable.get(resource)
+        if latest is not None and latest._turn is turn:
+            del self.passable[resource]
+        return turn.free_place()
+
+    def _place_removed(self, turn: Turn) -> None:
+        if turn.place is not None:
+            turn.place.over = True
 
     def arrived(self, heir: Attempt) -> None:
         """The claim that was passed on is held by a lease now, or has been given back to the store."""
         self._passing.pop(heir, None)
         if heir.turn is not None and heir.turn.holder is heir:
             self._scatter(heir.turn)
+        elif heir.shared is not None:
+            self._leave_place(heir, heir.shared)
         heir.turn = None
+
+    def _leave_place(self, heir: Attempt, place: SharedPlace) -> None:
+        """A head has inherited: the next one in line is head now, and may stand in the place that it had in the store."""
+        resource, first = place.claim.resource, None
+        with heir.client.guard:
+            if place.waiter is heir:
+                place.waiter = None
+            if self._heads.get(resource) is heir:
+                first = self._advance(resource)
+        if first is not None:
+            first.call()
 
     # ---- the end ---------------------------------------------------------------
 
     def underway(self, client: Client) -> list[Claim]:
-        """Claims that were passed on and that no lease holds yet: whoever ends the client gives them back."""
+        """Claims that were passed on and that no lease holds yet, and places that nobody stands in.
+
+        Whoever ends the client gives them back.
+        """
         with client.guard:
-            return [
+            turns = [lease._turn for lease in self.passable.values() if lease._turn is not None]
+            places = [place for turn in turns if (place := turn.free_place()) is not None]
+            return places + [
                 heir.turn.lender._claim
                 for heir in list(self._passing)
                 if heir.turn is not None
@@ -247,6 +406,7 @@ class Cohorts:
         self._heads.clear()
         self._lines.clear()
         self._passing.clear()
+        self.passable.clear()
 
 
 def first_waiting(line: deque[Attempt] | None) -> Attempt | None:

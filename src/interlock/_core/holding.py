@@ -6,8 +6,8 @@ gives back the lease the calling owner took; only if it took none, the one the o
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-from typing import ClassVar
+from collections.abc import Awaitable, Coroutine
+from typing import Any, ClassVar
 
 from interlock import events
 from interlock._core import timing
@@ -16,8 +16,8 @@ from interlock._core.client import Client
 from interlock._core.cohort import BLOCK
 from interlock._core.lease import Lease
 from interlock._core.names import checked_name
-from interlock._core.removal import FOR_EVER, release_later
-from interlock._core.settings import Settings
+from interlock._core.removal import release_later
+from interlock._core.settings import USUAL, Settings
 from interlock._core.states import FINAL, State
 from interlock.errors import InvalidSetting, NotHeld, Unsupported
 from interlock.model import EVERYTHING, Claim
@@ -45,13 +45,10 @@ class Holding:
         self.resource = checked_name(resource)
         self.permits = permits
         self.capacity = capacity
-        self.ttl = (
-            client.ttl if settings.ttl is None else timing.checked_ttl(settings.ttl, client.store.traits)
-        )
+        self.ttl, self.validity, self._place_ttl = client.ttl, client.validity, client.place_ttl
         self.timeout, self.max_hold, self.min_hold = settings.timeout, settings.max_hold, 0.0
-        if not (settings.timeout is None and settings.max_hold is None and settings.min_hold is None):
+        if settings is not USUAL:
             self._set_limits(settings)
-        self._place_ttl = timing.place_ttl(self.ttl)
         self.renew = settings.renew
         self.fair = settings.fair
         self.on_lost = settings.on_lost
@@ -62,14 +59,21 @@ class Holding:
         # An heir gets the rest of a ttl and the claim of another: only locks that ask for nothing special are passed on.
         plain = settings.renew and settings.fair and self.max_hold is None and not self.min_hold
         self.block = BLOCK if passes and plain and client.store.traits.blocks else 1
-        self._check_traits()
+        if capacity != 1 or settings is not USUAL:
+            self._check_traits()
 
     def _set_limits(self, settings: Settings) -> None:
-        self.timeout = timing.checked_timeout(settings.timeout)
-        self.max_hold = timing.checked_duration(settings.max_hold, "max_hold")
-        self.min_hold = timing.checked_duration(settings.min_hold, "min_hold") or 0.0
+        if settings.ttl is not None:
+            self.ttl = timing.checked_ttl(settings.ttl, self.client.store.traits)
+        if settings.timeout is not None:
+            self.timeout = timing.checked_timeout(settings.timeout)
+        if settings.max_hold is not None:
+            self.max_hold = timing.checked_duration(settings.max_hold, "max_hold")
+        if settings.min_hold is not None:
+            self.min_hold = timing.checked_duration(settings.min_hold, "min_hold") or 0.0
         if self.max_hold is not None:  # or the store would keep others out when this lease has long been lost
             self.ttl = min(self.ttl, max(self.max_hold, self.client.store.traits.min_ttl))
+        self.validity, self._place_ttl = timing.validity(self.ttl), timing.place_ttl(self.ttl)
 
     def _check_traits(self) -> None:
         traits = self.client.store.traits
@@ -127,23 +131,29 @@ class Holding:
     def enrol(self, attempt: Attempt, lease: Lease) -> None:
         """Look after a lease that was granted or inherited just now."""
         client, next_head = self.client, None
+        usual = self.max_hold is None and not attempt.sign(lease)
         with client.guard:
             if client.closed:  # since it was asked for: nobody would look after the lease
                 client.check_open()
             self.leases[lease] = client.leases[lease] = None
             if attempt.claim.block > 1 and attempt.turn is None:
                 next_head = client.cohorts.begin_turn(attempt, lease)
-        client.keeper.keep(lease)
+        client.keeper.keep(lease, lease._last_try + self.ttl / timing.RENEWALS if usual else None)
         if next_head is not None:
             next_head.call()
         if attempt.turn is not None:
             client.cohorts.arrived(attempt)
+        if client.wants_all_events():
+            client.emit(events.Acquired(self.resource, lease.token, attempt.asked - attempt.began))
 
     def discharge(self, lease: Lease) -> None:
         client = self.client
-        client.keeper.drop(lease)
+        if client.keeper.young.pop(lease, self) is not None:  # most are gone before the keeper has looked
+            client.keeper.drop(lease)
         self.leases.pop(lease, None)  # each a single step, which needs no guard
         client.leases.pop(lease, None)
+        if lease._turn is None and self.block > 1 and client.cohorts.passable.get(self.resource) is lease:
+            client.cohorts.passable.pop(self.resource, None)
         if self.older:
             self.older.pop(lease, None)
 
@@ -210,20 +220,24 @@ class Holding:
         found = mine or entered
         return found[-1] if found else None
 
-    async def leave(self, attempt: Attempt | Lease, error: BaseException | None) -> None:
+    def leave(self, attempt: Attempt | Lease, error: BaseException | None) -> Coroutine[Any, Any, None]:
         """The end of a `with`, over an attempt or a lease: release, and never mask the body's own exception."""
         if isinstance(attempt, Lease):
             lease: Lease | None = attempt
         else:
             self.entered.pop(attempt, None)
             lease = attempt.lease
-        if lease is None or lease._state is State.RELEASED:  # the body released it itself
+        if error is None and lease is not None:
+            return lease._give_back(again=True)
+        return self._leave_after(lease, error)
+
+    async def _leave_after(self, lease: Lease | None, error: BaseException | None) -> None:
+        """The end of a `with` whose body has failed."""
+        if lease is None:
             return
         try:
-            await lease._give_back(left=FOR_EVER if error is None else timing.time_for(error))
+            await lease._give_back(again=True, left=timing.time_for(error))
         except Exception as failure:  # a loss; or a store that became unfit
-            if type(failure) is NotHeld:
-                return  # somebody else released it just now, for example by closing the client
             if error is None:
                 raise
             error.add_note(f"and meanwhile: {failure}")

@@ -11,7 +11,7 @@ verdict; but it is given the time that the server has lately needed, or a lease 
 would cut short the renewals of all others. Whatever is raised, the keeper goes on: nobody else would notice that
 renewals have stopped.
 
-A lease that lives for a moment costs one entry in a dictionary, `_young`. The keeper looks there whenever it
+A lease that lives for a moment costs one entry in a dictionary, `young`. The keeper looks there whenever it
 wakes, and from then on the lease stands in two heaps: one by the instant it is due, one by its deadline. Entries are
 not removed from the middle of a heap: one that is over, or whose time has changed, is dealt with when it comes up.
 """
@@ -101,7 +101,7 @@ class Keeper:
         self._stalled = stalled  # how long the holders' event loop has been stuck
         self._stall_reported = False
         self._order = count()
-        self._young: dict[Renewable, None] = {}  # those that came since the keeper last looked
+        self.young: dict[Renewable, None] = {}  # those that came since the keeper last looked
         self._live: dict[Renewable, None] = {}
         self._by_due: list[tuple[float, int, Renewable]] = []
         self._by_deadline: list[tuple[float, int, Renewable]] = []
@@ -119,11 +119,14 @@ class Keeper:
 
     # ---- for everyone ---------------------------------------------------------
 
-    def keep(self, kept: Renewable) -> None:
-        """Look after `kept` from now on. Takes no guard, and no system call unless it is the most urgent of all."""
-        when = kept._due
+    def keep(self, kept: Renewable, due: float | None = None) -> None:
+        """Look after `kept` from now on. Takes no guard, and no system call unless it is the most urgent of all.
+
+        `due` is when the keeper must look at it, if the caller knows that already.
+        """
+        when = kept._due if due is None else due
         # Before the look at `_wakes_at`: a keeper that falls asleep looks the other way round.
-        self._young[kept] = None
+        self.young[kept] = None
         self._busy = True
         if when < self._wakes_at or self._job is None or not self._job.alive():
             self._wake(when)
@@ -177,7 +180,7 @@ class Keeper:
 
     def drop(self, kept: Renewable) -> None:
         """Leave `kept` alone from now on: no renewal is begun after this returns."""
-        if self._young.pop(kept, self) is None:
+        if self.young.pop(kept, self) is None:
             return
         with self._guard:
             self._live.pop(kept, None)
@@ -240,7 +243,7 @@ class Keeper:
             self._wakes_at = self._next(now)
             self._busy = False
         # Whatever came since is seen here, or its caller has seen `_wakes_at` and rings.
-        if self._stopping or self._young or self._abandoned:
+        if self._stopping or self.young or self._abandoned:
             return
         left = self._wakes_at - now
         if left > 0:
@@ -258,8 +261,8 @@ class Keeper:
 
     def _absorb(self) -> None:
         """Enter the newcomers into the heaps. Under the guard."""
-        for kept in list(self._young):
-            if self._young.pop(kept, self) is None:  # or it was dropped this very moment
+        for kept in list(self.young):
+            if self.young.pop(kept, self) is None:  # or it was dropped this very moment
                 self._live[kept] = None
                 self._push(kept)
                 if kept.deadline != NEVER:

@@ -72,7 +72,9 @@ class Lease:
         self._short = granted.ttl < claim.ttl  # told with a wake-up: it is stretched soon, renewed or not
         if self._short:
             self._last_try = asked - (claim.ttl - granted.ttl) / timing.RENEWALS
-        self._deadline = timing.deadline(asked, granted.ttl)
+        self._deadline = asked + (
+            holding.validity if granted.ttl == claim.ttl else timing.validity(granted.ttl)
+        )
         if holding.max_hold is not None:
             self._deadline = min(self._deadline, asked + holding.max_hold)
         self._state = State.HELD
@@ -87,16 +89,19 @@ class Lease:
         self._turn: Turn | None = None  # for those of the same client that inherit it: see cohort.py
         self._unsigned: str | None = None  # the heir's `who`, until the store knows it
 
-    def _inherit(self, turn: Turn, who: str) -> None:
+    def _inherit(self, turn: Turn) -> None:
         """The claim was another lease's just now: it lives as long as it did there."""
         lender = turn.lender
-        self._unsigned = who
         self._granted_at = now = self._runtime.now()
         self._deadline, self._last_try, self._short = lender._deadline, lender._last_try, lender._short
         if self._holding.client.keeper.doubted > turn.began:  # perhaps when nobody had it: verified at once
             self._last_try = now - timing.renew_every(self._claim.ttl)
         turn.holder = self  # first: a lease that has a turn and is not its holder counts as passed on
         self._turn = turn
+
+    def _sign_soon(self, who: str) -> None:
+        """The store knows the claim by another attempt: tell it who holds, unless that is over in a moment."""
+        self._unsigned = who
 
     def _begin_turn(self, heirs: deque[Attempt]) -> Turn:
         """Let these attempts of the same client inherit the claim, one after the other."""
@@ -407,8 +412,8 @@ class Lease:
 
     # ---- giving back ---------------------------------------------------------------------
 
-    async def _give_back(self, *, strict: bool = False, left: float = FOR_EVER) -> None:
-        """Release the lease; `NotHeld` if that was done before, `LeaseLost` if it was lost.
+    async def _give_back(self, *, strict: bool = False, again: bool = False, left: float = FOR_EVER) -> None:
+        """Release the lease; `NotHeld` if that was done before, unless it may be done `again`; `LeaseLost` if it was lost.
 
         Never touches another's: the store removes by claim id. With `strict` an unreachable store is
         an error; otherwise it is reported, and the claim lapses by itself. Nobody waits for the store for longer than
@@ -422,16 +427,23 @@ class Lease:
         try:
             before = self._let_go()
             if before is State.RELEASED:
+                if again:  # by the body itself, or by whoever closed the client
+                    return
                 raise NotHeld(f"{self.resource}: lease with token {self._token} was released before")
             holding.discharge(self)
             if before is State.LOST:
                 await self._give_back_lost()
-            until = self._deadline if left == FOR_EVER else min(self._deadline, client.runtime.now() + left)
-            if self._turn is None:
-                linger = self._linger() if holding.min_hold else 0.0
-                removal = await remove(client, self._claim, linger, until)
-            else:
+            now, claim = client.runtime.now(), self._claim
+            until = self._deadline if left == FOR_EVER else min(self._deadline, now + left)
+            if self._turn is not None or holding.min_hold:
                 removal = await self._pass_on(before, until)
+            else:
+                patience = IO_TIMEOUT if until - now >= IO_TIMEOUT else timing.patience(until - now)
+                try:
+                    stood = await client.store.release(claim.resource, claim.id, 0.0, patience)
+                    removal = DONE if stood else GONE
+                except (StoreUnavailable, StoreUnfit) as error:
+                    removal = await remove(client, claim, 0.0, until, error)
             self._settled = True
         except InterlockError:
             raise
@@ -460,7 +472,10 @@ class Lease:
         if before is State.HELD and client.cohorts.pass_on(self):
             return DONE
         try:
-            return await remove(client, self._claim, 0.0, until)
+            if (place := client.cohorts.take_place(self)) is not None:
+                await remove(client, place, 0.0, until)  # first, or the store would let it in
+                client.cohorts.place_removed(self)
+            return await remove(client, self._claim, self._linger(), until)
         finally:
             client.cohorts.dissolve(self)
 

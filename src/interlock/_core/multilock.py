@@ -153,11 +153,6 @@ class MultiAttempt:
     async def timed_out(self) -> AcquireTimeout:
         assert self._failed is not None
         error = await self._failed.timed_out()
+        assert isinstance(error, AcquireTimeout)
         waited = self._multi.client.runtime.now() - self._began
         return AcquireTimeout(error.resource, waited, error.ahead, error.holders)
-
-    async def acquire_or_raise(self) -> list[Lease]:
-        leases = await self.run()
-        if leases is None:
-            raise await self.timed_out()
-        return leases

@@ -14,7 +14,6 @@ from interlock._core import timing
 from interlock._core.attempt import Attempt
 from interlock._core.client import Client
 from interlock._core.holding import Holding
-from interlock._core.lease import Lease
 from interlock._core.settings import Settings
 from interlock._core.signature import all_signed
 from interlock.errors import InterlockError, InvalidName, Skipped
@@ -35,15 +34,12 @@ class OnceAttempt(Attempt):
 
     __slots__ = ()
 
-    async def acquire_or_raise(self) -> Lease:
-        lease = await self.run()
-        if lease is None:
-            holding, holder = self._holding, self.holder or await self._ask_for_holder()
-            assert isinstance(holding, OnceHolding)
-            holding.skipped = Skipped(holding.resource, holder, raised=True)
-            self.client.emit(events.Skipped(holding.resource, holder))
-            raise holding.skipped
-        return lease
+    async def timed_out(self) -> Skipped:
+        holding, holder = self._holding, self.holder or await self._ask_for_holder()
+        assert isinstance(holding, OnceHolding)
+        holding.skipped = Skipped(holding.resource, holder, raised=True)
+        self.client.emit(events.Skipped(holding.resource, holder))
+        return holding.skipped
 
     async def _ask_for_holder(self) -> Standing | None:
         """The oldest holder, of a store that does not name it when it refuses; None if it has gone meanwhile."""

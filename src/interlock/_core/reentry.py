@@ -16,7 +16,7 @@ from interlock._core.holding import Holding
 from interlock._core.lease import Lease
 from interlock._core.removal import FOR_EVER
 from interlock._core.states import FINAL, State
-from interlock.errors import NotHeld, WouldDeadlock
+from interlock.errors import InterlockError, NotHeld, WouldDeadlock
 from interlock.ports import Owner
 
 Mode = Literal["read", "write"]
@@ -300,9 +300,6 @@ class ReentrantAttempt:
                 entry.over = True
                 entry.lease._abandon()
 
-    async def acquire_or_raise(self) -> Lease:
-        lease = await self.run()
-        if lease is None:
-            assert self._attempt is not None
-            raise await self._attempt.timed_out()
-        return lease
+    async def timed_out(self) -> InterlockError:
+        assert self._attempt is not None
+        return await self._attempt.timed_out()

@@ -6,7 +6,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from interlock._core import timing
-from interlock.errors import StoreUnavailable, StoreUnfit
+from interlock.errors import InterlockError, StoreUnavailable, StoreUnfit
 from interlock.ports import IO_TIMEOUT
 
 if TYPE_CHECKING:
@@ -29,28 +29,38 @@ class Removal(Enum):
 DONE, GONE, PENDING = Removal
 
 
-async def remove(client: Client, claim: Claim, linger: float = 0.0, until: float = FOR_EVER) -> Removal:
+async def remove(
+    client: Client,
+    claim: Claim,
+    linger: float = 0.0,
+    until: float = FOR_EVER,
+    failure: InterlockError | None = None,
+) -> Removal:
     """Release a claim; from `until` on, wait for no more than one short request.
 
-    It is gone only when the store's *first* answer was that no such claim stands: after a lost reply that
-    would be our own doing.
+    `failure` is that of a first try which the caller has made itself. The claim is gone only when the store's *first*
+    answer was that no such claim stands: after a lost reply that would be our own doing.
     """
     if linger and not client.store.traits.lingers:
         release_later(client, claim, 0.0, pause=linger)
         return DONE
     for tries in range(2):
-        left = until - client.runtime.now()
-        patience = IO_TIMEOUT if left >= IO_TIMEOUT else timing.patience(left)
-        try:
-            stood = await client.store.release(claim.resource, claim.id, linger, patience)
-        except StoreUnavailable:
-            if client.runtime.now() >= until:
-                break
-        except StoreUnfit:  # a full disk, for example: that can be mended before the claim lapses
+        if failure is None:
+            left = until - client.runtime.now()
+            patience = IO_TIMEOUT if left >= IO_TIMEOUT else timing.patience(left)
+            try:
+                stood = await client.store.release(claim.resource, claim.id, linger, patience)
+                return DONE if stood or tries else GONE
+            except (StoreUnavailable, StoreUnfit) as error:
+                failure = error
+        if isinstance(
+            failure, StoreUnfit
+        ):  # a full disk, for example: that can be mended before the claim lapses
             release_later(client, claim, linger)
-            raise
-        else:
-            return DONE if stood or tries else GONE
+            raise failure
+        if client.runtime.now() >= until:
+            break
+        failure = None
     release_later(client, claim, linger)
     return PENDING
 

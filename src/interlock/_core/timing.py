@@ -50,9 +50,14 @@ def margin(ttl: float) -> float:
     return REACTION + ttl * DRIFT
 
 
+def validity(ttl: float) -> float:
+    """How long a holder counts on its lease, from before it was asked for."""
+    return ttl - (REACTION + ttl * DRIFT)
+
+
 def deadline(asked: float, ttl: float) -> float:
     """The instant a lease ends for its holder, counted from before it was asked for."""
-    return asked + ttl - (REACTION + ttl * DRIFT)
+    return asked + validity(ttl)
 
 
 def patience(left: float) -> float:
@@ -79,7 +84,7 @@ def renew_every(ttl: float) -> float:
 
 
 def place_ttl(ttl: float) -> float:
-    return ttl if ttl < PLACE_TTL else PLACE_TTL  # noqa: FURB136 - asked for every claim
+    return min(ttl, PLACE_TTL)
 
 
 def checked_ttl(ttl: object, traits: Traits) -> float:

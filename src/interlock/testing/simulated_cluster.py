@@ -36,10 +36,17 @@ class WitnessedLease(aio.Lease):
             "grant",
             "ok",
             self,
-            began=process.began.get(claim.id, 0.0),
+            began=self._began(claim),
             permits=claim.permits,
             capacity=claim.capacity,
         )
+
+    def _began(self, claim: Claim) -> float:
+        """When its attempt began; the claim may be older, if another attempt has left its place in the queue."""
+        for attempt in list(self._holding.client.attempts):
+            if attempt.claim is claim:
+                return self.process.runtime.true_time(attempt.began)
+        return self.process.began.get(claim.id, 0.0)
 
     @property
     def process(self) -> ClientProcess:
@@ -52,10 +59,10 @@ class WitnessedLease(aio.Lease):
         """A signal that is set once the lease is lost."""
         return self._lost_signal()
 
-    def _inherit(self, turn: Turn, who: str) -> None:
+    def _inherit(self, turn: Turn) -> None:
         assert isinstance(turn.holder, Attempt)
         began = self.process.runtime.true_time(turn.holder.began)
-        super()._inherit(turn, who)
+        super()._inherit(turn)
         # Again: it lives only as long as the lender's would have.
         self.process.note("grant", "ok", self, began=began, error="passed on")
 

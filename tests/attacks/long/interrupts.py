@@ -131,7 +131,7 @@ def main() -> int:
     with opened(options.store) as url:
         client, judge = interlock.connect(url), interlock.connect(url)
         ways = [way for way in WAYS if way is not permits or client.traits.shares == "any"]
-        struck = late = tries = 0
+        struck = late = slow = tries = 0
         odd: list[str] = []
         while struck < options.strikes:
             over = False
@@ -146,11 +146,13 @@ def main() -> int:
                 time.sleep(0)
             except (Struck, KeyboardInterrupt):
                 struck, late = struck + (not over), late + over
+            except interlock.StoreUnavailable:  # a busy machine, where `once` waits for nobody
+                slow += 1
             except interlock.InterlockError as error:
                 odd.append(f"{tries}: {way.__name__}: {error!r}")
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         print(
-            f"{options.store}: {struck} struck of {tries}, {late} more came too late, {len(odd)} errors {odd[:3]}",
+            f"{options.store}: {struck} struck of {tries}, {late} more came too late, {slow} calls got no answer, {len(odd)} errors {odd[:3]}",
             flush=True,
         )
         time.sleep(options.ttl / 2)

@@ -5,7 +5,7 @@
     transport/     lines to members: one for all threads, or one for all tasks of a loop
     wire/          protobuf, HTTP/2, gRPC, watches, keys and values, without I/O
 
-No generated code and no gRPC library: the only dependency is `hpack` (decision 0020).
+No generated code and no gRPC library: the only dependency is `hpack` (decision 0026).
 """
 
 from __future__ import annotations

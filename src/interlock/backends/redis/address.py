@@ -7,7 +7,7 @@ login is ours, because the library's command layer retries silently and costs se
 from __future__ import annotations
 
 import time
-from functools import partial
+from functools import cache, partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -131,11 +131,16 @@ class Address:
         connection, shared_context = self._make(
             "connection", timeout, **{f"{self._package}_connect_func": enter}
         )
+        host = getattr(connection, "host", None)
+        if isinstance(host, str) and host.isascii() and not self.tls:  # TLS compares it with the certificate
+            connection.host = _AsciiHost(host, "ascii")
         try:
             connection.connect()
         except Exception as error:
             connection.disconnect()
             raise self._error_for(error, timeout, shared_context) from None
+        if host is not None:
+            connection.host = host
         return connection
 
     async def connect_async(self, timeout: float) -> Any:
@@ -170,7 +175,7 @@ class Address:
         retry = import_module(f"{self._package}.{'asyncio.' if 'asyncio' in module else ''}retry")
         backoff = import_module(f"{self._package}.backoff")
         never = retry.Retry(backoff.NoBackoff(), 0)  # the caller decides whether to ask again
-        more.update(socket_timeout=timeout, protocol=2, retry=never)
+        more.update(socket_timeout=timeout, protocol=2, retry=never, **_driver_info(self._package))
         kind = getattr(made, self._kind)
         if not self.tls:
             return kind(**settings, **more), None
@@ -216,6 +221,23 @@ class Address:
                 shared_context.invalidate(cause)
             return connect_error(self.place, cause, tls=self.tls)
         return unreachable(self.place, said.rstrip("."))
+
+
+class _AsciiHost(bytes):
+    """A host as the system's lookup takes it. For a str, the lookup would load `encodings.idna`, which takes some ms."""
+
+    def __str__(self) -> str:
+        return self.decode()
+
+
+@cache
+def _driver_info(package: str) -> dict[str, Any]:
+    """How connections name their library to the server. By itself redis-py 8 reads its version from disk for each of them."""
+    try:
+        module = import_module(f"{package}.driver_info")
+    except ImportError:  # valkey-py, or an older redis-py, which reads it once
+        return {}
+    return {"driver_info": module.DriverInfo(lib_version=import_module(package).__version__)}
 
 
 def _cause(error: Exception) -> OSError | None:

@@ -8,7 +8,7 @@ from interlock.backends.redis.wire.resp import ErrorReply
 from interlock.errors import InterlockError, StoreUnavailable, StoreUnfit, Unreached
 
 COMMANDS = (
-    "eval evalsha exists get set del pttl pexpire pexpireat hget hmget hset hdel zadd zrem zrange zrangebyscore "
+    "eval evalsha exists get set incrby del pttl pexpire pexpireat hget hmget hset hdel zadd zrem zrange zrangebyscore "
     "zrevrangebyscore zcard zcount zscore zmscore time publish subscribe unsubscribe ping scan getrange"
 )
 """The commands that interlock runs; `ACL SETUSER name ~prefix* &* +...` must allow them."""

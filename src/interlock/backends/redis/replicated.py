@@ -59,6 +59,8 @@ def enough(wanted: Replicas, replicas: int) -> int:
 class ReplicatedStore(RedisStore):
     """Claims that count only once enough replicas have them."""
 
+    _replicated = True
+
     def replicate(self, wanted: ReplicasWanted, wait_transport: Transport) -> None:
         """Set, before first use, how many replicas must confirm, and the transport for requests that wait for them."""
         self._wanted = wanted

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from interlock.backends.kit.defaults import StoreDefaults
@@ -23,6 +23,7 @@ from interlock.backends.redis.wire.scripts import (
     EVICT,
     INSPECT,
     RELEASE,
+    RELEASE_LINGER,
     RELEASE_PLACE,
     RELEASE_UNANSWERED,
     RENEW,
@@ -76,6 +77,7 @@ class RedisStore(StoreDefaults):
     """Claims and registers on one server, for programs anywhere on the network."""
 
     traits = TRAITS
+    _replicated = False  # whether `_ask_claim` asks for claims
 
     def __init__(
         self,
@@ -142,12 +144,17 @@ class RedisStore(StoreDefaults):
     # ---- claims -------------------------------------------------------------------
 
     async def claim(self, claim: Claim, timeout: float = IO_TIMEOUT) -> ClaimAnswer:
-        channel, generation = self._listener.subscription_of(claim.resource)  # before the request: see `wait`
+        listener = self._listener
+        # Before the request: see `wait`.
+        channel, generation = listener.only or listener.subscription_of(claim.resource)
         call, body = CLAIM, packing.claim_request(self._keys, claim, channel)
         if self._places and (known := self._places.get(claim.id)) is not None:
             call, body = CLAIM_PLACE, body + bulk(b"%d" % known[1])
         try:
-            reply = await self._ask_claim(call, body, timeout)
+            if self._replicated:
+                reply = await self._ask_claim(call, body, timeout)
+            else:
+                reply = await self._transport.ask(call.by_hash + body, timeout)
         except BaseException as error:
             self._leave_unanswered(claim.id, error)
             raise
@@ -162,8 +169,9 @@ class RedisStore(StoreDefaults):
             self._places[claim.id] = (generation, place)
         return answer
 
-    def _ask_claim(self, call: Call, body: bytes, timeout: float) -> Awaitable[Any]:
-        return self._transport.ask(call.by_hash + body, timeout)
+    async def _ask_claim(self, call: Call, body: bytes, timeout: float) -> Any:
+        """Ask for a claim where replicas must confirm a grant."""
+        raise NotImplementedError
 
     def _leave_unanswered(self, id: str, error: BaseException) -> None:
         """Remember a claim whose request may still arrive: after its release it must not enter any more."""
@@ -185,23 +193,23 @@ class RedisStore(StoreDefaults):
         until = self._runtime.now() + timeout
         generation, place = self._places.get(claim.id, (0, 0))
         topics = (id, queue(claim.resource))
-        listener.listen(signal, *topics)
+        subscribed = listener.enlist(signal, *topics)
         try:
-            if not listener.subscribed(listener.subscription_of(claim.resource)[0], signal):
+            # Not before we listen: a message under an earlier subscription may be lost.
+            channel, present = listener.only or listener.subscription_of(claim.resource)
+            if not subscribed and not listener.subscribed(channel, signal):
                 await self._runtime.wait(signal, timeout)
                 return None  # messages from before the subscription are lost: the caller asks again
             if busy is None:
                 if not await self._stands(claim, timeout):
                     return None
-            elif generation != listener.subscription_of(claim.resource)[1]:
+            elif generation != present:
                 return None  # it asked before this subscription: the caller asks again
             if not listener.has_message(id):
-                await self._publish_right.check(
-                    self._transport, listener.subscription_of(claim.resource)[0], timeout
-                )
-                await self._runtime.wait(
-                    signal, self._publish_right.longest_wait(until - self._runtime.now())
-                )
+                right = self._publish_right
+                if right.works is None:
+                    await right.check(self._transport, channel, timeout)
+                await self._runtime.wait(signal, right.longest_wait(until - self._runtime.now()))
         finally:
             listener.forget(signal, *topics)
         token = listener.take_token(id)
@@ -243,32 +251,39 @@ class RedisStore(StoreDefaults):
         return [packing.renew_answer(self._place, r, said) for r, said in zip(batch, replies, strict=True)]
 
     async def release(self, resource: str, id: str, linger: float = 0.0, timeout: float = IO_TIMEOUT) -> bool:
-        name, (channel, _) = id.encode(), self._listener.subscription_of(resource)
-        stay = packing.millis(linger) if linger > 0 else b"0"
-        body = b"%b$%d\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n" % (
-            *(self._keys.claim_keys(resource), len(name), name),
-            *(len(stay), stay, len(channel), channel),
-        )
+        name, listener = id.encode(), self._listener
+        channel, _ = listener.only or listener.subscription_of(resource)
+        names = self._keys.of_releases.get(resource) or self._keys.claim_keys(resource)
+        body = b"%b$%d\r\n%b\r\n$%d\r\n%b\r\n" % (names, len(name), name, len(channel), channel)
         call = RELEASE
-        if self._places or self._unanswered:
-            call, body = self._release_known(id, body)
-        reply = await self._run_once(resource, call, body, timeout)
+        if linger > 0 or id in self._places or id in self._unanswered:
+            call, body = self._release_known(id, linger, body)
+        try:
+            # Never sent twice from here: a second reply could not tell who removed the claim.
+            reply = await self._transport.ask(call.by_hash + body, timeout, 1, False)
+            if type(reply) is ErrorReply:
+                reply = await self._run_with_source(call, body, timeout, reply, False)
+        except StoreUnavailable:
+            listener.recheck(queue(resource))  # it may have admitted waiters of ours: they ask for themselves
+            raise
         if call is not RELEASE:
             self._places.pop(id, None)
             self._unanswered.pop(id, None)
-        self._listener.claim_removed(name)
+        if listener._early or listener._waiters:
+            listener.claim_removed(name)
         if type(reply) is int:
             return reply == 1
         self._notify(reply[1:])
         return bool(reply[0] == 1)
 
-    def _release_known(self, id: str, body: bytes) -> tuple[Call, bytes]:
+    def _release_known(self, id: str, linger: float, body: bytes) -> tuple[Call, bytes]:
         """The request with what we know of the claim: its place, and whether requests for it may still arrive."""
+        body += bulk(packing.millis(linger) if linger > 0 else b"0")
         known = self._places.get(id)
         place = bulk(b"%d" % (known[1] if known else 0))
         if id in self._unanswered:
             return RELEASE_UNANSWERED, body + place + b"$1\r\n1\r\n"
-        return (RELEASE_PLACE, body + place) if known else (RELEASE, body)
+        return (RELEASE_PLACE, body + place) if known else (RELEASE_LINGER, body)
 
     async def inspect(self, resource: str, timeout: float = IO_TIMEOUT, *, limit: int | None = None) -> Queue:
         body = self._keys.claim_keys(resource) + bulk(self._listener.subscription_of(resource)[0])

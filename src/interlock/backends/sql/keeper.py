@@ -44,10 +44,11 @@ class KeeperConnection:
         from interlock import clock
         from interlock.backends.kit.executor_thread import ExecutorThread  # here, not above: it needs asyncio
 
+        def warm(until: float) -> None:
+            drive(source.warm(until - clock.now()), nested=True)
+
         thread = ExecutorThread(clock.now, "interlock-keeper-connect", self._place)
         try:
-            await thread.run(
-                lambda until: drive(source.warm(until - clock.now()), nested=True), timeout=timeout
-            )
+            await thread.run(warm, timeout=timeout)
         finally:
             thread.close()

@@ -20,7 +20,7 @@ class SweepCursor:
     """Where the next slice begins, and when it is due."""
 
     def __init__(self) -> None:
-        self._row = START
+        self._row: tuple[str, int] = START
         self._slice = SLICE
         self._writes = WRITES  # the first write of a process sweeps: it may be the only one in days
         self._due_at = 0.0
@@ -35,7 +35,8 @@ class SweepCursor:
 
     def arguments(self) -> tuple[str, int, int]:
         """Those of `steps.SWEEP` for the next slice."""
-        return (*self._row, self._slice)
+        resource, token = self._row
+        return resource, token, self._slice
 
     def swept(self, row: Sequence[Any]) -> None:
         """Go on after what `steps.SWEEP` has returned."""

@@ -28,6 +28,7 @@ from interlock.backends.etcd.wire.messages import (
     delete_op,
     get,
     get_op,
+    modified_at,
     none_since,
     nothing_in,
     put,
@@ -72,16 +73,15 @@ async def _claim(side: Side, session: Session, claim: Claim, deadline: Deadline)
     folder, mine = keys.folder(claim.resource), keys.claim(claim.resource, claim.id)
     gone = keys.gone(claim.id)
     alone = [] if claim.queued else [nothing_in(*folder)]
-    reads = view.looks(claim, folder, 0 if known is None else known.token)
-    enter = put_op(put(mine, claim_value(claim), session.lease))
+    reads = view.looks(claim, folder, 0 if known is None else known.created)
+    otherwise = [get_op(get(gone)), *reads, get_op(get(keys.floor))]
     while True:
-        asked = side.runtime.now()
+        asked, (since, floor) = side.runtime.now(), side.sessions.floor
+        # The floor is compared: whoever does not know of a new one would draw tokens below those of the others.
+        enters = [created_at(gone, 0), created_at(mine, 0), modified_at(keys.floor, since), *alone]
+        enter = put_op(put(mine, claim_value(claim, floor), session.lease))
         answer = await side.txn(
-            txn(
-                [created_at(gone, 0), created_at(mine, 0), *alone],
-                [enter, *reads],
-                [get_op(get(gone)), *reads],
-            ),
+            txn(enters, [enter, *reads], otherwise),
             deadline,
             unsure=lambda: side.sessions.leave_unanswered(claim.id),
         )
@@ -94,16 +94,29 @@ async def _claim(side: Side, session: Session, claim: Claim, deadline: Deadline)
         await _check_capacity(side, claim, seen, own, deadline)
         if own is not None:
             return await _standing(side, session, claim, seen, own, answer, asked, deadline)
-        if known is not None and not answer.succeeded:
+        if known is not None:
             # It entered again behind the end of what was read; its old place is no place of it any more.
             side.sessions.places.pop(claim.id, None)
             raise _Again
+        if _floor_moved(side, answer):
+            continue
         if not seen.fits(claim):
             side.sessions.leave(claim.id)
             return seen.busy(claim, seen.count)
         alone = [
             none_since(*folder, answer.header.revision)
         ]  # it fits as long as nobody enters after this look
+
+
+def _floor_moved(side: Side, answer: TxnAnswer) -> bool:
+    """Whether an operator has set another floor for tokens since it was read; it is known from now on."""
+    kvs = answer.ranged(3).kvs
+    try:
+        found = (kvs[0].modified, int(kvs[0].value)) if kvs else (0, 0)
+    except ValueError:
+        raise StoreUnfit(f"{side.place}: {side.keys.floor.decode()} must hold a whole number") from None
+    moved, side.sessions.floor = found != side.sessions.floor, found
+    return moved
 
 
 async def _check_capacity(
@@ -114,7 +127,7 @@ async def _check_capacity(
     except SettingsMismatch:
         if own is not None:
             await side.txn(
-                txn([created_at(own.key, own.token)], [delete_op(own.key)]), deadline
+                txn([created_at(own.key, own.created)], [delete_op(own.key)]), deadline
             )  # it has entered: the one withdrawal that is left
         raise
 
@@ -134,7 +147,7 @@ async def _standing(
     if own.lease != session.lease:
         ours = sessions.of_lease(own.lease, asked)
         if ours is None:  # a remnant of a session that has ended: nobody keeps it
-            await side.txn(txn([created_at(own.key, own.token)], [delete_op(own.key)]), deadline)
+            await side.txn(txn([created_at(own.key, own.created)], [delete_op(own.key)]), deadline)
             sessions.places.pop(claim.id, None)
             raise _Again
         session = ours
@@ -156,7 +169,7 @@ async def _standing(
         ahead = min(before.ahead, seen.count - 1)
     watched = seen.watched(claim, own, side.keys.folder(claim.resource))
     since = asked if before is None else before.since
-    sessions.places[claim.id] = Place(own.token, ahead, watched, since)
+    sessions.places[claim.id] = Place(own.created, ahead, watched, since)
     return seen.busy(claim, ahead)
 
 
@@ -164,7 +177,7 @@ def mark(own: Entry) -> bytes:
     """The Txn by which a claim that has waited says when it was admitted; for operators, and for those who watch it."""
     said = {**(own.said or {}), "admitted": round(time.time(), 3)}
     return txn(
-        [created_at(own.key, own.token), messages.modified_at(own.key, own.modified)],
+        [created_at(own.key, own.created), modified_at(own.key, own.modified)],
         [put_op(put(own.key, encoded(said), keep_lease=True))],
     )
 
@@ -223,7 +236,7 @@ async def _linger(side: Side, resource: str, id: str, linger: float, deadline: D
     said = {**own.said, "lingering": True, "ttl": float(ttl)}
     answer = await side.txn(
         txn(
-            [created_at(gone, 0), created_at(mine, own.token)],
+            [created_at(gone, 0), created_at(mine, own.created)],
             [put_op(put(mine, encoded(said), lease)), put_op(put(gone, RELEASED, lease))],
         ),
         deadline,

@@ -107,5 +107,5 @@ async def _evicted(side: Side, victim: Entry, reason: str, deadline: Deadline) -
         lease = await litter_lease(side, deadline, victim.ttl)
         id = victim.key.rsplit(b"/", 1)[-1].decode()
         then.append(put_op(put(side.keys.gone(id), evicted(reason), lease)))
-    answer = await side.txn(txn([created_at(victim.key, victim.token)], then), deadline)
+    answer = await side.txn(txn([created_at(victim.key, victim.created)], then), deadline)
     return answer.succeeded

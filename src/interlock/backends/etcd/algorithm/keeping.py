@@ -112,7 +112,7 @@ async def _confirmed(side: Side, line: Line, session: Session, deadline: Deadlin
     if listed and not gone:
         request = messages.of_lease(session.lease, keys=True)
         found = LeaseAnswer(await line.call(messages.TIME_TO_LIVE, request, _time(line, deadline)))
-        gone = found.ttl <= 0
+        gone = found.ttl < 0  # 0 is what is left of the last second
     read = messages.get(side.keys.root, limit=1, keys_only=True)
     after = RangeAnswer.of(await line.call(messages.RANGE, read, _time(line, deadline))).header.term
     line.term = after

@@ -100,7 +100,7 @@ async def _rewrite(side: Side, renewal: Renewal, deadline: Deadline) -> bool:
             return True
         answer = await side.txn(
             txn(
-                [created_at(key, own.token), modified_at(key, own.modified)],
+                [created_at(key, own.created), modified_at(key, own.modified)],
                 [put_op(put(key, encoded(said), keep_lease=True))],
             ),
             deadline,

@@ -21,16 +21,12 @@ from interlock.backends.kit.runtime import WaitRuntime
 from interlock.model import Granted
 from interlock.ports import Signal
 
-_STEPS = (10, 12, 15, 20, 25, 30, 40, 50, 60, 80)
 LADDER: tuple[int, ...] = (
     *range(1, 10),
-    *_STEPS,
-    *(n * 10 for n in _STEPS),
-    *(n * 100 for n in _STEPS),
-    14400,
-    21600,
-    43200,
-    86400,
+    *(10, 12, 15, 20, 25, 30, 40, 50, 60, 80),
+    *(100, 120, 150, 200, 250, 300, 400, 500, 600, 800),
+    *(1000, 1200, 1500, 1800, 2400, 3000, 3600, 4800, 6000, 7200, 9600),
+    *(12000, 14400, 18000, 21600, 28800, 36000, 43200, 57600, 72000, 86400),
 )
 """The ttls of leases, whole seconds: exact for the usual ones, and never more than a third above what was asked for."""
 
@@ -72,12 +68,12 @@ class Session:
 
 
 class Place:
-    """Where a claim of ours waits: its token, how many are ahead, and what it must watch."""
+    """Where a claim of ours waits: since which revision, how many are ahead, and what it must watch."""
 
-    __slots__ = ("ahead", "since", "token", "watched")
+    __slots__ = ("ahead", "created", "since", "watched")
 
-    def __init__(self, token: int, ahead: int, watched: tuple[Watched, ...], since: float) -> None:
-        self.token = token
+    def __init__(self, created: int, ahead: int, watched: tuple[Watched, ...], since: float) -> None:
+        self.created = created
         self.ahead = ahead
         self.watched = watched
         self.since = since
@@ -98,6 +94,7 @@ class Sessions:
         self._flights: dict[object, list[Signal]] = {}
         self.places: dict[str, Place] = {}
         self.unanswered: dict[str, None] = {}  # ids of claims with a request that may still arrive
+        self.floor = (0, 0)  # the revision of the token floor, as last read, and the floor
         self.litter: tuple[int, float] | None = (
             None  # the lease for what is to vanish soon, and when it was asked for
         )

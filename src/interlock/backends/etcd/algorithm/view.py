@@ -22,12 +22,12 @@ def exclusive(claim: Claim) -> bool:
     return claim.permits >= claim.capacity
 
 
-def looks(claim: Claim, folder: tuple[bytes, bytes], token: int = 0) -> list[bytes]:
-    """The reads of a Txn that make a view; with a `token`, its end is at that claim."""
+def looks(claim: Claim, folder: tuple[bytes, bytes], created: int = 0) -> list[bytes]:
+    """The reads of a Txn that make a view; with `created`, its end is at the claim of that revision."""
     limit = FRONT if exclusive(claim) else 0 if claim.capacity > MANY else claim.capacity + 2
     return [
         get_op(get(*folder, limit=limit, order=UPWARDS)),
-        get_op(get(*folder, limit=2, order=DOWNWARDS, max_create=token)),
+        get_op(get(*folder, limit=2, order=DOWNWARDS, max_create=created)),
     ]
 
 
@@ -80,7 +80,7 @@ class View:
         """What a waiter must watch: its own key, and what must change first."""
         place = self.place(own.key)
         if exclusive(claim) or place is None:
-            ahead = next((entry for entry in self.tail if entry.token < own.token), None)
+            ahead = next((entry for entry in self.tail if entry.created < own.created), None)
             return (_own(own), *(() if ahead is None else (Watched(ahead.key),)))
         return watched_in(claim, self.front[: place + 1], folder)
 

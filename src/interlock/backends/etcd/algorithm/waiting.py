@@ -74,16 +74,16 @@ async def _look(side: Side, line: Line, claim: Claim, place: Place, deadline: De
             limit=2 if alone else 0,
             order=DOWNWARDS if alone else UPWARDS,
             serializable=serializable,
-            max_create=place.token,
+            max_create=place.created,
         )
         found = RangeAnswer.of(await line.call(RANGE, request, max(line.least, deadline.for_request())))
-        if found.header.revision >= place.token:
+        if found.header.revision >= place.created:
             break
     assert found is not None
     queue = [Entry(kv) for kv in found.kvs]
     if view.exclusive(claim):
         queue.reverse()
-    if not queue or queue[-1].key != mine or queue[-1].token != place.token:
+    if not queue or queue[-1].key != mine or queue[-1].created != place.created:
         return False  # we ourselves are gone
     own, now = queue[-1], side.runtime.now()
     if len(queue) > 1 if view.exclusive(claim) else not view.is_in(claim, queue):

@@ -52,7 +52,7 @@ class AsyncLine(Line, asyncio.Protocol):
             self._unfit = not_etcd(self.place, error)
             self.end(str(error))
         else:
-            self._flush()
+            self._flush_soon()  # after the tasks that this wakes: their requests leave in the same send
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.end(str(exc) if exc else "the server closed the connection")

@@ -311,8 +311,9 @@ class BlockingLine(Line):
             return
         try:
             with self._changing():
-                self._unwatch(group)
-                self._flush()
+                self._unwatch(
+                    group
+                )  # it leaves with the next request: a waiter that was let in has better things to do
         except OSError:
             pass
 
@@ -390,7 +391,7 @@ class BlockingLine(Line):
             except (ProtocolError, MalformedMessage) as error:
                 self._break(str(error))
                 raise not_etcd(self.place, error) from None
-            self._flush()
+            # What this puts out (answers to pings, for one) leaves with the next request, or before the next read.
 
     @contextmanager
     def _interruptible(self) -> Iterator[None]:

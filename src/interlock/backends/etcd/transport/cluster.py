@@ -191,12 +191,18 @@ class ClusterTransport(ABC):
     async def _greeted(self, endpoint: Endpoint, timeout: float) -> tuple[Line, StatusAnswer]:
         """A new line, and what its member says of itself: that it is etcd, and who leads."""
         began = time.monotonic()
+        hint = "for TLS" if self.address.tls is not None else "not for TLS (etcds://)"
         line = await self._open(endpoint, timeout)
         try:
             asked = time.monotonic()
             data = await line.call(messages.STATUS, b"", max(SHORTEST, timeout - (asked - began)))
             line.least = min(FARTHEST, 2 * (time.monotonic() - asked))
             status = StatusAnswer(data)
+        except Broken as error:
+            line.end("no greeting")
+            raise unreachable(
+                line.place, f"{error.args[0]}; is it etcd's port for clients, and {hint}?"
+            ) from None
         except BaseException:
             line.end("no greeting")
             raise

@@ -78,6 +78,11 @@ def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
     return b"%b%c%c%b%b" % (len(payload).to_bytes(3, "big"), kind, flags, stream.to_bytes(4, "big"), payload)
 
 
+def _setting(payload: bytes, at: int) -> tuple[int, int]:
+    name, value = struct.unpack_from(">HI", payload, at)
+    return int(name), int(value)
+
+
 def _decoder() -> tuple[Any, type[Exception]]:
     try:
         hpack = import_module("hpack")
@@ -310,7 +315,7 @@ class Connection:
             return
         self._greeted = True
         for at in range(0, len(payload), 6):
-            name, value = struct.unpack_from(">HI", payload, at)
+            name, value = _setting(payload, at)
             if name == MAX_CONCURRENT_STREAMS:
                 self._most_streams = value
             elif name == MAX_FRAME_SIZE:

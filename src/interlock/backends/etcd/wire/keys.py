@@ -3,6 +3,7 @@
     interlock/<name>/<claim id>       a claim; its place in the queue is the revision at which it was created
     interlock-gone/<claim id>         a claim that must not come back: evicted, or released
     interlock-register/<name>         a register
+    interlock-token-floor             a number that is added to every token; absent unless an operator has set it
 
 `interlock/` is the prefix, which the URL may choose. In a name, `%` and `/` are written `%25` and `%2F`: otherwise the keys below
 `a/` would contain those of a resource `a/b`.
@@ -36,6 +37,7 @@ class Keys:
         self.root_end = base + b"0"  # the byte after "/"
         self._gone = base + b"-gone/"
         self._register = base + b"-register/"
+        self.floor = base + b"-token-floor"
 
     def folder(self, resource: str) -> tuple[bytes, bytes]:
         """The range of all claims on a resource: its first key, and the first key behind it."""

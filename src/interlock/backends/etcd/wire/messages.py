@@ -73,7 +73,12 @@ def delete_op(key: bytes) -> bytes:
     return message((3, message((1, key))))
 
 
-_CREATE, _MOD, _LEASE = 1, 2, 4  # targets of a comparison
+def txn_op(request: bytes) -> bytes:
+    """A Txn within a Txn."""
+    return message((4, request))
+
+
+_CREATE, _MOD, _VALUE = 1, 2, 3  # targets of a comparison
 _LESS = 2  # its result; EQUAL is 0
 
 
@@ -97,9 +102,9 @@ def modified_at(key: bytes, revision: int) -> bytes:
     return message((2, _MOD), (3, key), (6, revision), always=(6,))
 
 
-def leased_to(key: bytes, lease: int) -> bytes:
-    """Compares: this key stands under this lease."""
-    return message((2, _LEASE), (3, key), (8, lease), always=(8,))
+def below(key: bytes, value: bytes) -> bytes:
+    """Compares: the value of this key exists and is less than this one, byte by byte."""
+    return message((1, _LESS), (2, _VALUE), (3, key), (7, value))
 
 
 def txn(compare: Sequence[bytes], success: Sequence[bytes], failure: Sequence[bytes] = ()) -> bytes:
@@ -161,6 +166,10 @@ class TxnAnswer:
         self.succeeded = bool(integer(fields, 2))
         self._responses = all_of(fields, 3)
 
+    def nested(self, place: int) -> TxnAnswer:
+        """The answer of the Txn at this place of the branch."""
+        return TxnAnswer(text(decode(self._responses[place]), 4))
+
     def ranged(self, place: int) -> RangeAnswer:
         """The answer of the range at this place of the branch."""
         return RangeAnswer(decode(text(decode(self._responses[place]), 1)))
@@ -191,7 +200,9 @@ class LeaseAnswer:
         fields = decode(data)
         self.header = Header(fields)
         self.lease = integer(fields, 2)
-        self.ttl = integer(fields, 3)  # not above 0 if the lease does not exist
+        self.ttl = integer(
+            fields, 3
+        )  # of a lease that does not exist: 0 for a keep-alive, -1 for a time to live
         self.keys = all_of(fields, 5)
 
 

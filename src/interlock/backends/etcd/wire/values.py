@@ -16,18 +16,19 @@ from interlock.model import LINGERING, Claim, Standing
 _encoder = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
-def claim_value(claim: Claim) -> bytes:
+def claim_value(claim: Claim, floor: int) -> bytes:
     """What is written for a claim. The instant is wall clock, only for people to read: etcd keeps no times."""
-    return encoded(
-        {
-            "permits": claim.permits,
-            "capacity": claim.capacity,
-            "ttl": claim.ttl,
-            "note": claim.note,
-            "who": claim.who,
-            "came": round(time.time(), 3),
-        }
-    )
+    said: dict[str, Any] = {
+        "permits": claim.permits,
+        "capacity": claim.capacity,
+        "ttl": claim.ttl,
+        "note": claim.note,
+        "who": claim.who,
+        "came": round(time.time(), 3),
+    }
+    if floor:
+        said["floor"] = floor
+    return encoded(said)
 
 
 def encoded(value: dict[str, Any]) -> bytes:
@@ -50,11 +51,11 @@ def settings(value: bytes) -> dict[str, Any] | None:
 class Entry:
     """One key in the queue of a resource."""
 
-    __slots__ = ("capacity", "key", "lease", "modified", "said", "token")
+    __slots__ = ("capacity", "created", "key", "lease", "modified", "said")
 
     def __init__(self, kv: KeyValue) -> None:
         self.key = kv.key
-        self.token = kv.created
+        self.created = kv.created  # its place in the queue
         self.modified = kv.modified
         self.lease = kv.lease
         self.said = settings(kv.value)
@@ -67,6 +68,11 @@ class Entry:
     def permits(self, capacity: int) -> int:
         """What it takes; a stranger takes everything."""
         return capacity if self.said is None else int(self.said["permits"])
+
+    @property
+    def token(self) -> int:
+        """The fencing token: the revision of its creation, above the floor that stood then."""
+        return self.created + (int(self.said.get("floor", 0)) if self.said is not None else 0)
 
     @property
     def ttl(self) -> float:

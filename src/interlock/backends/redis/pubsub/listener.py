@@ -39,7 +39,7 @@ class Listener(GrantWaiters):
         """Start afresh in a forked child: nobody waits, no thread runs, and the old channel is the parent's."""
         super().after_fork()
         self.channel = b"interlock:" + os.urandom(8).hex().encode()
-        self.generation = 0  # counts subscriptions; 0 while there is none
+        self._set_generation(0)
         self._generations = 0
         self._subscribed: set[bytes] = set()  # confirmed by the server
         self._thread: threading.Thread | None = None
@@ -60,7 +60,20 @@ class Listener(GrantWaiters):
 
     def subscription_of(self, resource: str) -> tuple[bytes, int]:
         """The channel of our claims on a resource, and the number of its present subscription; 0 if there is none."""
-        return self.channel, self.generation
+        assert self.only is not None
+        return self.only
+
+    def _set_generation(self, number: int) -> None:
+        """Set the number of the present subscription; 0 while there is none."""
+        self.generation = number
+        self.only = (self.channel, number)
+
+    def enlist(self, signal: Signal, *topics: bytes) -> bool:
+        with self._guard:
+            self._registry.add(signal, *topics)
+            if self._thread is None:
+                self._ensure_thread()
+            return self.channel in self._subscribed
 
     def subscribed(self, channel: bytes, signal: Signal) -> bool:
         """Whether the channel is subscribed to. If not, the signal is set once it is, and nothing is missed after that."""
@@ -133,7 +146,7 @@ class Listener(GrantWaiters):
             with self._guard:
                 self._connection = self.reader = None
                 reader, self._reader = self._reader, None
-                self.generation = 0
+                self._set_generation(0)
                 self._subscribed.clear()
                 signals = self._registry.everyone()
             (connection if reader is None else reader).close()
@@ -183,7 +196,7 @@ class Listener(GrantWaiters):
                 self._subscribed.add(channel)
                 if channel == self.channel:
                     self._generations += 1
-                    self.generation = self._generations
+                    self._set_generation(self._generations)
                     self.reader = self._reader
                 arrived = self._end_subscribing((channel,))
             notify(arrived)

@@ -19,11 +19,11 @@ class PublishRight:
 
     def __init__(self, place: str) -> None:
         self._place = place
-        self._works: bool | None = None  # None: not known yet
+        self.works: bool | None = None  # None: not known yet
 
     async def check(self, transport: Transport, channel: bytes, timeout: float) -> None:
         """Find out, once, before the first waiter waits on this channel."""
-        if self._works is not None or channel.startswith(b"Sinterlock:"):
+        if self.works is not None or channel.startswith(b"Sinterlock:"):
             return  # for sharded channels the node was asked when the channel was chosen
         try:
             reply = await transport.ask(TEST, timeout)
@@ -32,13 +32,13 @@ class PublishRight:
         if isinstance(reply, ErrorReply) and ("NOPERM" in reply.text or "unknown command" in reply.text):
             self.denied()
         elif not isinstance(reply, ErrorReply):
-            self._works = True
+            self.works = True
 
     def denied(self) -> None:
         """Note that the server refused to publish, and log it once."""
-        if self._works is False:
+        if self.works is False:
             return
-        self._works = False
+        self.works = False
         import logging  # here, not above: `import interlock` stays light
 
         logging.getLogger("interlock").warning(
@@ -50,4 +50,4 @@ class PublishRight:
 
     def longest_wait(self, seconds: float) -> float:
         """How long a waiter may sleep: `seconds`, or less if it must poll."""
-        return min(seconds, LOOK) if self._works is False else seconds
+        return min(seconds, LOOK) if self.works is False else seconds

@@ -12,6 +12,7 @@ import select
 import socket
 import threading
 import time
+from _thread import get_ident
 from collections.abc import Callable
 from typing import Any
 
@@ -58,7 +59,8 @@ class WaiterSignal:
 
     def __init__(self, signal: Signal, loop: Any = None) -> None:
         self.signal = signal
-        self.pipe: WakePipe | None = None
+        self.pipe: WakePipe | None = None  # wakes its thread, if that reads for itself
+        self.reader = 0  # its thread, while that delivers messages and then looks at the signal
         self._loop = loop  # None for a thread
 
     @property
@@ -71,8 +73,8 @@ class WaiterSignal:
 
     def set(self) -> None:
         self.signal.set()  # first: a thread that wakes must see it
-        if (pipe := self.pipe) is not None:
-            pipe.wake()
+        if (pipe := self.pipe) is not None and self.reader != get_ident():
+            pipe.wake()  # not for one's own message: that would be three calls of the system for each grant
 
 
 class SubscriptionReader:
@@ -180,13 +182,13 @@ class SubscriptionReader:
         until = time.monotonic() + timeout
         left = timeout
         try:
-            while not signal.is_set() and left > 0 and self._read_once(left):
+            while not signal.is_set() and left > 0 and self._read_once(signal, left):
                 left = until - time.monotonic()
         finally:
             if self._ended and self._recalled is None:  # otherwise the recalled loop closes it
                 self._close(None)
 
-    def _read_once(self, timeout: float) -> bool:
+    def _read_once(self, signal: WaiterSignal, timeout: float) -> bool:
         with self._polling:
             if self._ended:
                 return False
@@ -194,10 +196,13 @@ class SubscriptionReader:
                 if number == self._borrower_pipe.fileno():
                     self._borrower_pipe.clear()
                     continue
+                signal.reader = get_ident()
                 try:
                     self.read()
                 except LOST:  # as above; errors raised by signal handlers of this thread go to its caller
                     return False
+                finally:
+                    signal.reader = 0
         return True
 
     def wait(self, timeout: float) -> list[tuple[int, int]]:

@@ -34,6 +34,9 @@ def _abandoned_by_loop(signal: Signal) -> bool:
 class GrantWaiters:
     """Sets the signals of waiters by topic."""
 
+    # What `subscription_of` returns, if it is the same for all resources.
+    only: tuple[bytes, int] | None = None
+
     def after_fork(self) -> None:
         """Start afresh in a forked child, where nobody waits yet."""
         self._guard = native.guard()
@@ -57,6 +60,11 @@ class GrantWaiters:
         with self._guard:
             self._registry.add(signal, *topics)
             self._ensure_thread()
+
+    def enlist(self, signal: Signal, *topics: bytes) -> bool:
+        """Listen, in one step with the question whether our channel is subscribed to; False if that must be asked."""
+        self.listen(signal, *topics)
+        return False
 
     def _ensure_thread(self) -> bool:
         """Start the thread that receives messages, if there is one. Called under the guard; False if it cannot be started."""
@@ -110,7 +118,10 @@ class GrantWaiters:
             for old in list(self._early)[: KEPT // 2]:
                 self._early.pop(old, None)
         self._early[id] = token  # before the signal: a waiter that wakes must find it
-        self._wake(id)
+        with self._guard:
+            signals = list(self._waiters.get(id, ()))
+        for signal in signals:
+            signal.set()
 
     def _wake(self, topic: bytes) -> None:
         with self._guard:

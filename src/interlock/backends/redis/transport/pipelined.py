@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 from interlock.backends.redis.errors import protocol_error, unreachable
@@ -27,8 +28,11 @@ class PipelinedConnection(asyncio.Protocol, ABC):
         self._out: list[bytes] = []
 
     @abstractmethod
-    def _on_reply(self, reply: Any) -> None:
-        """Take the next reply in order; raise IndexError if nobody asked for it."""
+    def _on_replies(self, gets: Callable[[], Any]) -> None:
+        """Take the replies that have arrived, in order: `gets` returns them, and False after the last.
+
+        Raises IndexError if nobody asked for one.
+        """
 
     @abstractmethod
     def _fail_all(self, error: InterlockError) -> object:
@@ -55,11 +59,10 @@ class PipelinedConnection(asyncio.Protocol, ABC):
         out.clear()
 
     def data_received(self, data: bytes) -> None:
-        take, gets = self._on_reply, self._reader.gets
+        reader = self._reader
         try:
-            self._reader.feed(data)
-            while (reply := gets()) is not False:
-                take(reply)
+            reader.feed(data)
+            self._on_replies(reader.gets)
         except (ProtocolError, IndexError) as error:
             self.end(protocol_error(self.place, error))
 

@@ -1,9 +1,12 @@
 -- Enters a claim if it is new, and says whether it holds or where it waits.
 --
 -- KEYS  1 holder  2 records  3 waiters  4 lapses  5 last token
--- ARGV  1 id  2 ttl ms  3 permits  4 capacity  5 queued (0, 1)  6 place ttl ms
---       7 the record's end: channel \n bytes of note \n note who  8 how many further tokens are reserved for it
---       9 the token of its place in the queue, if the caller knows it
+-- ARGV  1 id  2 ttl ms  3 settings: see below  4 the record's end: channel \n bytes of note \n note who
+--       5 the token of its place in the queue, if the caller knows it
+--
+-- The settings are one argument, because every argument costs time, and the quick path needs only the first letter:
+-- p (plain: 1 permit out of 1, and at most 16 tokens) or o (any other), then, with blanks between them, queued (0, 1),
+-- place ttl ms, permits, capacity, and how many further tokens are reserved for the claim.
 --
 -- Returns  token                         granted
 --          {1, token, id, token, ...}    granted; other claims of the caller's channel that were admitted meanwhile
@@ -15,28 +18,28 @@
 --          {-3, ''}                      it was released before it arrived
 
 local id, ttl = ARGV[1], ARGV[2]
-local plain = ARGV[3] == '1' and ARGV[4] == '1'
+local plain = string.byte(ARGV[3]) == 112 -- p
 local there = plain and redis.call('EXISTS', KEYS[1], KEYS[2], KEYS[3])
 
-if there == 0 then -- the quick path: the resource is free
-  local t = redis.call('TIME')
-  local us = string.format('%d%06d', t[1], t[2])
-  local token, digits = tonumber(us), us
-  local last = tonumber(redis.call('SET', KEYS[5], string.format('%.0f', token + ARGV[8]), 'GET') or 0) or 0
-  if token <= last then -- the clock was ahead once: the new token must exceed every token so far
-    token = last + 1
-    digits = string.format('%.0f', token)
-    redis.call('SET', KEYS[5], string.format('%.0f', token + ARGV[8]))
+-- include clock.lua
+
+local function number(us, more) -- the next token and its digits: above every token so far, and not below the clock
+  local token = redis.call('INCRBY', KEYS[5], '16') -- the key has the last token; the 15 after it are reserved, too
+  if token < tonumber(us) then -- the clock is ahead, as it usually is, and always after a failover to an older counter
+    redis.call('SET', KEYS[5], us)
+    token = tonumber(us)
+  else
+    us = string.format('%.0f', token)
   end
-  redis.call('SET', KEYS[1], id .. '\n' .. digits .. '\n' .. us .. '\n' .. ttl .. '\n1\n' .. ARGV[7], 'PX', ttl)
-  return token
+  if more then redis.call('INCRBY', KEYS[5], more) end
+  return token, us
 end
 
-local function number(us) -- the next token as digits: above every token so far, and not below the clock
-  local last = tonumber(redis.call('SET', KEYS[5], string.format('%.0f', us + ARGV[8]), 'GET') or 0) or 0
-  if tonumber(us) > last then return us end
-  redis.call('SET', KEYS[5], string.format('%.0f', last + 1 + ARGV[8]))
-  return string.format('%.0f', last + 1)
+if there == 0 then -- the quick path: the resource is free
+  local us = clock()
+  local token, digits = number(us)
+  redis.call('SET', KEYS[1], id .. '\n' .. digits .. '\n' .. us .. '\n' .. ttl .. '\n1\n' .. ARGV[4], 'PX', ttl)
+  return token
 end
 
 local held = plain and redis.call('GET', KEYS[1])
@@ -46,27 +49,29 @@ if held and string.sub(held, 1, #id + 1) == id .. '\n' then -- this claim holds 
   return tonumber(string.match(held, '\n(%d+)', #id + 1))
 end
 
-if held and not ARGV[9] and there < 3 and tonumber(ARGV[6]) <= 60000 then -- another claim holds it: this one queues
-  local t = redis.call('TIME')
-  local now = 8e15 + t[1] * 1000 + math.floor(t[2] / 1000) -- as lapses are kept: see queue.lua
-  local waiting = there == 2 and redis.call('ZCOUNT', KEYS[3], now + 1, '+inf') or 0
+local queued, place, permits, capacity, reserved = string.match(ARGV[3], '^.(%d) (%d+) (%d+) (%d+) (%d+)$')
+
+if held and not ARGV[5] and there < 3 and tonumber(place) <= 60000 then -- another claim holds it: this one queues
+  local us = clock()
+  local now = lapse_now(us)
+  local waiting = there == 2 and redis.call('ZCOUNT', KEYS[3], '(' .. now, '+inf') or 0
   if (waiting > 0) == (there == 2) then -- of the companion keys there are the waiters', or none
-    local again, lasts = tonumber(ARGV[6]), string.match(held, '^[^\n]*\n%d+\n%d+\n(%d+)\n1\n')
+    local again, lasts = tonumber(place), string.match(held, '^[^\n]*\n%d+\n%d+\n(%d+)\n1\n')
     if waiting == 0 then
       again = redis.call('PTTL', KEYS[1])
       if not lasts and (again < 0 or again > 50) then again = 50 end
     end
-    local us, digits, entered = string.format('%d%06d', t[1], t[2]), '0', 2
+    local digits, entered = '0', 2
     if lasts and again > 4 * lasts + 60000 then
       entered = 0 -- the server's clock was set back: see `plausible`
-    elseif ARGV[5] == '1' then
-      digits = number(us)
-      local member = id .. '\n' .. digits .. '\n' .. us .. '\n' .. ttl .. '\n1\n' .. ARGV[7]
-      entered = redis.call('ZADD', KEYS[3], 'NX', now + ARGV[6], id, digits, member)
+    elseif queued == '1' then
+      digits = select(2, number(us))
+      local member = id .. '\n' .. digits .. '\n' .. us .. '\n' .. ttl .. '\n1\n' .. ARGV[4]
+      entered = redis.call('ZADD', KEYS[3], 'NX', now + place, id, digits, member)
       if entered < 2 then
         redis.pcall('ZREM', KEYS[3], member) -- its id is there already: it waits, or has lapsed
-      elseif waiting == 0 or (t[2] % 8 == 0 and redis.call('PTTL', KEYS[3]) < 300000) then
-        redis.pcall('PEXPIRE', KEYS[3], 600000)
+      elseif waiting == 0 or (string.byte(us, -1) % 8 == 0 and redis.call('PTTL', KEYS[3]) < 300000) then
+        redis.pcall('PEXPIRE', KEYS[3], '600000')
       end
     end
     if entered == 2 then return {0, 1 + waiting, math.max(1, again), digits, lasts and held or '', us} end
@@ -75,9 +80,9 @@ end
 
 -- include queue.lua
 
-local permits, capacity = tonumber(ARGV[3]), tonumber(ARGV[4])
-local q = open(KEYS[1], KEYS[2], KEYS[3], KEYS[4], string.match(ARGV[7], '^[^\n]*'))
-q.hint = ARGV[9]
+permits, capacity = tonumber(permits), tonumber(capacity)
+local q = open(KEYS[1], KEYS[2], KEYS[3], KEYS[4], string.match(ARGV[4], '^[^\n]*'))
+q.hint = ARGV[5]
 
 local function answer(...)
   save(q)
@@ -115,7 +120,7 @@ local at = tonumber(redis.call('ZSCORE', q.w, id) or 0)
 local member = at > 0 and find(q, id)
 if member and at > q.now then
   ready(q)
-  if q.now + ARGV[6] > at then redis.call('ZADD', q.w, q.now + ARGV[6], id) end
+  if q.now + place > at then redis.call('ZADD', q.w, q.now + place, id) end
   local _, r = split(member)
   return busy(math.min(redis.call('ZCOUNT', q.w, '-inf', '(' .. r.token), q.waiting - 1), r.token)
 elseif at > 0 then
@@ -124,15 +129,15 @@ end
 
 q.c = capacity
 local fits = q.waiting == 0 and taken(q) + permits <= capacity
-if not fits and ARGV[5] ~= '1' then return busy(q.waiting) end
+if not fits and queued ~= '1' then return busy(q.waiting) end
 
-local digits = number(q.us)
-r = parse(table.concat({digits, q.us, ttl, permits, ARGV[7]}, '\n'))
+local _, digits = number(q.us, tonumber(reserved) > 15 and reserved - 15 or nil)
+r = parse(table.concat({digits, q.us, ttl, permits, ARGV[4]}, '\n'))
 if fits then
   admit(q, id, r, q.now + ttl)
   return answer(1, digits)
 end
-redis.call('ZADD', q.w, q.now + ARGV[6], id, digits, id .. '\n' .. pack(r))
-keep(q.w, tonumber(ARGV[6]))
+redis.call('ZADD', q.w, q.now + place, id, digits, id .. '\n' .. pack(r))
+keep(q.w, tonumber(place))
 q.waiting = q.waiting + 1
 return busy(q.waiting - 1, digits)

@@ -22,17 +22,18 @@ class Keys:
     def __init__(self, prefix: str) -> None:
         self.prefix = prefix.encode()
         self._holder_keys: dict[str, bytes] = {}
-        self._claim_keys: dict[str, bytes] = {}
-        self._claim_keys_and_counter: dict[str, bytes] = {}
+        # What was encoded before, by resource: the quick paths look here first, and ask the methods for the rest.
+        self.of_claims: dict[str, bytes] = {}  # claim_keys_and_counter
+        self.of_releases: dict[str, bytes] = {}  # claim_keys
         self._token_counter = bulk(self.prefix + b"\x1ftoken")
 
     def claim_keys(self, resource: str) -> bytes:
         """The keys of holder, records, waiters and lapses, encoded one after the other."""
-        found = self._claim_keys.get(resource)
+        found = self.of_releases.get(resource)
         if found is None:
             holder = self.holder(resource)
             others = b"".join([bulk(companion(holder, letter)) for letter in (b"w", b"e")])
-            found = _remember(self._claim_keys, resource, self.holder_keys(resource) + others)
+            found = _remember(self.of_releases, resource, self.holder_keys(resource) + others)
         return found
 
     def holder_keys(self, resource: str) -> bytes:
@@ -45,10 +46,10 @@ class Keys:
 
     def claim_keys_and_counter(self, resource: str) -> bytes:
         """The keys of a claim and the counter of tokens, encoded one after the other."""
-        found = self._claim_keys_and_counter.get(resource)
+        found = self.of_claims.get(resource)
         if found is None:
             found = _remember(
-                self._claim_keys_and_counter,
+                self.of_claims,
                 resource,
                 self.claim_keys(resource) + self.token_counter(resource),
             )

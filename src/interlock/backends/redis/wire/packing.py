@@ -31,44 +31,42 @@ RECORD_START = re.compile(rb"[^\n]*\n\d+\n\d+\n\d+\n\d+\n[^\n]*\n")
 # Shown as the lapse of another program's lock that has no expiry: a number, so that JSON and sums work.
 LASTS = 365 * 86400.0
 
-KEPT = 1000  # encoded tails of claims that are cached
+KEPT = 1000  # encoded settings of claims that are cached
+RESERVED = 16  # tokens that every claim draws, and a plain claim at most: see claim.lua
 WAITS = 3  # a renewal's answer for a claim that waits
 
-_tails: dict[tuple[Any, ...], bytes] = {}
+_settings: dict[tuple[Any, ...], bytes] = {}
 
 
 def millis(seconds: float) -> bytes:
-    return b"%d" % max(1, round(seconds * 1000))
+    return b"%d" % _millis(seconds)
+
+
+def _millis(seconds: float) -> int:
+    return max(1, round(seconds * 1000))
 
 
 def claim_request(keys: Keys, claim: Claim, channel: bytes) -> bytes:
-    """The keys and arguments of one claim. Arguments that all claims of one call site share are encoded once."""
-    shared = (
-        *(claim.ttl, claim.permits, claim.capacity, claim.queued),
-        *(claim.place_ttl, claim.block, claim.note, claim.who, channel),
-    )
-    tail = _tails.get(shared)
-    if tail is None:
-        tail = _claim_tail(claim, channel)
-        if len(_tails) > KEPT:
-            _tails.clear()
-        _tails[shared] = tail
-    id = claim.id.encode()
-    return b"%b$%d\r\n%b\r\n%b" % (keys.claim_keys_and_counter(claim.resource), len(id), id, tail)
+    """The keys and arguments of one claim. Settings that all claims of one lock share are encoded once."""
+    settings = (claim.ttl, claim.permits, claim.capacity, claim.queued, claim.place_ttl, claim.block)
+    encoded = _settings.get(settings) or _encode_settings(claim, settings)
+    resource = claim.resource
+    names = keys.of_claims.get(resource) or keys.claim_keys_and_counter(resource)
+    id, note, who = claim.id.encode(), claim.note.encode(), claim.who.encode()
+    tail = b"%b\n%d\n%b%b" % (channel, len(note), note, who)
+    return b"%b$%d\r\n%b\r\n%b$%d\r\n%b\r\n" % (names, len(id), id, encoded, len(tail), tail)
 
 
-def _claim_tail(claim: Claim, channel: bytes) -> bytes:
-    note, who = claim.note.encode(), claim.who.encode()
-    parts = (
-        millis(claim.ttl),
-        b"%d" % claim.permits,
-        b"%d" % claim.capacity,
-        b"1" if claim.queued else b"0",
-        millis(claim.place_ttl),
-        b"%b\n%d\n%b%b" % (channel, len(note), note, who),
-        b"%d" % (claim.block - 1),
+def _encode_settings(claim: Claim, settings: tuple[Any, ...]) -> bytes:
+    plain = claim.permits == claim.capacity == 1 and claim.block <= RESERVED
+    text = b"%b%d %d %d %d %d" % (
+        *(b"p" if plain else b"o", claim.queued, _millis(claim.place_ttl)),
+        *(claim.permits, claim.capacity, claim.block - 1),
     )
-    return b"".join([bulk(part) for part in parts])
+    if len(_settings) > KEPT:
+        _settings.clear()
+    encoded = _settings[settings] = bulk(millis(claim.ttl)) + bulk(text)
+    return encoded
 
 
 def claim_answer(claim: Claim, reply: Any) -> tuple[ClaimAnswer, int, list[Any]]:

@@ -1,25 +1,26 @@
 -- Removes a claim, holder or waiter, and hands the resource straight to the next waiter.
 --
 -- KEYS  1 holder  2 records  3 waiters  4 lapses
--- ARGV  1 id  2 linger ms (0: leave at once)  3 the caller's channel
---       and, if the caller knows more: 4 the token of its place in the queue ('0' none)
+-- ARGV  1 id  2 the caller's channel
+--       and, if there is more to say: 3 linger ms (0: leave at once)  4 the token of its place in the queue ('0' none)
 --       5 1: a request for this claim may still be under way, and must not enter when it arrives
 --
 -- Returns  0 or 1                    whether the claim was there
 --          {0 or 1, id, token, ...}  and the claims of the caller's channel that were admitted (token 0: ask again); an
 --                                    empty id: others could not be told, since the server refuses to publish
 
-local id, mine = ARGV[1], ARGV[3]
+local id, mine, linger = ARGV[1], ARGV[2], tonumber(ARGV[3] or 0)
 local held = redis.call('GET', KEYS[1])
 local ours = held and string.sub(held, 1, #id + 1) == id .. '\n'
-local quick = ours and ARGV[2] == '0' and not ARGV[5]
-local head = quick and redis.call('ZRANGE', KEYS[3], 0, 0)[1]
+local quick = ours and linger == 0 and not ARGV[5]
+local head = quick and redis.call('ZRANGE', KEYS[3], '0', '0')[1]
 if quick and not head and string.find(held, mine, 1, true) then -- the quick path: nobody waits
   redis.call('DEL', KEYS[1])
   return 1
 end
 
 -- include publish.lua
+-- include clock.lua
 
 local function removed() -- another client's claim was removed: those who wait for its removal must learn
   if not string.find(held, mine, 1, true) then
@@ -36,10 +37,10 @@ end
 if quick then -- the usual path: the first waiter is alive and takes over
   local next, token, ttl, tail, channel = string.match(head, '^([^\n]*)\n(%d+)\n%d+\n(%d+)\n1\n(([^\n]*)\n.*)$')
   local lapse = next and redis.call('ZSCORE', KEYS[3], next)
-  local t = redis.call('TIME')
-  local left = tonumber(lapse or 0) - 8e15 - t[1] * 1000 - math.floor(t[2] / 1000) -- as lapses are kept: see queue.lua
+  local us = clock()
+  local left = (lapse or 0) - lapse_now(us)
   if left > 0 and left <= 60000 then
-    local value = next .. '\n' .. token .. '\n' .. string.format('%d%06d', t[1], t[2]) .. '\n' .. ttl .. '\n1\n' .. tail
+    local value = next .. '\n' .. token .. '\n' .. us .. '\n' .. ttl .. '\n1\n' .. tail
     redis.call('ZREM', KEYS[3], head, next) -- first, because it needs no memory, which a full server would refuse
     local set = redis.pcall('SET', KEYS[1], value, 'PX', left) -- not for a whole ttl: it may be dead
     if set.err then
@@ -57,7 +58,7 @@ end
 
 local q = open(KEYS[1], KEYS[2], KEYS[3], KEYS[4], mine)
 q.hint = ARGV[4]
-local stood, linger = 0, tonumber(ARGV[2])
+local stood = 0
 
 local function gone(r)
   stood = 1

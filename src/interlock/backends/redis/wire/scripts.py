@@ -53,8 +53,8 @@ def _source(name: str) -> str:
 
 
 _CLAIM, _RELEASE = Script("claim"), Script("release")
-CLAIM, CLAIM_PLACE = _CLAIM.call(5, 8), _CLAIM.call(5, 9)
-RELEASE, RELEASE_PLACE, RELEASE_UNANSWERED = (_RELEASE.call(4, args) for args in (3, 4, 5))
+CLAIM, CLAIM_PLACE = _CLAIM.call(5, 4), _CLAIM.call(5, 5)
+RELEASE, RELEASE_LINGER, RELEASE_PLACE, RELEASE_UNANSWERED = (_RELEASE.call(4, args) for args in (2, 3, 4, 5))
 INSPECT = Script("inspect").call(4, 2)
 EVICT = Script("evict").call(4, 8)
 STANDS = Script("stands").call(4, 1)

@@ -58,8 +58,10 @@ class AsyncNodeConnection(PipelinedConnection):
         self._send(HANDSHAKE, True)
         self._pending.extend([handshake] * HANDSHAKE_REPLIES)
 
-    def _on_reply(self, reply: Any) -> None:
-        self._pending.popleft().on_reply(self, reply)
+    def _on_replies(self, gets: Callable[[], Any]) -> None:
+        popleft = self._pending.popleft
+        while (reply := gets()) is not False:
+            popleft().on_reply(self, reply)
 
     def _fail_all(self, error: InterlockError) -> None:
         if self._connections[self.node] is self:

@@ -28,6 +28,6 @@ local linger, upto, stem = ARGV[2] or '0', ARGV[3] or '', string.sub(KEYS[2], 1,
 if linger ~= '0' and token() == 0 then linger = '0' end -- without a number of its own it cannot linger: two such claims would be one
 -- A late release of an attempt that failed must not end the attempt that followed it.
 if upto ~= '' and (token() or 0) > tonumber(upto) then return {clock, 0} end
-local stood = release({KEYS[1], KEYS[2], stem .. 'w', stem .. 'e'}, {id, linger, ''})
+local stood = release({KEYS[1], KEYS[2], stem .. 'w', stem .. 'e'}, {id, '', linger})
 if (type(stood) == 'table' and stood[1] or stood) == 1 then return clock end
 return {clock, 0}

@@ -54,7 +54,7 @@ class BlockingWaits:
 def _poll(descriptor: int, event: int, timeout: float) -> bool:
     poll = select.poll()
     poll.register(descriptor, event)
-    return bool(poll.poll(max(0.0, timeout) * 1000 + 0.5))
+    return bool(poll.poll(timeout * 1000 + 0.5 if timeout > 0 else 0))  # rounded up; 0 does not wait at all
 
 
 class PostgresLink:

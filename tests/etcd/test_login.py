@@ -1,0 +1,185 @@
+"""Users, passwords, tokens that expire, rights, TLS: what a deployment with locks on its doors asks of a client."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import interlock
+from interlock import aio
+from interlock.errors import InvalidURL, StoreUnavailable, StoreUnfit
+from tests.etcd.cluster import EtcdCluster, running
+
+
+@pytest.fixture(scope="module")
+def guarded() -> Iterator[EtcdCluster]:
+    """One member with users: root, ours, and one without rights. Tokens live for a second."""
+    with running(1, ("--auth-token-ttl", "1")) as cluster:
+        cluster.ctl("user", "add", "root:rootpw")
+        cluster.ctl("role", "add", "locks")
+        cluster.ctl("role", "grant-permission", "locks", "readwrite", "interlock", "--prefix=true")
+        cluster.ctl("user", "add", "ours:s3cret")
+        cluster.ctl("user", "grant-role", "ours", "locks")
+        cluster.ctl("user", "add", "nobody:pw")
+        cluster.ctl("user", "grant-role", "root", "root")
+        cluster.ctl("auth", "enable")
+        yield cluster
+
+
+def test_a_user_with_a_password_locks(guarded: EtcdCluster) -> None:
+    with interlock.connect(guarded.url(login="ours:s3cret@")) as client, client.lock("x") as lease:
+        lease.check()
+        assert "s3cret" not in repr(client)
+
+
+def test_a_token_that_has_expired_is_renewed(guarded: EtcdCluster) -> None:
+    with interlock.connect(guarded.url(login="ours:s3cret@")) as client:
+        with client.lock("x"):
+            pass
+        client._core.store._side.transport._credentials.accept(b"no.such.token")  # type: ignore[attr-defined]
+        with client.lock("x") as lease:
+            lease.renew()
+        client._core.store._side.transport._credentials.accept(b"no.such.token")  # type: ignore[attr-defined]
+        assert client.inspect("x").standings == ()
+
+
+def test_the_async_face_logs_in_and_waits(guarded: EtcdCluster) -> None:
+    async def main() -> None:
+        async with aio.connect(guarded.url(login="ours:s3cret@")) as client:
+            async with client.lock("x") as first:
+                waiter = asyncio.create_task(_hold(client))
+                while not (await client.inspect("x")).waiters:
+                    await asyncio.sleep(0.02)
+                await asyncio.sleep(1.2)
+                token = first.token
+            assert await waiter > token
+
+    asyncio.run(main())
+
+
+async def _hold(client: aio.Client) -> int:
+    async with client.lock("x", timeout=30) as lease:
+        return lease.token
+
+
+def test_a_wrong_password_is_told_and_not_shown(guarded: EtcdCluster) -> None:
+    with interlock.connect(guarded.url(login="ours:wr0ng@")) as client:
+        with pytest.raises((StoreUnfit, StoreUnavailable), match="logging in failed") as refusal:
+            client.lock("x").acquire()
+        assert "wr0ng" not in str(refusal.value)
+
+
+def test_without_a_login_the_error_says_where_it_belongs(guarded: EtcdCluster) -> None:
+    with interlock.connect(guarded.url()) as client:
+        with pytest.raises(StoreUnfit, match="etcd://user:password@host"):
+            client.lock("x").acquire()
+
+
+def test_a_user_without_rights_is_told_which_to_grant(guarded: EtcdCluster) -> None:
+    with interlock.connect(guarded.url(login="nobody:pw@")) as client:
+        with pytest.raises(StoreUnfit, match="grant-permission"):
+            client.lock("x").acquire()
+
+
+# ---- TLS --------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A certificate authority, and certificates of a server and of a client."""
+    if shutil.which("openssl") is None:
+        pytest.skip("needs openssl to make certificates")
+    folder = tmp_path_factory.mktemp("tls")
+
+    def openssl(*words: str) -> None:
+        subprocess.run(["openssl", *words], cwd=folder, check=True, capture_output=True)
+
+    new = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2")
+    openssl("req", "-x509", *new, "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=ca")
+    (folder / "server.ext").write_text(
+        "subjectAltName=IP:127.0.0.1,DNS:localhost\nextendedKeyUsage=serverAuth,clientAuth\n"
+    )
+    (folder / "client.ext").write_text("extendedKeyUsage=clientAuth\n")
+    for name in ("server", "client"):
+        openssl("req", *new[:5], "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", f"/CN={name}")
+        openssl(
+            *("x509", "-req", "-in", f"{name}.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial"),
+            *("-out", f"{name}.pem", "-days", "2", "-extfile", f"{name}.ext"),
+        )
+    return folder
+
+
+@pytest.fixture(scope="module")
+def secured(files: Path) -> Iterator[EtcdCluster]:
+    options = (
+        *("--cert-file", str(files / "server.pem"), "--key-file", str(files / "server.key")),
+        *("--client-cert-auth", "--trusted-ca-file", str(files / "ca.pem")),
+    )
+    with running(1, options, tls=True) as cluster:
+        yield cluster
+
+
+def test_tls_with_a_client_certificate(secured: EtcdCluster, files: Path) -> None:
+    url = secured.url(cacert=files / "ca.pem", cert=files / "client.pem", key=files / "client.key")
+    with interlock.connect(url) as client, client.lock("x") as lease:
+        lease.renew()
+        assert client.inspect("x").holders
+
+    async def main() -> None:
+        async with aio.connect(url) as client, client.lock("x") as lease:
+            await lease.renew()
+
+    asyncio.run(main())
+
+
+def test_tls_without_the_authority_is_refused_with_the_option_to_use(secured: EtcdCluster) -> None:
+    with interlock.connect(secured.url()) as client:
+        with pytest.raises(StoreUnavailable, match="cacert="):
+            client.lock("x").acquire()
+
+
+def test_tls_without_a_client_certificate_is_refused(secured: EtcdCluster, files: Path) -> None:
+    with interlock.connect(secured.url(cacert=files / "ca.pem")) as client:
+        with pytest.raises((StoreUnavailable, StoreUnfit)):
+            client.lock("x").acquire()
+
+
+def test_plain_to_a_port_of_tls_and_the_other_way_round_say_what_is_wrong(
+    secured: EtcdCluster, cluster: EtcdCluster
+) -> None:
+    for url in (secured.url().replace("etcds://", "etcd://"), cluster.url().replace("etcd://", "etcds://")):
+        with interlock.connect(url, connect_timeout=2.0) as client:
+            with pytest.raises((StoreUnavailable, StoreUnfit)) as refusal:
+                client.lock("x").acquire()
+            assert "etcd" in str(refusal.value) or "TLS" in str(refusal.value), str(refusal.value)
+
+
+def test_files_that_are_missing_are_named(cluster: EtcdCluster) -> None:
+    with interlock.connect(
+        cluster.url().replace("etcd://", "etcds://") + "&cacert=/no/such/ca.pem"
+    ) as client:
+        with pytest.raises(StoreUnfit, match=r"/no/such/ca\.pem"):
+            client.lock("x").acquire()
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "etcd://h?colour=red",
+        "etcd://h?cacert=/x",
+        "etcds://h?key=/x",
+        "etcd://h/path",
+        "etcd://h?prefix=/",
+        "etcd://h:99999",
+        "etcd://h,h",
+        "etcd://h#x",
+    ],
+)
+def test_a_url_that_cannot_be_meant_is_refused_at_once(url: str) -> None:
+    with pytest.raises(InvalidURL):
+        interlock.connect(url)

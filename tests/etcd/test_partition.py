@@ -1,0 +1,109 @@
+"""A member that is cut off from the others goes on answering its clients: nothing that it alone says may count."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+import interlock
+from interlock.backends.etcd.address import Endpoint
+from interlock.errors import InterlockError, LeaseLost
+from interlock.testing.lag import stretched
+from tests.etcd.cluster import until
+from tests.etcd.partition import PartedCluster, parted
+
+pytestmark = pytest.mark.chaos
+
+
+@pytest.fixture(scope="module")
+def parts() -> Iterator[PartedCluster]:
+    with parted() as cluster:
+        yield cluster
+
+
+def at(cluster: PartedCluster, number: int, **options: object) -> str:
+    query = "".join(f"&{name}={value}" for name, value in options.items())
+    return f"etcd://127.0.0.1:{cluster.members[number].port}?prefix=parted/{query}"
+
+
+@pytest.mark.parametrize("leads", [True, False])
+def test_a_holder_on_a_cut_off_member_knows_of_its_loss_before_another_is_let_in(
+    parts: PartedCluster, leads: bool
+) -> None:
+    """Its client knows only that member. The others let the next one in when the session has lapsed there."""
+    leader = parts.leader()
+    alone = leader if leads else next(member for member in parts.members if member is not leader)
+    number = parts.members.index(alone)
+    others = ",".join(f"127.0.0.1:{m.port}" for m in parts.members if m is not alone)
+    ttl = stretched(2.0)
+    name = f"cut-{leads}"
+    lost: list[float] = []
+    with interlock.connect(at(parts, number), ttl=ttl, connect_timeout=1.0) as ours:
+        with interlock.connect(f"etcd://{others}?prefix=parted/", ttl=ttl) as theirs:
+            lease = ours.lock(name, on_lost=lambda lease: lost.append(time.monotonic())).acquire()
+            assert lease
+            with parts.alone(alone):
+                with theirs.lock(name, timeout=60.0) as next_lease:
+                    let_in = time.monotonic()
+                    assert next_lease.token > lease.token
+                    with pytest.raises(LeaseLost):
+                        lease.check()
+                    until(lambda: lost)
+                    assert lost[0] <= let_in + stretched(0.2)
+            parts.await_leader()
+
+
+def test_a_waiter_on_a_cut_off_member_moves_on_to_another(parts: PartedCluster) -> None:
+    """Its watch ends because the member has no leader; the client knows the other members."""
+    leader = parts.leader()
+    alone = next(member for member in parts.members if member is not leader)
+    number = parts.members.index(alone)
+    got: list[int] = []
+    # The cut-off member is named first, and it does not lead: so the client must be there, and be made to leave.
+    with interlock.connect(at(parts, number), ttl=20) as waiting:
+        waiting._core.store._side.transport.address.endpoints += tuple(  # type: ignore[attr-defined]
+            Endpoint("127.0.0.1", m.port) for m in parts.members if m is not alone
+        )
+        with interlock.connect(parts.url("parted/"), ttl=20) as holding:
+            lease = holding.lock("moved").acquire()
+            assert lease
+
+            def wait() -> None:
+                with waiting.lock("moved", timeout=60.0) as mine:
+                    got.append(mine.token)
+
+            thread = threading.Thread(target=wait)
+            thread.start()
+            until(lambda: len(holding.inspect("moved").waiters) == 1)
+            with parts.alone(alone):
+                time.sleep(stretched(1.0))
+                lease.release()
+                until(lambda: got, 30.0)
+            thread.join(30.0)
+    assert got[0] > lease.token
+    parts.await_leader()
+
+
+def test_without_a_majority_calls_end_in_time_and_the_cluster_recovers(parts: PartedCluster) -> None:
+    leader = parts.leader()
+    others = [member for member in parts.members if member is not leader]
+    with interlock.connect(parts.url("parted/"), ttl=20) as client:
+        with client.lock("before"):
+            pass
+        for member in others:
+            member.freeze()
+        try:
+            began = time.monotonic()
+            with pytest.raises(InterlockError):
+                client.lock("majority").acquire(timeout=1.0)
+            assert time.monotonic() - began < stretched(3.0) + 5.0
+        finally:
+            for member in others:
+                member.thaw()
+        parts.await_leader()
+        with client.lock("majority", timeout=30.0) as lease:
+            lease.check()
+        assert client.inspect("majority").standings == ()
