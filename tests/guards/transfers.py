@@ -22,6 +22,7 @@ import traceback
 from collections import Counter
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass
+from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -142,14 +143,17 @@ class Worker:
         if form in ("table", "write"):
             guards.sql.guard(session, "bank", lease.token)
         elif form == "absolute":
-            claims = None
-            if self.job.place["dialect"] != "sqlite":
-                store: Any = self.client._core.store
-                claims = store.claim_table.replace('"', "").replace("`", "")
+            claims = claims_of(self.client)
             guards.sql.guard(session, "bank", lease.token, absolute=True, claims=claims)
         elif form == "row":
             for account in sorted(accounts):
                 guards.sql.guard_row(session, "bank", lease.token, table="account", where={"id": account})
+
+
+def claims_of(client: interlock.Client) -> str | None:
+    """The name of the claim table, for a guard that is given no lease; None for the usual one."""
+    table: str | None = getattr(client._core.store, "claim_table", None)
+    return None if table is None else table.replace('"', "").replace("`", "")
 
 
 def retried(error: Exception) -> bool:
@@ -192,9 +196,8 @@ def lock_url(database: str, folder: Path) -> str:
         from tests.postgresql import server as postgresql
 
         return f"postgresql://postgres@127.0.0.1:{postgresql.steady().port}/bank?schema=l{uuid4().hex[:8]}"
-    from tests.mysql import server as mysql
-
-    return f"mysql://root@127.0.0.1:{mysql.steady().port}/bank?prefix=l{uuid4().hex[:8]}_"
+    mysql = import_module("tests.mysql.server")
+    return f"mysql://root@127.0.0.1:{mysql.steady().port}/bank"
 
 
 def run(
