@@ -76,7 +76,7 @@ def lock_pair(addresses: str) -> Iterator[Measure]:
 
 
 def tooz_pair(addresses: str) -> Iterator[Measure]:
-    from tooz import coordination  # pyright: ignore
+    coordination = import_module("tooz.coordination")
 
     coordinator: Any = coordination.get_coordinator(f"kazoo://{addresses}?timeout=30", b"bench")
     coordinator.start()
