@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from interlock.backends.memory import Space
 
-LATER = ("mysql", "mariadb")
+LATER: tuple[str, ...] = ()  # schemes that a later version will know
 
 
 class PooledClient(Protocol):
@@ -334,6 +334,13 @@ def _open_etcd(parts: SplitResult, runtime: Runtime, asynchronous: bool, connect
     return open_url(parts, runtime, asynchronous=asynchronous, connect_timeout=connect_timeout)
 
 
+def _open_mysql(parts: SplitResult, runtime: Runtime, asynchronous: bool, connect_timeout: float) -> Store:
+    """`mysql://user:password@host:port/database?prefix=...`, or `mariadb://`."""
+    from interlock.backends.sql.mysql import open_url
+
+    return open_url(parts, runtime, asynchronous=asynchronous, connect_timeout=connect_timeout)
+
+
 def _open_nodes(
     nodes: Sequence[object], runtime: Runtime, asynchronous: bool, connect_timeout: float | None
 ) -> Store:
@@ -415,4 +422,6 @@ _OPENERS: dict[str, Callable[[SplitResult, Runtime, bool, float], Store]] = {
     "etcd": _open_etcd,
     "etcds": _open_etcd,
     "zookeeper": _open_zookeeper,
+    "mysql": _open_mysql,
+    "mariadb": _open_mysql,
 }

@@ -15,15 +15,18 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import cache
+from itertools import cycle
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import pymysql
 
 from tests.patience import PATIENCE
 from tests.server_process import die_with_parent, free_port
 
+PLACES = 4  # of one server that are used in turn
+HASTY = ("--innodb-flush-log-at-trx-commit=0", "--innodb-flush-method=nosync", "--sync-frm=0", "--innodb-doublewrite=0")
+"""Options of a server that no test crashes: nothing waits for the disk."""
 SMALL = ("--innodb-log-file-size=16M", "--innodb-buffer-pool-size=16M")
 
 
@@ -63,22 +66,25 @@ class Server:
         self._environment = environment
         self._process: subprocess.Popen[bytes] | None = None
         self._fresh = True
+        self._prefixes = cycle([f"t{number}_" for number in range(PLACES)])
 
     def start(self) -> None:
         assert shutil.which("mariadbd"), "mariadbd is not installed: apt-get install mariadb-server"
         if self._fresh:
             shutil.copytree(_template(), self.folder, dirs_exist_ok=True)
-        self._process = subprocess.Popen(
-            [
-                *("mariadbd", "--no-defaults", f"--user={getpass.getuser()}", f"--datadir={self.folder}"),
-                *(f"--port={self.port}", "--bind-address=127.0.0.1", f"--socket={self.folder}/socket"),
-                *("--skip-name-resolve", "--skip-log-bin", "--performance-schema=OFF", *SMALL, *self._options),
-            ],
-            stdout=subprocess.DEVNULL,
-            stderr=open(f"{self.folder}/log", "ab"),  # noqa: SIM115
-            preexec_fn=die_with_parent,
-            env=None if self._environment is None else os.environ | self._environment,
-        )
+        with open(f"{self.folder}/log", "ab") as log:
+            self._process = subprocess.Popen(
+                [
+                    *("mariadbd", "--no-defaults", f"--user={getpass.getuser()}", f"--datadir={self.folder}"),
+                    *(f"--port={self.port}", "--bind-address=127.0.0.1", f"--socket={self.folder}/socket"),
+                    *("--skip-name-resolve", "--skip-log-bin", "--performance-schema=OFF"),
+                    *(*SMALL, *self._options),
+                ],
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+                preexec_fn=die_with_parent,
+                env=None if self._environment is None else os.environ | self._environment,
+            )
         self._await_ready()
         if self._fresh:
             self.run("create database app")
@@ -94,8 +100,15 @@ class Server:
         return f"{scheme}://{user}@127.0.0.1:{self.port}/app?prefix={prefix}{query}"
 
     def fresh_url(self, **options: str) -> str:
-        """A place of one test's own: tables with another prefix."""
-        return self.url(f"t{uuid4().hex[:12]}_", **options)
+        """A place of one test's own: tables with a prefix that nobody has used, or that were emptied.
+
+        Creating them takes longer than most tests do, so the tables of the last few places are used in turn.
+        """
+        prefix = next(self._prefixes)
+        names = {name for (name,) in self.run("select table_name from information_schema.tables where table_schema = 'app'")}
+        if f"{prefix}claim" in names:
+            self.run("use app", *[f"delete from {prefix}{table}" for table in ("claim", "pending", "register", "bell", "mail")])
+        return self.url(prefix, **options)
 
     def connect(self, user: str = "root", database: str = "app", **settings: Any) -> pymysql.Connection[Any]:
         return pymysql.connect(
@@ -175,7 +188,7 @@ def running(*options: str, environment: dict[str, str] | None = None) -> Iterato
 @cache
 def steady() -> Server:
     """The server for all suites of a worker, which neither break it nor count what it was asked."""
-    server = Server("--innodb-flush-log-at-trx-commit=2", "--max-connections=1000")
+    server = Server(*HASTY, "--max-connections=1000")
     atexit.register(server.close)
     server.start()
     return server

@@ -616,9 +616,9 @@ begin
 end;
 
 -- name: listen
--- Returns the mail of a bell, as (n, message); if there is none, sleeps for so many seconds first, and `ring` ends the sleep (and this
--- call, with error 1317: then it is called again). A ring at any moment is noticed: before the look the mail is there already, and
--- after it the call is ended. seen: the numbers of mail that was read before, separated by commas; tidy: whether to remove it.
+-- Returns the mail of a bell, as (n, message). If there is none, it sleeps for so many seconds first and looks once more; `ring` ends the
+-- sleep. A ring at any moment is noticed: before the first look the mail is there already, and between the look and the sleep it
+-- ends the whole call with error 1317, after which the caller looks again. seen: the numbers of mail that was read before, separated by commas; tidy: whether to remove it.
 create procedure interlock_v1_listen(b varbinary(64), seconds double, seen longtext character set ascii, tidy boolean)
 modifies sql data
 begin
