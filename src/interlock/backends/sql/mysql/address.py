@@ -13,7 +13,7 @@ from interlock.errors import InvalidSetting, InvalidURL
 PORT = 3306
 CONNECTIONS = 4
 MOST_CONNECTIONS = 1000
-TLS = ("off", "on", "verify")
+TLS = ("on", "verify")
 OPTIONS = ("prefix", "connections", "unix_socket", "tls", "ssl_ca", "ssl_cert", "ssl_key")
 
 
@@ -52,8 +52,12 @@ def from_url(parts: SplitResult) -> Address:
     if (tls := _tls(options)) is not None:
         settings["ssl"] = tls
     place = f"{parts.scheme}://{user}@{where}/{database}"
-    schema = Schema(options.get("prefix", DEFAULT_PREFIX))
-    return Address(place, settings | session(), schema, _connections(options.get("connections", str(CONNECTIONS))))
+    return Address(place, settings | session(), schema_of_url(parts), _connections(options.get("connections", str(CONNECTIONS))))
+
+
+def schema_of_url(parts: SplitResult) -> Schema:
+    """The names of our tables, from the option `prefix`."""
+    return Schema(dict(parse_qsl(parts.query, keep_blank_values=True)).get("prefix", DEFAULT_PREFIX))
 
 
 def session() -> dict[str, Any]:
@@ -70,13 +74,11 @@ def _connections(said: str) -> int:
 def _tls(options: Mapping[str, str]) -> Any:
     """The TLS context that the options ask for; None if they ask for none."""
     files = {name: path for name, path in options.items() if name.startswith("ssl_")}
-    mode = options.get("tls", "verify" if files else "off")
-    if mode not in TLS:
-        raise InvalidURL(f"tls={mode}: write one of {', '.join(TLS)}")
-    if mode == "off":
-        if files:
-            raise InvalidURL(f"tls=off and {next(iter(files))} contradict each other")
+    mode = options.get("tls", "verify" if files else "")
+    if not mode:
         return None
+    if mode not in TLS:
+        raise InvalidURL(f"tls={mode}: write verify, or on for a server whose certificate nobody has signed")
     import ssl  # here, not above: most programs do without
 
     try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 from interlock._core.drive import drive
@@ -10,6 +9,7 @@ from interlock.backends.sql.dialect import Ear, NotInstalled, Source
 from interlock.backends.sql.mysql.address import Address
 from interlock.backends.sql.mysql.driver import BlockingDriver, library
 from interlock.backends.sql.mysql.ear import MysqlEar
+from interlock.backends.sql.mysql.engines import EngineSource, Lender
 from interlock.backends.sql.mysql.link import MysqlLink
 from interlock.backends.sql.pool import LinkPool
 from interlock.model import Traits
@@ -34,16 +34,19 @@ TRAITS = Traits(
 
 
 class MysqlDialect:
-    """A server that a URL names, reached over our own connections."""
+    """A server, as one client reaches it: by connections of our own, or by those that a user's engine lends."""
 
-    def __init__(self, address: Address, connect_timeout: float) -> None:
+    def __init__(self, address: Address, connect_timeout: float, lender: Lender | None = None) -> None:
         self.traits = TRAITS
         self.place = address.place
         self.connect_timeout = connect_timeout
         self._address = address
+        self._lender = lender
         library("pymysql")  # now, not at the first claim: what is missing is said where the store is named
 
     def source(self, runtime: Any, *, blocking: bool) -> Source:
+        if self._lender is not None:
+            return EngineSource(self._lender, self._address, runtime, self.connect_timeout)
         return self._pool(runtime, blocking, self._address.connections)
 
     def own_source(self, runtime: Any, *, blocking: bool) -> Source:
@@ -56,7 +59,7 @@ class MysqlDialect:
             place=self.place,
             most=most,
             connect_timeout=self.connect_timeout,
-            loop=(lambda: None) if blocking else asyncio.get_running_loop,
+            loop=(lambda: None) if blocking else _running_loop,
         )
 
     def _blocking_link(self) -> MysqlLink:
@@ -89,3 +92,9 @@ class MysqlDialect:
         finally:
             helper.discard()
         return ear
+
+
+def _running_loop() -> Any:
+    from asyncio import get_running_loop  # here, not above: most programs do without
+
+    return get_running_loop()

@@ -47,7 +47,9 @@ class Engine:
 
     def settings(self, connection: Any) -> dict[str, Any]:
         named = {name: getattr(connection, name) for name in ("host", "port", "user", "unix_socket")}
-        return _plain(named, connection.password, connection.db, getattr(connection, "ctx", None))
+        # By default PyMySQL uses TLS where the server has it, and then so do we; this is about an engine that demands it.
+        demanded = getattr(connection, "_ssl_required", connection.ssl)
+        return _plain(named, connection.password, connection.db, connection.ctx if demanded else None)
 
 
 class AsyncEngine:

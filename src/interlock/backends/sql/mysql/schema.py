@@ -14,6 +14,7 @@ from interlock.errors import InvalidSetting, StoreUnfit
 VERSION = 1  # of the tables and procedures
 DEFAULT_PREFIX = "interlock_"
 LONGEST = 40  # characters of a prefix: a name has at most 64, and so has that of the lock which creators take
+CLOCK = "utc_timestamp(6)"
 SQL_MODE = "STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION"
 """The mode under which procedures are created, and which they keep, whatever mode the sessions have that call them."""
 
@@ -36,22 +37,32 @@ def _sections(file: str) -> dict[str, str]:
     return {name: "\n".join(lines).rstrip(";") for name, lines in found.items()}
 
 
-class Schema:
-    """The names of one installation: a prefix before each table and procedure of the database that the URL names."""
+def _account(user: str) -> str:
+    """An account as SQL takes it literally: `app` stands for 'app'@'%', and `app@10.0.0.%` names a host."""
+    name, _, host = user.partition("@")
+    return "@".join("'" + part.replace("\\", "\\\\").replace("'", "''") + "'" for part in (name, host or "%"))
 
-    def __init__(self, prefix: str = DEFAULT_PREFIX) -> None:
+
+class Schema:
+    """The names of one installation: a prefix before each table and procedure of the database that the URL names.
+
+    `clock` is an expression for the present instant; tests set one that they can move.
+    """
+
+    def __init__(self, prefix: str = DEFAULT_PREFIX, clock: str = CLOCK) -> None:
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", prefix) or len(prefix) > LONGEST:
             raise InvalidSetting(
                 f"prefix={prefix}: write at most {LONGEST} letters, digits and underscores, and no digit first"
             )
         self.prefix = prefix
+        self._clock = clock
         self._call = f"call {prefix}v{VERSION}_"
 
     def call(self, procedure: str, arguments: str) -> str:
         return f"{self._call}{procedure}({arguments})"
 
     def _render(self, text: str) -> str:
-        return text.replace("interlock_", self.prefix)
+        return text.replace("interlock_", self.prefix).replace(CLOCK, self._clock)
 
     def tables(self) -> list[str]:
         """The statements that create the tables, each of which may be repeated."""
@@ -75,9 +86,7 @@ class Schema:
 
     def grants(self, user: str) -> str:
         """The rights of a program that may not create anything itself: to run the procedures, and nothing else."""
-        return "\n".join(
-            f"grant execute on procedure {name} to {user};" for name in self.procedures()
-        )
+        return "\n".join(f"grant execute on procedure {name} to {_account(user)};" for name in self.procedures())
 
     async def install(self, execute: Execute, place: str, seconds: float) -> None:
         """Create what is missing. DDL commits by itself here, so those who do it take turns by a named lock of the server.
