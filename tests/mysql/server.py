@@ -25,7 +25,12 @@ from tests.patience import PATIENCE
 from tests.server_process import die_with_parent, free_port
 
 PLACES = 4  # of one server that are used in turn
-HASTY = ("--innodb-flush-log-at-trx-commit=0", "--innodb-flush-method=nosync", "--sync-frm=0", "--innodb-doublewrite=0")
+HASTY = (
+    "--innodb-flush-log-at-trx-commit=0",
+    "--innodb-flush-method=nosync",
+    "--sync-frm=0",
+    "--innodb-doublewrite=0",
+)
 """Options of a server that no test crashes: nothing waits for the disk."""
 SMALL = ("--innodb-log-file-size=16M", "--innodb-buffer-pool-size=16M")
 
@@ -95,7 +100,9 @@ class Server:
         assert self._process is not None
         return self._process.pid
 
-    def url(self, prefix: str = "interlock_", user: str = "root", scheme: str = "mysql", **options: str) -> str:
+    def url(
+        self, prefix: str = "interlock_", user: str = "root", scheme: str = "mysql", **options: str
+    ) -> str:
         query = "".join(f"&{name}={value}" for name, value in options.items())
         return f"{scheme}://{user}@127.0.0.1:{self.port}/app?prefix={prefix}{query}"
 
@@ -105,9 +112,20 @@ class Server:
         Creating them takes longer than most tests do, so the tables of the last few places are used in turn.
         """
         prefix = next(self._prefixes)
-        names = {name for (name,) in self.run("select table_name from information_schema.tables where table_schema = 'app'")}
+        names = {
+            name
+            for (name,) in self.run(
+                "select table_name from information_schema.tables where table_schema = 'app'"
+            )
+        }
         if f"{prefix}claim" in names:
-            self.run("use app", *[f"delete from {prefix}{table}" for table in ("claim", "pending", "register", "bell", "mail")])
+            self.run(
+                "use app",
+                *[
+                    f"delete from {prefix}{table}"
+                    for table in ("claim", "pending", "register", "bell", "mail")
+                ],
+            )
         return self.url(prefix, **options)
 
     def connect(self, user: str = "root", database: str = "app", **settings: Any) -> pymysql.Connection[Any]:

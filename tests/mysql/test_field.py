@@ -18,12 +18,16 @@ def wipe(place: str) -> None:
     """As an operator who empties the tables, or restores them from nothing."""
     prefix = _prefix(place)
     tables = ("claim", "pending", "register", "bell", "mail")
-    steady().run("use app", *[f"delete from {prefix}{table}" for table in tables], f"update {prefix}slot set last = 0")
+    steady().run(
+        "use app", *[f"delete from {prefix}{table}" for table in tables], f"update {prefix}slot set last = 0"
+    )
 
 
 def rows(place: str) -> int:
     prefix = _prefix(place)
-    counts = [f"(select count(*) from app.{prefix}{table})" for table in ("claim", "pending", "register", "bell")]
+    counts = [
+        f"(select count(*) from app.{prefix}{table})" for table in ("claim", "pending", "register", "bell")
+    ]
     ((found,),) = steady().run(f"select {' + '.join(counts)}")
     return int(found)
 

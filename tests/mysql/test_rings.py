@@ -18,6 +18,7 @@ from interlock.backends.sql.mysql.address import from_url
 from interlock.backends.sql.mysql.dialect import MysqlDialect
 from interlock.backends.sql.mysql.schema import Schema
 from interlock.backends.sql.store import SqlStore
+from interlock.model import LINGERING
 from interlock.urls import split
 from tests.mysql.server import Server
 from tests.postgresql.test_rings import BEGAN, STEPS, Walk
@@ -29,7 +30,9 @@ class Subject:
     """The store on MariaDB, whose procedures read the time from a table."""
 
     def __init__(self, server: Server) -> None:
-        server.run("create table if not exists app.rings_clock (at datetime(6))", "delete from app.rings_clock")
+        server.run(
+            "create table if not exists app.rings_clock (at datetime(6))", "delete from app.rings_clock"
+        )
         self._connection = server.connect()
         self._ask("set time_zone = '+00:00'")
         self._ask("insert into rings_clock values (from_unixtime(0))")
@@ -83,6 +86,11 @@ def test_both_stores_ring_the_same_claims(seed: int, server: Server) -> None:
             for number in range(STEPS):
                 kind, found, expected = walk.step()
                 assert found == expected, f"seed {seed}, step {number}: {kind}"
-                assert store.rows(walk.now) == walk.reference.rows(walk.now), (
+                assert _named(store.rows(walk.now)) == _named(walk.reference.rows(walk.now)), (
                     f"seed {seed}, step {number}: after {kind}"
                 )
+
+
+def _named(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """The rows without the tokens in the ids of claims that linger: the two stores draw them differently."""
+    return [(LINGERING if row[0].startswith(LINGERING) else row[0], *row[1:]) for row in rows]

@@ -62,7 +62,9 @@ class Mysql:
 
     def keys(self) -> int:
         """Rows that stand for something; mail is swept after a minute."""
-        (row,) = self.server.run("select (select count(*) from app.interlock_claim) + (select count(*) from app.interlock_pending)")
+        (row,) = self.server.run(
+            "select (select count(*) from app.interlock_claim) + (select count(*) from app.interlock_pending)"
+        )
         return int(row[0])
 
     def close(self) -> None:
@@ -88,7 +90,9 @@ def hang_up(field: Mysql, crew: Crew, chance: Random) -> None:
     """The server ends everybody's connections, or only what each is doing now."""
     how = chance.choice(("connection", "query"))
     with suppress(pymysql.Error), closing(field.server.connect()) as admin, admin.cursor() as cursor:
-        cursor.execute("select id from information_schema.processlist where id <> connection_id() and user = 'app'")
+        cursor.execute(
+            "select id from information_schema.processlist where id <> connection_id() and user = 'app'"
+        )
         for (id,) in cursor.fetchall():
             with suppress(pymysql.Error):  # it has ended meanwhile
                 cursor.execute(f"kill {how} {id}")
@@ -120,7 +124,11 @@ def _set(field: Mysql, what: str) -> None:
 def wipe(field: Mysql, crew: Crew, chance: Random) -> None:
     """Somebody empties the tables: holders find out, and tokens go on rising."""
     with suppress(pymysql.Error):
-        field.server.run("use app", *[f"delete from interlock_{table}" for table in TABLES], "update interlock_slot set last = 0")
+        field.server.run(
+            "use app",
+            *[f"delete from interlock_{table}" for table in TABLES],
+            "update interlock_slot set last = 0",
+        )
 
 
 def crowd(field: Mysql, crew: Crew, chance: Random) -> None:

@@ -21,7 +21,10 @@ LONGEST = PATIENCE + 30.0  # beyond this it hangs, also on a busy machine
 
 def one(url: str, number: int, ttl: float, told: Counter[str]) -> None:
     try:
-        with interlock.connect(url, ttl=ttl) as client, client.lock(f"crowd-{number % 5}", timeout=PATIENCE) as lease:
+        with (
+            interlock.connect(url, ttl=ttl) as client,
+            client.lock(f"crowd-{number % 5}", timeout=PATIENCE) as lease,
+        ):
             lease.check()
             time.sleep(0.01)
             told["held"] += 1

@@ -34,7 +34,9 @@ def from_url(parts: SplitResult) -> Address:
         raise InvalidURL(f"{parts.scheme}://: the port must be a number from 1 to 65535") from None
     database = unquote(parts.path[1:])
     if not database or "/" in database or parts.fragment:
-        raise InvalidURL(f"{parts.scheme}:// needs a database: {parts.scheme}://user:password@host:{PORT}/database")
+        raise InvalidURL(
+            f"{parts.scheme}:// needs a database: {parts.scheme}://user:password@host:{PORT}/database"
+        )
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
     if unknown := [name for name in options if name not in OPTIONS]:
         raise InvalidURL(f"{parts.scheme}:// knows no option {unknown[0]}; it knows {', '.join(OPTIONS)}")
@@ -52,7 +54,12 @@ def from_url(parts: SplitResult) -> Address:
     if (tls := _tls(options)) is not None:
         settings["ssl"] = tls
     place = f"{parts.scheme}://{user}@{where}/{database}"
-    return Address(place, settings | session(), schema_of_url(parts), _connections(options.get("connections", str(CONNECTIONS))))
+    return Address(
+        place,
+        settings | session(),
+        schema_of_url(parts),
+        _connections(options.get("connections", str(CONNECTIONS))),
+    )
 
 
 def schema_of_url(parts: SplitResult) -> Schema:
@@ -86,7 +93,9 @@ def _tls(options: Mapping[str, str]) -> Any:
         if "ssl_cert" in files:
             context.load_cert_chain(files["ssl_cert"], files.get("ssl_key"))
     except OSError as error:
-        raise InvalidSetting(f"what TLS needs cannot be read ({error}); check ssl_ca, ssl_cert and ssl_key") from None
+        raise InvalidSetting(
+            f"what TLS needs cannot be read ({error}); check ssl_ca, ssl_cert and ssl_key"
+        ) from None
     if mode == "on":
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE

@@ -43,7 +43,13 @@ def beyond(prefix: str) -> str | None:
 def _items(items: Sequence[Sequence[Any]]) -> str:
     """The renewals as a JSON text, with names in hex: JSON_TABLE then needs no knowledge of character sets."""
     plain = [
-        (resource.encode().hex(), id.encode().hex(), ttl, None if note is None else note.encode().hex(), permits)
+        (
+            resource.encode().hex(),
+            id.encode().hex(),
+            ttl,
+            None if note is None else note.encode().hex(),
+            permits,
+        )
         for resource, id, ttl, note, permits in items
     ]
     return "_utf8mb4 " + literal(json.dumps(plain))

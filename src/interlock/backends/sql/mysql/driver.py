@@ -50,7 +50,9 @@ def failure(place: str, error: BaseException, timeout: float, *, connecting: boo
     code = error.args[0] if error.args and isinstance(error.args[0], int) else 2013
     said = str(error.args[1]) if len(error.args) > 1 else str(error) or type(error).__name__
     if isinstance(error, RuntimeError) and "cryptography" in str(error):
-        return StoreUnfit(f"{place}: the server's way of authentication needs one more package: pip install cryptography")
+        return StoreUnfit(
+            f"{place}: the server's way of authentication needs one more package: pip install cryptography"
+        )
     if connecting:
         return connect_error(place, code, f"{said} ({cause})" if isinstance(cause, OSError) else said)
     return server_error(place, code, said)

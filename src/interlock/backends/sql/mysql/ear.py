@@ -23,7 +23,9 @@ from interlock.backends.sql.mysql.errors import Killed
 from interlock.backends.sql.mysql.schema import Schema
 from interlock.errors import InterlockError, StoreUnavailable
 
-LONGEST = 1.0  # seconds of one sleep: a connection that we hang up on stays in the server's list for no longer
+LONGEST = (
+    1.0  # seconds of one sleep: a connection that we hang up on stays in the server's list for no longer
+)
 FIRST_LOOK = 0.02  # seconds between two looks for mail after some has come without a ring
 LAST_LOOK = 0.25  # the same while none comes, where rings cannot arrive
 GRACE = 2.0  # seconds beyond its sleep that a call may take before the connection counts as dead
@@ -83,7 +85,9 @@ class MysqlEar:
             seconds = max(0.0, min(until - asleep, self._pause))
             messages = self._look(seconds)
             if time.monotonic() - asleep < seconds:
-                if not messages:  # the ring came before the look, or ended the call before it could look again
+                if (
+                    not messages
+                ):  # the ring came before the look, or ended the call before it could look again
                     messages = self._look(0.0)
                 self._pause = self._longest
             elif messages:
@@ -119,11 +123,15 @@ class MysqlEar:
         self._closed = True
         try:
             if self._read:
-                self._ask(self._schema.call("listen", f"{literal(self.bell)}, 0, '{','.join(map(str, self._read))}', 1"), GRACE)
+                self._ask(
+                    self._schema.call(
+                        "listen", f"{literal(self.bell)}, 0, '{','.join(map(str, self._read))}', 1"
+                    ),
+                    GRACE,
+                )
         except (InterlockError, OSError):
             pass  # the sweep removes the mail
         self._driver.discard()
 
     def abandon(self) -> None:
         self._driver.abandon()
-

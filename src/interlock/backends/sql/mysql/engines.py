@@ -113,7 +113,9 @@ class _Lent(MysqlLink):
 class EngineSource:
     """See `interlock.backends.sql.dialect.Source`."""
 
-    def __init__(self, lender: Lender, address: Address, runtime: WaitRuntime, connect_timeout: float) -> None:
+    def __init__(
+        self, lender: Lender, address: Address, runtime: WaitRuntime, connect_timeout: float
+    ) -> None:
         self._lender = lender
         self._address = address
         self._runtime = runtime

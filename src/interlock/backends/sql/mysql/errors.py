@@ -7,12 +7,15 @@ from interlock.errors import InterlockError, StoreUnavailable, StoreUnfit, Unrea
 
 AGAIN = frozenset((1205, 1213, 3572, 1020))  # lock wait, deadlock, nowait, a row that has changed
 NOT_INSTALLED = frozenset((1305, 1146))  # no such procedure, no such table
-READ_ONLY = frozenset((1290, 1792, 1836, 1047, 1053))  # --read-only, a replica, a Galera node without quorum, a shutdown
-INTERRUPTED = frozenset((1927, 1969, 3024, 1028))  # killed, or stopped by a limit: it may have committed before
+READ_ONLY = frozenset(
+    (1290, 1792, 1836, 1047, 1053)
+)  # --read-only, a replica, a Galera node without quorum, a shutdown
+INTERRUPTED = frozenset(
+    (1927, 1969, 3024, 1028)
+)  # killed, or stopped by a limit: it may have committed before
 LOST = frozenset((2006, 2013, 2055, 1152, 1158, 1159, 1160, 1161))
 FULL_HOUSE = frozenset((1040, 1203, 1226))  # too many connections, of all or of this user
 KILLED = 1317  # by `kill query`
-
 
 
 class Killed(Broken):

@@ -20,7 +20,9 @@ FRESH = 0.5  # seconds of idleness after which a connection is looked at before 
 class MysqlLink:
     """A connection to MariaDB or MySQL. `settings` are those of the driver's connect; None where the connection is a user's."""
 
-    def __init__(self, driver: Driver, schema: Schema, place: str, settings: Mapping[str, Any] | None) -> None:
+    def __init__(
+        self, driver: Driver, schema: Schema, place: str, settings: Mapping[str, Any] | None
+    ) -> None:
         self._driver = driver
         self._schema = schema
         self._place = place

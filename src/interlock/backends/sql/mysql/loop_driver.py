@@ -82,7 +82,9 @@ class LoopDriver:
 
 def _close_socket(transport: Any) -> None:
     """Close the socket of a transport whose event loop will never run again."""
-    sock = getattr(transport, "_sock", None) or getattr(getattr(transport, "_ssl_protocol", None), "_transport", None)
+    sock = getattr(transport, "_sock", None) or getattr(
+        getattr(transport, "_ssl_protocol", None), "_transport", None
+    )
     sock = getattr(sock, "_sock", sock)
     if sock is not None:
         sock.close()

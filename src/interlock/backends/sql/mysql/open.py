@@ -17,9 +17,7 @@ if TYPE_CHECKING:
     from urllib.parse import SplitResult
 
 
-def open_url(
-    parts: SplitResult, runtime: Runtime, *, asynchronous: bool, connect_timeout: float
-) -> SqlStore:
+def open_url(parts: SplitResult, runtime: Runtime, *, asynchronous: bool, connect_timeout: float) -> SqlStore:
     """The store in the database that a URL names. With `asynchronous` its calls suspend, and never block the event loop."""
     dialect = MysqlDialect(from_url(parts), connect_timeout)
     return Assembly(dialect, runtime).store(asynchronous=asynchronous)

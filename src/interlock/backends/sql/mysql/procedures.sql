@@ -1,5 +1,5 @@
--- The steps of `interlock.backends.sql.steps`, each as one procedure, so that each is one round trip. `interlock_` stands for the
--- prefix that the user has chosen, and v1 for the version of these programs: an older and a newer version of interlock can share the
+-- The steps of `interlock.backends.sql.steps`, each as one procedure, so that each is one round trip.
+-- `interlock_` stands for the prefix that the user has chosen, and v1 for the version of these programs: an older and a newer version of interlock can share the
 -- tables while a fleet is updated.
 --
 -- What all of them have in common:
@@ -109,10 +109,10 @@ begin
 end;
 
 -- name: clear
--- Removes lapsed claims below a token, and corrects rows from before the server's clock was set back. A row that a guard has locked
+-- Removes lapsed claims, and corrects rows from before the server's clock was set back. A row that a guard has locked
 -- stays. Whoever calls it counts again: a renewal may have come between the count and the removal. The slot is locked.
--- below: the token; gone: how many were removed.
-create procedure interlock_v1_clear(r varbinary(1100), below bigint, t double, out gone int)
+-- gone: how many were removed.
+create procedure interlock_v1_clear(r varbinary(1100), t double, out gone int)
 modifies sql data
 begin
   declare tok, free, previous bigint default -1;
@@ -122,7 +122,7 @@ begin
   walk: loop
     set previous = tok, tok = null, free = null;
     select token, lapses_at into tok, l from interlock_claim
-      where resource = r and token > previous and token < below and (lapses_at <= t or lapses_at > t + ttl + 1) order by token limit 1;
+      where resource = r and token > previous and (lapses_at <= t or lapses_at > t + ttl + 1) order by token limit 1;
     if tok is null then leave walk; end if;
     if l <= t then
       call interlock_v1_remove(r, tok, t, one);
@@ -229,8 +229,9 @@ whole: begin
   count_ahead: loop
     select count(*), coalesce(sum(permits), 0), max(capacity), min(token), coalesce(sum(lapses_at <= t), 0), min(lapses_at), max(lapses_at - ttl)
       into ahead, taken, others, first, dead, first_lapse, latest from interlock_claim where resource = r and token < below and state < 2;
-    if cleared or (dead = 0 and coalesce(latest, t) <= t + 1) then leave count_ahead; end if;
-    call interlock_v1_clear(r, below, t, gone);
+    if cleared or (dead = 0 and coalesce(latest, t) <= t + 1
+      and not exists (select 1 from interlock_claim where resource = r and token > below and lapses_at <= t)) then leave count_ahead; end if;
+    call interlock_v1_clear(r, t, gone);
     set cleared = true, gone_ahead = gone > 0;
   end loop;
   set others = coalesce(others, own_capacity);

@@ -86,7 +86,9 @@ class Schema:
 
     def grants(self, user: str) -> str:
         """The rights of a program that may not create anything itself: to run the procedures, and nothing else."""
-        return "\n".join(f"grant execute on procedure {name} to {_account(user)};" for name in self.procedures())
+        return "\n".join(
+            f"grant execute on procedure {name} to {_account(user)};" for name in self.procedures()
+        )
 
     async def install(self, execute: Execute, place: str, seconds: float) -> None:
         """Create what is missing. DDL commits by itself here, so those who do it take turns by a named lock of the server.
@@ -113,7 +115,12 @@ class Schema:
                     raise StoreUnfit(
                         f"{place}: the tables {self.prefix}* are of version {found}, made by a later interlock; this one knows {VERSION}"
                     )
-            there = {name for (name,) in await execute("select routine_name from information_schema.routines where routine_schema = database()")}
+            there = {
+                name
+                for (name,) in await execute(
+                    "select routine_name from information_schema.routines where routine_schema = database()"
+                )
+            }
             for name, text in self.procedures().items():
                 if name not in there:
                     await execute(text)

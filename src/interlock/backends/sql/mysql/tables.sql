@@ -1,5 +1,5 @@
--- The tables of interlock on MariaDB and MySQL. Every name begins with `interlock_`, which stands for the prefix that the user has
--- chosen. Instants are seconds since 1970 by the server's clock in UTC. Names, ids and bells are bytes of UTF-8: exact in case,
+-- The tables of interlock on MariaDB and MySQL.
+-- Every name begins with `interlock_`, which stands for the prefix that the user has chosen. Instants are seconds since 1970 by the server's clock in UTC. Names, ids and bells are bytes of UTF-8: exact in case,
 -- accents and trailing spaces, and sorted by code points, whatever the collation of the database is.
 
 -- name: slot
