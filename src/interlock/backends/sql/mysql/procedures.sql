@@ -343,15 +343,16 @@ modifies sql data
 begin
   declare r varbinary(1100); declare i varbinary(200);
   declare its_ttl, t double;
-  declare n, reason mediumblob;
-  declare shrinks, p int;
+  declare reason mediumblob;
+  declare n_hex longtext character set utf8mb4;
+  declare shrinks int;
   declare place int default 0;
   declare tok bigint;
   declare one varchar(1) character set ascii;
   declare answers, reasons longtext character set ascii default '';
   declare told, rings longblob default '';
   declare done boolean default false;
-  declare asked cursor for select unhex(resource), unhex(id), ttl, unhex(note), permits from json_table(items, '$[*]' columns (
+  declare asked cursor for select unhex(resource), unhex(id), ttl, note, permits from json_table(items, '$[*]' columns (
     o for ordinality, resource varchar(2200) path '$[0]', id varchar(400) path '$[1]', ttl double path '$[2]', note longtext path '$[3]',
     permits int path '$[4]')) as j order by o;
   declare continue handler for not found set done = true;
@@ -361,10 +362,10 @@ begin
   set t = timestampdiff(microsecond, '1970-01-01', utc_timestamp(6)) / 1e6;
   open asked;
   first_pass: loop
-    fetch asked into r, i, its_ttl, n, shrinks;
+    fetch asked into r, i, its_ttl, n_hex, shrinks;
     if done then leave first_pass; end if;
     set tok = null, one = '?';
-    if n is null and shrinks is null then
+    if n_hex is null and shrinks is null then
       select token into tok from interlock_claim
         where resource = r and id = i and state < 2 and lapses_at > t order by token limit 1 for update skip locked;
       if tok is not null and not exists (select 1 from interlock_pending where resource = r and token = tok) then
@@ -381,11 +382,11 @@ begin
     set done = false;
     open asked;
     second_pass: loop
-      fetch asked into r, i, its_ttl, n, shrinks;
+      fetch asked into r, i, its_ttl, n_hex, shrinks;
       if done then leave second_pass; end if;
       set place = place + 1;
       if substring(answers, place, 1) = '?' then
-        call interlock_v1_renew_one(r, i, its_ttl, n, shrinks, own, one, reason, told, rings);
+        call interlock_v1_renew_one(r, i, its_ttl, unhex(n_hex), shrinks, own, one, reason, told, rings);
         set answers = insert(answers, place, 1, one);
         if one = 'e' then set reasons = concat(reasons, hex(reason), ','); end if;
       end if;
