@@ -17,6 +17,7 @@ STORES = {
     "redlock": ("benchmarks.redlock",),
     "zookeeper": ("benchmarks.zookeeper",),
     "postgresql": ("benchmarks.postgresql",),
+    "mysql": ("benchmarks.mysql",),
 }
 """The modules with the questions about each store. `dev.py` installs the peers that `bench-STORE` of pyproject.toml names."""
 

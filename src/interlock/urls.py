@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from interlock.backends.memory import Space
 
-LATER: tuple[str, ...] = ()  # schemes that a later version will know
-
 
 class PooledClient(Protocol):
     """A client of redis-py or valkey-py, blocking or asyncio, which `connect` accepts in place of a URL."""
@@ -153,13 +151,11 @@ def _split(url: str) -> SplitResult:
 
 
 def _unknown(url: str, scheme: str) -> str:
-    if scheme in LATER:
-        return f"{scheme}:// is not in this version of interlock; use {either(_OPENERS)}"
     if not scheme or len(scheme) == 1:  # C:\locks.db
         return f"{redacted(url)}: a store is named by a URL; for a file write sqlite:///path/to/locks.db"
     from difflib import get_close_matches
 
-    near = get_close_matches(scheme, [*_OPENERS, *LATER], 1)
+    near = get_close_matches(scheme, list(_OPENERS), 1)
     hint = f"did you mean {near[0]}://?" if near else f"use {either(_OPENERS)}"
     return f"{scheme}:// names no store interlock knows; {hint}"
 
