@@ -1,5 +1,5 @@
 -- The steps of `interlock.backends.sql.steps`, each as one procedure, so that each is one round trip.
--- `interlock_` stands for the prefix that the user has chosen, and v1 for the version of these programs: an older and a newer version of interlock can share the
+-- The prefix interlock_ stands for the one that the user has chosen, and v1 for the version of these programs: an older and a newer version of interlock can share the
 -- tables while a fleet is updated.
 --
 -- What all of them have in common:

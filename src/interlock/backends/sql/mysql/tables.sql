@@ -1,6 +1,7 @@
 -- The tables of interlock on MariaDB and MySQL.
--- Every name begins with `interlock_`, which stands for the prefix that the user has chosen. Instants are seconds since 1970 by the server's clock in UTC. Names, ids and bells are bytes of UTF-8: exact in case,
--- accents and trailing spaces, and sorted by code points, whatever the collation of the database is.
+-- The prefix interlock_ of every name stands for the one that the user has chosen. Instants are seconds since 1970 by the server's clock,
+-- in UTC. Names, ids and bells are bytes of UTF-8: exact in case, accents and trailing spaces, and sorted by code points, whatever the
+-- collation of the database is.
 
 -- name: slot
 -- The mutex of the resources and registers whose names hash to it, and the source of their tokens and versions: 1,024 rows for any
