@@ -14,6 +14,7 @@ from interlock.errors import StoreUnfit
 
 LOCK_WAIT = 2  # seconds that a statement waits for a lock before the server gives up; the base repeats it within its deadline
 SESSION = f"set session innodb_lock_wait_timeout = {LOCK_WAIT}"
+FARTHEST = 2.0  # seconds that the way to a distant server may add to a step
 FRESH = 0.5  # seconds of idleness after which a connection is looked at before it is used
 
 
@@ -28,16 +29,21 @@ class MysqlLink:
         self._place = place
         self._settings = settings
         self._used = 0.0
+        self._least = 0.0  # seconds that a step has at least: a distant server cannot answer sooner
         self._opened = settings is None
 
     async def open(self, timeout: float) -> None:
         assert self._settings is not None
+        began = time.monotonic()
         await self._driver.connect(self._settings, timeout)
         self._opened = True
         self._used = time.monotonic()
+        self._least = min(
+            FARTHEST, (self._used - began) / 2
+        )  # of the four round trips or more that connecting takes
 
     async def run(self, step: str, args: Sequence[Any], timeout: float) -> Rows:
-        results = await self._driver.query(calls.call(self._schema, step, args), timeout)
+        results = await self._driver.query(calls.call(self._schema, step, args), max(timeout, self._least))
         self._used = time.monotonic()
         return calls.rows(step, results)
 
