@@ -18,6 +18,7 @@ STORES = {
     "etcd": ("benchmarks.etcd",),
     "zookeeper": ("benchmarks.zookeeper",),
     "postgresql": ("benchmarks.postgresql",),
+    "mysql": ("benchmarks.mysql",),
 }
 """The modules with the questions about each store. `dev.py` installs the peers that `bench-STORE` of pyproject.toml names."""
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from interlock.backends.memory import Space
 
-LATER = ("mysql", "mariadb")
-
 
 class PooledClient(Protocol):
     """A client of redis-py or valkey-py, blocking or asyncio, which `connect` accepts in place of a URL."""
@@ -153,13 +151,11 @@ def _split(url: str) -> SplitResult:
 
 
 def _unknown(url: str, scheme: str) -> str:
-    if scheme in LATER:
-        return f"{scheme}:// is not in this version of interlock; use {either(_OPENERS)}"
     if not scheme or len(scheme) == 1:  # C:\locks.db
         return f"{redacted(url)}: a store is named by a URL; for a file write sqlite:///path/to/locks.db"
     from difflib import get_close_matches
 
-    near = get_close_matches(scheme, [*_OPENERS, *LATER], 1)
+    near = get_close_matches(scheme, list(_OPENERS), 1)
     hint = f"did you mean {near[0]}://?" if near else f"use {either(_OPENERS)}"
     return f"{scheme}:// names no store interlock knows; {hint}"
 
@@ -334,6 +330,13 @@ def _open_etcd(parts: SplitResult, runtime: Runtime, asynchronous: bool, connect
     return open_url(parts, runtime, asynchronous=asynchronous, connect_timeout=connect_timeout)
 
 
+def _open_mysql(parts: SplitResult, runtime: Runtime, asynchronous: bool, connect_timeout: float) -> Store:
+    """`mysql://user:password@host:port/database?prefix=...`, or `mariadb://`."""
+    from interlock.backends.sql.mysql import open_url
+
+    return open_url(parts, runtime, asynchronous=asynchronous, connect_timeout=connect_timeout)
+
+
 def _open_nodes(
     nodes: Sequence[object], runtime: Runtime, asynchronous: bool, connect_timeout: float | None
 ) -> Store:
@@ -394,6 +397,8 @@ def _open_sql_client(client: Any, runtime: Runtime, asynchronous: bool, connect_
     database = getattr(getattr(client, "dialect", None), "name", "postgresql")
     if database == "postgresql":
         from interlock.backends.sql.postgresql import open_client
+    elif database in ("mysql", "mariadb"):
+        from interlock.backends.sql.mysql import open_client
     else:
         raise _wrong_kind(client)
     return open_client(client, runtime, asynchronous=asynchronous, connect_timeout=connect_timeout)
@@ -415,4 +420,6 @@ _OPENERS: dict[str, Callable[[SplitResult, Runtime, bool, float], Store]] = {
     "etcd": _open_etcd,
     "etcds": _open_etcd,
     "zookeeper": _open_zookeeper,
+    "mysql": _open_mysql,
+    "mariadb": _open_mysql,
 }

@@ -49,7 +49,18 @@ def test_every_folder_of_tests_is_quick_or_needs_servers() -> None:
     sys.modules["dev"] = module  # its dataclass asks for it
     spec.loader.exec_module(module)
     with_servers = {
-        *("benchmarks", "contrib", "etcd", "guards", "postgresql", "redis", "redlock", "storm", "zookeeper"),
+        *(
+            "benchmarks",
+            "contrib",
+            "etcd",
+            "guards",
+            "mysql",
+            "postgresql",
+            "redis",
+            "redlock",
+            "storm",
+            "zookeeper",
+        ),
     }
     folders = {
         path.parent.relative_to(ROOT / "tests").parts[0] for path in (ROOT / "tests").glob("*/**/test_*.py")

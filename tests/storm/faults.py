@@ -18,7 +18,7 @@ import redis
 
 from interlock import clock
 from tests.redis.sentinels import until
-from tests.storm import members, postgresql, shards, zookeeper
+from tests.storm import members, mysql, postgresql, shards, zookeeper
 from tests.storm.crew import Crew
 from tests.storm.field import Redlock, Single, admin, each, frozen
 from tests.storm.way import Mode, Way
@@ -310,4 +310,5 @@ FAULTS: dict[str, list[Fault]] = {
         Fault("majority frozen", "R", members.freeze_most, 1),
         Fault("lease revoked", "f", members.revoke_lease, 2),
     ],
+    "mysql": mysql.fault_list(Fault, CLIENTS, WAYS),
 }

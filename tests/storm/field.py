@@ -174,7 +174,10 @@ class Sentinel:
         self.set.close()
 
 
-KINDS = ("durable", "forgetful", "mute", "sentinel", "redlock", "cluster", "etcd", "zookeeper", "postgresql")
+KINDS = (
+    *("durable", "forgetful", "mute", "sentinel", "redlock", "cluster"),
+    *("etcd", "zookeeper", "postgresql", "mysql"),
+)
 
 
 def field(kind: str) -> Any:
@@ -201,6 +204,10 @@ def field(kind: str) -> Any:
         from tests.storm.zookeeper import Zookeeper
 
         return Zookeeper()
+    if kind == "mysql":
+        from tests.storm.mysql import Mysql  # here, not above: it stands beside its faults
+
+        return Mysql()
     return {"sentinel": Sentinel, "redlock": Redlock}[kind]()
 
 

@@ -11,7 +11,7 @@ import pytest
 import interlock
 from interlock import aio
 from interlock.errors import InvalidURL
-from interlock.urls import LATER, redacted
+from interlock.urls import redacted
 from tests.patience import PATIENCE
 
 CONNECT = pytest.mark.parametrize("connect", [interlock.connect, aio.connect], ids=["sync", "async"])
@@ -44,13 +44,6 @@ def test_a_wrong_url_is_refused_with_a_hint(connect: Any, url: str, tmp_path: Pa
         connect(url)
     assert REFUSED[url] in str(refusal.value)
     assert list(tmp_path.iterdir()) == []
-
-
-@CONNECT
-@pytest.mark.parametrize("scheme", LATER)
-def test_a_store_that_comes_later_is_named_as_such(connect: Any, scheme: str) -> None:
-    with pytest.raises(InvalidURL, match="is not in this version of interlock"):
-        connect(f"{scheme}://user:secret@localhost/0")
 
 
 @CONNECT

@@ -19,7 +19,18 @@ def _postgresql(parts: SplitResult, role: str | None) -> str:
     return schema.script() + ("" if role is None else f"\n{schema.grants(role)}")
 
 
-DATABASES: dict[str, Callable[[SplitResult, str | None], str]] = {"postgresql": _postgresql}
+def _mysql(parts: SplitResult, role: str | None) -> str:
+    from interlock.backends.sql.mysql.address import schema_of_url
+
+    schema = schema_of_url(parts)
+    return schema.script() + ("" if role is None else f"\n{schema.grants(role)}")
+
+
+DATABASES: dict[str, Callable[[SplitResult, str | None], str]] = {
+    "postgresql": _postgresql,
+    "mysql": _mysql,
+    "mariadb": _mysql,
+}
 """By the scheme of the URL: returns the script, with the grants for a role if one is named."""
 
 

@@ -1,0 +1,106 @@
+"""Turns steps into SQL, and results into the rows of steps. Pure.
+
+Text goes to the server as hexadecimal literals, which are plain bytes there. So nothing has to be escaped, and neither the character set of
+a connection nor its `sql_mode` matters, also where the connection is a user's own.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+from interlock.backends.sql import steps
+from interlock.backends.sql.dialect import Rows
+from interlock.backends.sql.mysql.schema import Schema
+
+Results: TypeAlias = Sequence[Rows]
+"""The result sets of one call, in order, without those of statements that return no rows."""
+
+CLAIM_COLUMNS = 13
+
+
+def literal(value: object) -> str:
+    """A value as SQL."""
+    if isinstance(value, str):
+        return f"x'{value.encode().hex()}'"
+    if value is None:
+        return "null"
+    if value is True or value is False:
+        return "1" if value else "0"
+    return repr(value)
+
+
+def beyond(prefix: str) -> str | None:
+    """The least name above all names with this prefix; None if there is none."""
+    for index in range(len(prefix) - 1, -1, -1):
+        code = ord(prefix[index]) + 1
+        if code <= 0x10FFFF:
+            return prefix[:index] + chr(0xE000 if 0xD800 <= code <= 0xDFFF else code)
+    return None
+
+
+def _items(items: Sequence[Sequence[Any]]) -> str:
+    """The renewals as a JSON text, with names in hex: JSON_TABLE then needs no knowledge of character sets."""
+    plain = [
+        (
+            resource.encode().hex(),
+            id.encode().hex(),
+            ttl,
+            None if note is None else note.encode().hex(),
+            permits,
+        )
+        for resource, id, ttl, note, permits in items
+    ]
+    return "_utf8mb4 " + literal(json.dumps(plain))
+
+
+def _arguments(step: str, args: Sequence[Any]) -> str:
+    if step == steps.RENEW:
+        return f"{_items(args[0])}, {literal(args[1])}"
+    if step == steps.HANG:
+        kind, name, bell, seconds = args
+        args = (kind + name, bell, seconds)
+    elif step == steps.NAMES:
+        prefix, after, limit = args
+        args = (prefix, beyond(prefix), after, limit)
+    return ", ".join([literal(value) for value in args])
+
+
+def call(schema: Schema, step: str, args: Sequence[Any]) -> str:
+    """The statement that runs a step."""
+    return schema.call(step, _arguments(step, args))
+
+
+def _text(value: Any) -> Any:
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def _plain(results: Results) -> Rows:
+    return [tuple([_text(value) for value in row]) for row in results[0]] if results else ()
+
+
+def _claim(results: Results) -> Rows:
+    (row,) = results[0]
+    if len(row) == 2:  # the quick answer
+        return [(*row, *[None] * (CLAIM_COLUMNS - 2))]
+    return _plain(results)
+
+
+def _renew(results: Results) -> Rows:
+    """One row for each renewal; what was told stands in the first."""
+    ((answers, reasons, told),) = _plain(results)
+    given = iter(reasons.split(","))
+    rows: list[tuple[str, str | None, str | None]] = []
+    for answer in answers:
+        reason = bytes.fromhex(next(given)).decode() if answer == "e" else None
+        rows.append((answer, reason, None if rows else told))
+    return rows
+
+
+_ROWS: dict[str, Callable[[Results], Rows]] = {steps.CLAIM: _claim, steps.RENEW: _renew}
+
+
+def rows(step: str, results: Results) -> Rows:
+    """The rows of a step."""
+    return _ROWS.get(step, _plain)(results)

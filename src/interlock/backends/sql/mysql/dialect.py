@@ -1,0 +1,100 @@
+"""MariaDB or MySQL as one client reaches it: see `interlock.backends.sql.dialect.Dialect`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from interlock._core.drive import drive
+from interlock.backends.sql.dialect import Ear, NotInstalled, Source
+from interlock.backends.sql.mysql.address import Address
+from interlock.backends.sql.mysql.driver import BlockingDriver, library
+from interlock.backends.sql.mysql.ear import MysqlEar
+from interlock.backends.sql.mysql.engines import EngineSource, Lender
+from interlock.backends.sql.mysql.link import MysqlLink
+from interlock.backends.sql.pool import LinkPool
+from interlock.model import Traits
+
+TRAITS = Traits(
+    backend="mysql",
+    fair=True,
+    shares="any",
+    lapses="claim",
+    wakes="server",
+    reach="network",
+    survives="restart",
+    two_holders=(
+        "failover to a replica that missed the write",
+        "the server loses commits in a crash (innodb_flush_log_at_trx_commit other than 1)",
+        "the server's clock jumps forward",
+    ),
+    min_ttl=0.01,
+    max_ttl=365 * 86400.0,
+    blocks=True,
+)
+
+
+class MysqlDialect:
+    """A server, as one client reaches it: by connections of our own, or by those that a user's engine lends."""
+
+    def __init__(self, address: Address, connect_timeout: float, lender: Lender | None = None) -> None:
+        self.traits = TRAITS
+        self.place = address.place
+        self.connect_timeout = connect_timeout
+        self._address = address
+        self._lender = lender
+        library("pymysql")  # now, not at the first claim: what is missing is said where the store is named
+
+    def source(self, runtime: Any, *, blocking: bool) -> Source:
+        if self._lender is not None:
+            return EngineSource(self._lender, self._address, runtime, self.connect_timeout)
+        return self._pool(runtime, blocking, self._address.connections)
+
+    def own_source(self, runtime: Any, *, blocking: bool) -> Source:
+        return self._pool(runtime, blocking, 1)
+
+    def _pool(self, runtime: Any, blocking: bool, most: int) -> Source:
+        return LinkPool(
+            self._blocking_link if blocking else self._loop_link,
+            runtime,
+            place=self.place,
+            most=most,
+            connect_timeout=self.connect_timeout,
+            loop=(lambda: None) if blocking else _running_loop,
+        )
+
+    def _blocking_link(self) -> MysqlLink:
+        address = self._address
+        return MysqlLink(BlockingDriver(self.place), address.schema, self.place, address.settings)
+
+    def _loop_link(self) -> MysqlLink:
+        from interlock.backends.sql.mysql.loop_driver import LoopDriver  # here, not above: it needs asyncio
+
+        address = self._address
+        return MysqlLink(LoopDriver(self.place), address.schema, self.place, address.settings)
+
+    def ear(self) -> Ear | None:
+        """Never None: where rings cannot arrive, the ear looks for its mail instead."""
+        address = self._address
+        driver, helper = BlockingDriver(self.place), BlockingDriver(self.place)
+        ear = MysqlEar(driver, address.schema, self.place)
+        try:
+            drive(driver.connect(address.settings, self.connect_timeout), nested=True)
+            drive(helper.connect(address.settings, self.connect_timeout), nested=True)
+            try:
+                ear.open(lambda sql: drive(helper.query(sql, self.connect_timeout), nested=True))
+            except NotInstalled:
+                link = MysqlLink(helper, address.schema, self.place, address.settings)
+                drive(link.install(self.connect_timeout), nested=True)
+                ear.open(lambda sql: drive(helper.query(sql, self.connect_timeout), nested=True))
+        except BaseException:
+            driver.discard()
+            raise
+        finally:
+            helper.discard()
+        return ear
+
+
+def _running_loop() -> Any:
+    from asyncio import get_running_loop  # here, not above: most programs do without
+
+    return get_running_loop()

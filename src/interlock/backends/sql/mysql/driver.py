@@ -1,0 +1,144 @@
+"""Connections of PyMySQL, and of aiomysql in `loop_driver`, behind one small interface: connect, send one statement, read everything that it returns.
+
+Only what needs the driver's internals is here: the time limit of each statement comes from the deadline of its call, a connection is closed without a
+word to the server, and all results of a procedure are read, also an error that comes after its rows.
+"""
+
+from __future__ import annotations
+
+import importlib
+import select
+import socket
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from interlock.backends.sql.dialect import Rows
+from interlock.backends.sql.mysql.calls import Results
+from interlock.backends.sql.mysql.errors import connect_error, server_error, timeout_error
+from interlock.errors import InterlockError, StoreUnfit, Unreached
+
+QUERY = 3  # COM_QUERY
+MISSING = "the client library {} is not installed: pip install 'interlock[mysql]'"
+
+
+def library(name: str) -> Any:
+    """A driver, imported when it is first needed."""
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        raise StoreUnfit(MISSING.format({"pymysql": "PyMySQL"}.get(name, name))) from None
+
+
+class Driver(Protocol):
+    """One connection of a driver. The awaits of the blocking one block and never suspend."""
+
+    async def connect(self, settings: Mapping[str, Any], timeout: float) -> None: ...
+    async def query(self, sql: str, timeout: float) -> Results: ...
+    def stale(self) -> bool: ...
+    def discard(self) -> None: ...
+    def abandon(self) -> None: ...
+
+
+def failure(place: str, error: BaseException, timeout: float, *, connecting: bool = False) -> InterlockError:
+    """The error for an exception of a driver."""
+    if isinstance(error, InterlockError):
+        return error
+    cause = error.__cause__ or error.__context__
+    if isinstance(error, TimeoutError) or isinstance(cause, TimeoutError):
+        late = timeout_error(place, timeout)
+        return Unreached(str(late)) if connecting else late
+    code = error.args[0] if error.args and isinstance(error.args[0], int) else 2013
+    said = str(error.args[1]) if len(error.args) > 1 else str(error) or type(error).__name__
+    if isinstance(error, RuntimeError) and "cryptography" in str(error):
+        return StoreUnfit(
+            f"{place}: the server's way of authentication needs one more package: pip install cryptography"
+        )
+    if connecting:
+        return connect_error(place, code, f"{said} ({cause})" if isinstance(cause, OSError) else said)
+    return server_error(place, code, said)
+
+
+class BlockingDriver:
+    """PyMySQL: the time limits are those of the socket."""
+
+    def __init__(self, place: str, connection: Any = None) -> None:
+        self._place = place
+        self._connection = connection  # or one that was borrowed from a user's engine
+
+    async def connect(self, settings: Mapping[str, Any], timeout: float) -> None:
+        connections = library("pymysql.connections")
+        given = {**settings, "connect_timeout": timeout, "read_timeout": timeout, "write_timeout": timeout}
+        connection = self._connection = connections.Connection(**given, defer_connect=True)
+        try:
+            connection.connect()
+        except Exception as error:
+            self.discard()
+            raise failure(self._place, error, timeout, connecting=True) from None
+        except BaseException:
+            self.discard()
+            raise
+
+    async def query(self, sql: str, timeout: float) -> Results:
+        self.send(sql, timeout)
+        return self.receive(timeout)
+
+    def send(self, sql: str, timeout: float) -> None:
+        """Send a statement. Its results must be read before the next one is sent."""
+        connection = self._connection
+        connection._read_timeout = connection._write_timeout = timeout
+        try:
+            connection._execute_command(QUERY, sql.encode())
+        except Exception as error:
+            raise failure(self._place, error, timeout) from None
+
+    def receive(self, timeout: float) -> Results:
+        """Everything that the statement returns."""
+        connection = self._connection
+        connection._read_timeout = timeout
+        results: list[Rows] = []
+        try:
+            while True:
+                connection.next_result()
+                result = connection._result
+                if result.rows is not None:
+                    results.append(result.rows)
+                if not result.has_next:
+                    return results
+        except Exception as error:
+            raise failure(self._place, error, timeout) from None
+
+    def answered(self, timeout: float) -> bool:
+        """Wait for the first bytes of an answer; False if none came in time."""
+        return readable(self._connection._sock.fileno(), timeout)
+
+    def hang_up(self) -> None:
+        """End a read in which another thread is blocked."""
+        sock = getattr(self._connection, "_sock", None)
+        if sock is not None:
+            try:
+                sock.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass  # it is gone already
+
+    def stale(self) -> bool:
+        sock = getattr(self._connection, "_sock", None)
+        return sock is None or readable(sock.fileno())
+
+    def discard(self) -> None:
+        if self._connection is not None:
+            self._connection._force_close()
+
+    def abandon(self) -> None:
+        """Closes our copy of the socket; the parent's stays open, since nothing is sent."""
+        self.discard()
+
+
+def readable(descriptor: int, timeout: float = 0.0) -> bool:
+    """Whether the server has sent something. If that was unasked, it has closed the connection."""
+    if descriptor < 0:
+        return True
+    if not hasattr(select, "poll"):
+        return bool(select.select([descriptor], [], [], timeout)[0])
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(timeout * 1000))

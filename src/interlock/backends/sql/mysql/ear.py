@@ -1,0 +1,137 @@
+"""The ear: one side connection for each process that waits, asleep on the server until somebody rings.
+
+`listen` in procedures.sql looks for mail and sleeps. The procedure that lets a waiter in writes the mail in its own transaction, and ends the sleep with
+`kill query` after the commit. The ear is found by the named lock that its connection holds, whose name is the bell. So only an ear can be hit, on
+the server that it sleeps on, and nobody after a restart.
+
+Where that cannot work (a proxy that moves statements between connections, another node of a Galera cluster), the mail is there all the same: the
+ear finds it by looking, sooner and sooner while mail arrives without a ring. A probe at the start finds out which it is.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+from interlock._core.drive import drive
+from interlock.backends.sql.mysql.calls import literal
+from interlock.backends.sql.mysql.driver import BlockingDriver
+from interlock.backends.sql.mysql.errors import Killed
+from interlock.backends.sql.mysql.schema import Schema
+from interlock.errors import InterlockError, StoreUnavailable
+
+LONGEST = (
+    1.0  # seconds of one sleep: a connection that we hang up on stays in the server's list for no longer
+)
+FIRST_LOOK = 0.02  # seconds between two looks for mail after some has come without a ring
+LAST_LOOK = 0.25  # the same while none comes, where rings cannot arrive
+GRACE = 2.0  # seconds beyond its sleep that a call may take before the connection counts as dead
+KEPT = 32  # numbers of read mail after which the mail is removed
+PROBE = 1.0  # seconds that the probe sleeps
+
+
+class MysqlEar:
+    """See `interlock.backends.sql.dialect.Ear`."""
+
+    def __init__(self, driver: BlockingDriver, schema: Schema, place: str) -> None:
+        self.bell = os.urandom(12).hex()
+        self._driver = driver
+        self._schema = schema
+        self._place = place
+        self._read: dict[int, None] = {}  # numbers of mail that was received and not removed yet
+        self._pause = LONGEST  # the longest sleep: shorter once mail has come without a ring
+        self._longest = LONGEST
+        self._closed = False
+
+    def open(self, probe: Callable[[str], Any]) -> None:
+        """Take the lock by which we are found, and see whether rings arrive. `probe` runs a statement on another connection."""
+        ((taken,),) = self._ask(f"select get_lock('interlock.{self.bell}', 0)", GRACE)[0]
+        if taken != 1 or not self._rings_arrive(probe):
+            self._pause = self._longest = LAST_LOOK
+            logging.getLogger("interlock").warning(
+                "%s: wake-ups do not reach this process (a proxy, or a server without KILL); it looks for them every %g to %g s",
+                *(self._place, FIRST_LOOK, LAST_LOOK),
+            )
+
+    def _rings_arrive(self, probe: Callable[[str], Any]) -> bool:
+        """Send ourselves to sleep, and ring from another connection."""
+        began = time.monotonic()
+        self._driver.send(self._listen(PROBE), GRACE)
+        for _ in range(20):  # the first rings may come before it sleeps
+            time.sleep(0.002)
+            probe(self._schema.call("ring", literal(self.bell)))
+            if self._driver.answered(0.02):
+                break
+        try:
+            self._driver.receive(PROBE + GRACE)
+        except Killed:
+            return True
+        return time.monotonic() < began + PROBE
+
+    def _listen(self, seconds: float) -> str:
+        tidy = len(self._read) >= KEPT
+        seen = ",".join(map(str, self._read))
+        return self._schema.call("listen", f"{literal(self.bell)}, {seconds:.3f}, '{seen}', {int(tidy)}")
+
+    def receive(self, timeout: float) -> list[str]:
+        until = time.monotonic() + timeout
+        while True:
+            if self._closed:
+                raise StoreUnavailable(f"{self._place}: hung up")
+            asleep = time.monotonic()
+            seconds = max(0.0, min(until - asleep, self._pause))
+            messages = self._look(seconds)
+            if time.monotonic() - asleep < seconds:
+                if (
+                    not messages
+                ):  # the ring came before the look, or ended the call before it could look again
+                    messages = self._look(0.0)
+                self._pause = self._longest
+            elif messages:
+                self._pause = FIRST_LOOK  # it came while we slept, and nobody woke us
+            else:
+                self._pause = min(self._longest, self._pause * 1.5)
+            if messages or time.monotonic() >= until:
+                return messages
+
+    def _look(self, seconds: float) -> list[str]:
+        """The mail that has come, after a sleep if there was none."""
+        tidied = len(self._read) >= KEPT
+        try:
+            (mail,) = self._ask(self._listen(seconds), seconds + GRACE)
+        except Killed:
+            return []
+        if tidied:
+            self._read.clear()
+        return [self._note(number, message) for number, message in mail]
+
+    def _note(self, number: int, message: bytes) -> str:
+        self._read[number] = None
+        return message.decode()
+
+    def _ask(self, sql: str, timeout: float) -> Any:
+        return drive(self._driver.query(sql, timeout), nested=True)
+
+    def interrupt(self) -> None:
+        self._closed = True
+        self._driver.hang_up()
+
+    def close(self) -> None:
+        self._closed = True
+        try:
+            if self._read:
+                self._ask(
+                    self._schema.call(
+                        "listen", f"{literal(self.bell)}, 0, '{','.join(map(str, self._read))}', 1"
+                    ),
+                    GRACE,
+                )
+        except (InterlockError, OSError):
+            pass  # the sweep removes the mail
+        self._driver.discard()
+
+    def abandon(self) -> None:
+        self._driver.abandon()

@@ -1,0 +1,72 @@
+"""One connection that runs steps: see `interlock.backends.sql.dialect.Link`. Written once, for both drivers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from interlock.backends.sql.dialect import NotInstalled, Rows
+from interlock.backends.sql.mysql import calls
+from interlock.backends.sql.mysql.driver import Driver
+from interlock.backends.sql.mysql.schema import Schema
+from interlock.errors import StoreUnfit
+
+LOCK_WAIT = 2  # seconds that a statement waits for a lock before the server gives up; the base repeats it within its deadline
+SESSION = f"set session innodb_lock_wait_timeout = {LOCK_WAIT}"
+FARTHEST = 2.0  # seconds that the way to a distant server may add to a step
+FRESH = 0.5  # seconds of idleness after which a connection is looked at before it is used
+
+
+class MysqlLink:
+    """A connection to MariaDB or MySQL. `settings` are those of the driver's connect; None where the connection is a user's."""
+
+    def __init__(
+        self, driver: Driver, schema: Schema, place: str, settings: Mapping[str, Any] | None
+    ) -> None:
+        self._driver = driver
+        self._schema = schema
+        self._place = place
+        self._settings = settings
+        self._used = 0.0
+        self._least = 0.0  # seconds that a step has at least: a distant server cannot answer sooner
+        self._opened = settings is None
+
+    async def open(self, timeout: float) -> None:
+        assert self._settings is not None
+        began = time.monotonic()
+        await self._driver.connect(self._settings, timeout)
+        self._opened = True
+        self._used = time.monotonic()
+        self._least = min(
+            FARTHEST, (self._used - began) / 2
+        )  # of the four round trips or more that connecting takes
+
+    async def run(self, step: str, args: Sequence[Any], timeout: float) -> Rows:
+        results = await self._driver.query(calls.call(self._schema, step, args), max(timeout, self._least))
+        self._used = time.monotonic()
+        return calls.rows(step, results)
+
+    async def install(self, timeout: float) -> None:
+        async def execute(sql: str) -> Rows:
+            try:
+                results = await self._driver.query(sql, timeout)
+            except NotInstalled as error:
+                raise StoreUnfit(str(error)) from None
+            return results[0] if results else ()
+
+        await self._schema.install(execute, self._place, timeout)
+
+    def stale(self) -> bool:
+        return time.monotonic() - self._used > FRESH and self._driver.stale()
+
+    def discard(self) -> None:
+        self._opened = False
+        self._driver.discard()
+
+    def abandon(self) -> None:
+        self._driver.abandon()
+
+    def __del__(self) -> None:
+        if self._opened:
+            self._driver.discard()

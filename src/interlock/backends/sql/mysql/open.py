@@ -1,0 +1,42 @@
+"""From a URL or an engine of SQLAlchemy to a store."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from interlock.backends.sql.assembly import Assembly
+from interlock.backends.sql.mysql.address import Address, from_url
+from interlock.backends.sql.mysql.dialect import MysqlDialect
+from interlock.backends.sql.mysql.engines import AsyncEngine, Engine
+from interlock.backends.sql.mysql.schema import Schema
+from interlock.backends.sql.store import SqlStore
+from interlock.errors import Unsupported
+from interlock.ports import Runtime
+
+if TYPE_CHECKING:
+    from urllib.parse import SplitResult
+
+
+def open_url(parts: SplitResult, runtime: Runtime, *, asynchronous: bool, connect_timeout: float) -> SqlStore:
+    """The store in the database that a URL names. With `asynchronous` its calls suspend, and never block the event loop."""
+    dialect = MysqlDialect(from_url(parts), connect_timeout)
+    return Assembly(dialect, runtime).store(asynchronous=asynchronous)
+
+
+def open_client(client: Any, runtime: Runtime, *, asynchronous: bool, connect_timeout: float) -> SqlStore:
+    """The store in the database of an engine of SQLAlchemy, with a connection of it for each call."""
+    if asynchronous != hasattr(client, "sync_engine"):
+        raise Unsupported(
+            "interlock.aio.connect takes an AsyncEngine, and interlock.connect an Engine: each runs on its own kind of engine"
+        )
+    drivers = ("aiomysql", "asyncmy") if asynchronous else ("pymysql",)
+    if client.dialect.driver not in drivers:
+        raise Unsupported(
+            f"interlock uses {' or '.join(drivers)}, and this engine uses {client.dialect.driver}: make it from "
+            f"mysql+{drivers[0]}://, or give interlock a URL of its own"
+        )
+    place = str(client.url.set(query={}, password=None).render_as_string())
+    dialect = MysqlDialect(
+        Address(place, {}, Schema(), 0), connect_timeout, (AsyncEngine if asynchronous else Engine)(client)
+    )
+    return Assembly(dialect, runtime).store(asynchronous=asynchronous)

@@ -1,0 +1,128 @@
+"""Renders the SQL files for the prefix that the user chooses, and installs them where the user may."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Awaitable, Callable
+from functools import cache
+from typing import Any
+
+from interlock.backends.sql.dialect import Again, Rows
+from interlock.errors import InvalidSetting, StoreUnfit
+
+VERSION = 1  # of the tables and procedures
+DEFAULT_PREFIX = "interlock_"
+LONGEST = 40  # characters of a prefix: a name has at most 64, and so has that of the lock which creators take
+CLOCK = "utc_timestamp(6)"
+SQL_MODE = "STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION"
+"""The mode under which procedures are created, and which they keep, whatever mode the sessions have that call them."""
+
+Execute = Callable[[str], Awaitable[Rows]]
+"""Runs one statement and returns its rows."""
+
+
+@cache
+def _sections(file: str) -> dict[str, str]:
+    """The statements of one file by name, in the file's order, without their headers."""
+    loader: Any = __spec__.loader  # not open(): the package may have been imported from a zip file
+    text: bytes = loader.get_data(os.path.join(os.path.dirname(__file__), file))
+    found: dict[str, list[str]] = {}
+    lines: list[str] = []
+    for line in text.decode("utf-8").splitlines():
+        if line.startswith("-- name: "):
+            lines = found[line.removeprefix("-- name: ").strip()] = []
+        elif line.strip() and not line.startswith("--"):
+            lines.append(line)
+    return {name: "\n".join(lines).rstrip(";") for name, lines in found.items()}
+
+
+def _account(user: str) -> str:
+    """An account as SQL takes it literally: `app` stands for 'app'@'%', and `app@10.0.0.%` names a host."""
+    name, _, host = user.partition("@")
+    return "@".join("'" + part.replace("\\", "\\\\").replace("'", "''") + "'" for part in (name, host or "%"))
+
+
+class Schema:
+    """The names of one installation: a prefix before each table and procedure of the database that the URL names.
+
+    `clock` is an expression for the present instant; tests set one that they can move.
+    """
+
+    def __init__(self, prefix: str = DEFAULT_PREFIX, clock: str = CLOCK) -> None:
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", prefix) or len(prefix) > LONGEST:
+            raise InvalidSetting(
+                f"prefix={prefix}: write at most {LONGEST} letters, digits and underscores, and no digit first"
+            )
+        self.prefix = prefix
+        self._clock = clock
+        self._call = f"call {prefix}v{VERSION}_"
+
+    def call(self, procedure: str, arguments: str) -> str:
+        return f"{self._call}{procedure}({arguments})"
+
+    def _render(self, text: str) -> str:
+        return text.replace("interlock_", self.prefix).replace(CLOCK, self._clock)
+
+    def tables(self) -> list[str]:
+        """The statements that create the tables, each of which may be repeated."""
+        return [self._render(text) for text in _sections("tables.sql").values()]
+
+    def procedures(self) -> dict[str, str]:
+        """The statements that create the procedures, by the full names of these."""
+        return {
+            f"{self.prefix}v{VERSION}_{name}": self._render(text)
+            for name, text in _sections("procedures.sql").items()
+        }
+
+    def script(self) -> str:
+        """Everything that creates tables and procedures, for the `mysql` or `mariadb` command; it may be run again."""
+        lines = [f"set @interlock_sql_mode = @@sql_mode, sql_mode = '{SQL_MODE}';"]
+        lines += [f"{statement};" for statement in self.tables()]
+        lines.append("delimiter //")
+        for name, text in self.procedures().items():
+            lines += [f"drop procedure if exists {name} //", f"{text} //"]
+        return "\n".join([*lines, "delimiter ;", "set sql_mode = @interlock_sql_mode;", ""])
+
+    def grants(self, user: str) -> str:
+        """The rights of a program that may not create anything itself: to run the procedures, and nothing else."""
+        return "\n".join(
+            f"grant execute on procedure {name} to {_account(user)};" for name in self.procedures()
+        )
+
+    async def install(self, execute: Execute, place: str, seconds: float) -> None:
+        """Create what is missing. DDL commits by itself here, so those who do it take turns by a named lock of the server.
+
+        Raises `Again` if somebody else is at it for longer than `seconds`, and `StoreUnfit` if the tables are of a later version.
+        """
+        lock = f"interlock.{self.prefix}"
+        ((turn,),) = await execute(f"select get_lock('{lock}', {max(0, int(seconds) - 1)})")
+        if turn != 1:
+            raise Again(f"{place}: somebody else is creating the tables of interlock")
+        try:
+            await self._create(execute, place)
+        finally:
+            await execute(f"do release_lock('{lock}')")
+
+    async def _create(self, execute: Execute, place: str) -> None:
+        ((mode,),) = await execute("select @@sql_mode")
+        await execute(f"set sql_mode = '{SQL_MODE}'")
+        try:
+            for statement in self.tables():
+                await execute(statement)
+            for (found,) in await execute(f"select version from {self.prefix}meta"):
+                if found > VERSION:
+                    raise StoreUnfit(
+                        f"{place}: the tables {self.prefix}* are of version {found}, made by a later interlock; this one knows {VERSION}"
+                    )
+            there = {
+                name
+                for (name,) in await execute(
+                    "select routine_name from information_schema.routines where routine_schema = database()"
+                )
+            }
+            for name, text in self.procedures().items():
+                if name not in there:
+                    await execute(text)
+        finally:
+            await execute(f"set sql_mode = '{mode}'")

@@ -1,0 +1,212 @@
+"""Real MariaDB servers for tests: each on a free port with a folder of its own, ended by its pid."""
+
+from __future__ import annotations
+
+import atexit
+import fcntl
+import getpass
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from functools import cache
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+
+import pymysql
+
+from tests.patience import PATIENCE
+from tests.server_process import die_with_parent, free_port
+
+PLACES = 4  # of one server that are used in turn
+HASTY = (
+    "--innodb-flush-log-at-trx-commit=0",
+    "--innodb-flush-method=nosync",
+    "--sync-frm=0",
+    "--innodb-doublewrite=0",
+)
+"""Options of a server that no test crashes: nothing waits for the disk."""
+SMALL = ("--innodb-log-file-size=16M", "--innodb-buffer-pool-size=16M")
+
+
+def _template() -> Path:
+    """A data folder that was made once for this version and user: making one takes seconds, copying it a fraction of one.
+
+    Test workers start at the same moment, so a file lock lets one of them make it while the others wait.
+    """
+    version = subprocess.run(["mariadbd", "--version"], capture_output=True, text=True, check=True).stdout
+    name = f"interlock-mariadb-{getpass.getuser()}-{version.split()[2]}"
+    folder = Path(tempfile.gettempdir(), name)
+    with open(f"{folder}.lock", "w") as turn:
+        fcntl.flock(turn, fcntl.LOCK_EX)
+        if not (folder / "complete").exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+            subprocess.run(
+                [
+                    *("mariadb-install-db", "--no-defaults", "--auth-root-authentication-method=normal"),
+                    *("--skip-test-db", "--skip-name-resolve", f"--user={getpass.getuser()}"),
+                    *(f"--datadir={folder}", *SMALL),
+                ],
+                check=True,
+                capture_output=True,
+            )
+            (folder / "complete").touch()
+    return folder
+
+
+class Server:
+    """One mariadbd with a database `app`; `kill`, `restart` and signals are for tests that break it."""
+
+    def __init__(self, *options: str, environment: dict[str, str] | None = None) -> None:
+        self.port = free_port()
+        self.folder = tempfile.mkdtemp(prefix="interlock-mysql-")
+        self._options = options
+        self._environment = environment
+        self._process: subprocess.Popen[bytes] | None = None
+        self._fresh = True
+        self._prefixes = cycle([f"t{number}_" for number in range(PLACES)])
+
+    def start(self) -> None:
+        assert shutil.which("mariadbd"), "mariadbd is not installed: apt-get install mariadb-server"
+        if self._fresh:
+            shutil.copytree(_template(), self.folder, dirs_exist_ok=True)
+        with open(f"{self.folder}/log", "ab") as log:
+            self._process = subprocess.Popen(
+                [
+                    *("mariadbd", "--no-defaults", f"--user={getpass.getuser()}", f"--datadir={self.folder}"),
+                    *(f"--port={self.port}", "--bind-address=127.0.0.1", f"--socket={self.folder}/socket"),
+                    *("--skip-name-resolve", "--skip-log-bin", "--performance-schema=OFF"),
+                    *(*SMALL, *self._options),
+                ],
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+                preexec_fn=die_with_parent,
+                env=None if self._environment is None else os.environ | self._environment,
+            )
+        self._await_ready()
+        if self._fresh:
+            self.run("create database app")
+            self._fresh = False
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def url(
+        self, prefix: str = "interlock_", user: str = "root", scheme: str = "mysql", **options: str
+    ) -> str:
+        query = "".join(f"&{name}={value}" for name, value in options.items())
+        return f"{scheme}://{user}@127.0.0.1:{self.port}/app?prefix={prefix}{query}"
+
+    def fresh_url(self, **options: str) -> str:
+        """A place of one test's own: tables with a prefix that nobody has used, or that were emptied.
+
+        Creating them takes longer than most tests do, so the tables of the last few places are used in turn.
+        """
+        prefix = next(self._prefixes)
+        names = {
+            name
+            for (name,) in self.run(
+                "select table_name from information_schema.tables where table_schema = 'app'"
+            )
+        }
+        if f"{prefix}claim" in names:
+            self.run(
+                "use app",
+                *[
+                    f"delete from {prefix}{table}"
+                    for table in ("claim", "pending", "register", "bell", "mail")
+                ],
+            )
+        return self.url(prefix, **options)
+
+    def connect(self, user: str = "root", database: str = "app", **settings: Any) -> pymysql.Connection[Any]:
+        return pymysql.connect(
+            host="127.0.0.1", port=self.port, user=user, database=database, autocommit=True, **settings
+        )
+
+    def run(self, *statements: str) -> Sequence[Sequence[Any]]:
+        """Run statements as the administrator, and return the rows of the last one."""
+        rows: Sequence[Sequence[Any]] = ()
+        with closing(self.connect(database="")) as connection, connection.cursor() as cursor:
+            for statement in statements:
+                cursor.execute(statement)
+                rows = cursor.fetchall()
+        return rows
+
+    def kill(self) -> None:
+        """As a crash does."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def restart(self) -> None:
+        self.kill()
+        self.start()
+
+    def freeze(self) -> None:
+        """From now on it reads nothing."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        os.kill(self.pid, signal.SIGCONT)
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """A server that accepts connections and answers nothing."""
+        self.freeze()
+        try:
+            yield
+        finally:
+            self.thaw()
+
+    def close(self) -> None:
+        self.kill()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _answers(self) -> bool:
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), 1.0) as probe:
+                probe.settimeout(1.0)
+                return len(probe.recv(64)) > 4
+        except OSError:
+            return False
+
+    def _await_ready(self) -> None:
+        end = time.monotonic() + PATIENCE
+        while not self._answers():
+            assert self._process is not None
+            assert self._process.poll() is None, f"mariadbd ended at once: {self._log()}"
+            assert time.monotonic() < end, f"mariadbd is not ready after {PATIENCE:g} s: {self._log()}"
+            time.sleep(0.02)
+
+    def _log(self) -> str:
+        return Path(self.folder, "log").read_text(errors="replace")[-2000:]
+
+
+@contextmanager
+def running(*options: str, environment: dict[str, str] | None = None) -> Iterator[Server]:
+    server = Server(*options, environment=environment)
+    try:
+        server.start()
+        yield server
+    finally:
+        server.close()
+
+
+@cache
+def steady() -> Server:
+    """The server for all suites of a worker, which neither break it nor count what it was asked."""
+    server = Server(*HASTY, "--max-connections=1000")
+    atexit.register(server.close)
+    server.start()
+    return server

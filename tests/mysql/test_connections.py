@@ -1,0 +1,223 @@
+"""Connections: how many a client uses, what happens when they end, and that no lease keeps one."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+from contextlib import closing, suppress
+from typing import Any
+
+import pymysql
+import pytest
+import sqlalchemy
+from sqlalchemy.ext.asyncio import create_async_engine
+
+import interlock
+from interlock.errors import StoreUnavailable, Unsupported
+from interlock.testing.lag import at_most, stretched
+from tests.mysql.server import Server, running
+from tests.patience import until
+
+BUDGET = 4 + 1 + 1  # calls, keeper, ear; while the ear is made, one more for its probe
+
+
+def connections(server: Server) -> int:
+    ((count,),) = server.run(
+        "select count(*) from information_schema.processlist where id <> connection_id() and user = 'root' and db = 'app'"
+    )
+    return int(count)
+
+
+def kill_all(server: Server, how: str = "connection") -> int:
+    killed = 0
+    with closing(server.connect()) as admin, admin.cursor() as cursor:
+        cursor.execute(
+            "select id from information_schema.processlist where id <> connection_id() and user = 'root' and db = 'app'"
+        )
+        for (id,) in cursor.fetchall():
+            with suppress(pymysql.Error):  # it has ended meanwhile
+                cursor.execute(f"kill {how} {id}")
+                killed += 1
+    return killed
+
+
+@pytest.mark.server
+def test_a_client_keeps_to_its_budget_however_many_threads_it_has() -> None:
+    with (
+        running() as server,
+        interlock.connect(server.url()) as client,
+        interlock.connect(server.url()) as other,
+    ):
+        with client.lock("first"):
+            pass
+        held = other.lock("x").acquire()
+        assert held is not None
+        most = 0
+
+        def wait(number: int) -> None:
+            client.semaphore(f"s{number % 7}", capacity=3).acquire(timeout=60)
+            client.lock("x").acquire(timeout=stretched(1.0))
+
+        threads = [threading.Thread(target=wait, args=(n,)) for n in range(40)]
+        for thread in threads:
+            thread.start()
+        while any(thread.is_alive() for thread in threads):
+            most = max(most, connections(server))
+            time.sleep(0.05)
+        assert most <= 2 * (BUDGET + 1)
+
+
+@pytest.mark.server
+def test_a_full_server_refuses_in_time_and_the_next_try_works() -> None:
+    with running("--max-connections=12") as server:
+        with interlock.connect(server.url()) as client:
+            held = client.lock("held", ttl=3).acquire()
+            assert held is not None
+            with closing(_Crowd(server)):
+                with interlock.connect(server.url(), connect_timeout=2) as late:
+                    with pytest.raises(StoreUnavailable, match="max_connections"), at_most(3.0):
+                        late.lock("x").acquire(timeout=1)
+                began = held.remaining()
+                until(
+                    lambda: held.remaining() > began
+                )  # the keeper's connection was made before the first grant
+                held.check()
+            with interlock.connect(server.url()) as late:
+                assert late.lock("x").acquire(timeout=30) is not None
+
+
+class _Crowd:
+    """As many connections as the server gives."""
+
+    def __init__(self, server: Server) -> None:
+        self._all: list[Any] = []
+        with suppress(pymysql.Error):
+            while True:
+                self._all.append(pymysql.connect(host="127.0.0.1", port=server.port, user="root"))
+
+    def close(self) -> None:
+        for connection in self._all:
+            connection.close()
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("how", ["connection", "query"])
+def test_connections_that_an_operator_kills_are_replaced_and_no_lease_is_lost(how: str) -> None:
+    with running() as server, interlock.connect(server.url(), ttl=stretched(10.0)) as client:
+        lease = client.lock("held").acquire()
+        assert lease is not None
+        with interlock.connect(server.url()) as other:
+            waiter = threading.Thread(target=lambda: other.lock("held").acquire(timeout=120))
+            waiter.start()
+            for _ in range(5):
+                until(lambda: kill_all(server, how) > 0)
+                with suppress(StoreUnavailable), client.lock("x", timeout=30):
+                    pass
+                lease.check()
+            lease.release()
+            waiter.join()
+
+
+@pytest.mark.server
+def test_a_connection_that_the_server_closed_while_idle_is_replaced_before_it_is_used() -> None:
+    with running("--wait-timeout=1") as server, interlock.connect(server.url()) as client:
+        with client.lock("x"):
+            pass
+        until(lambda: connections(server) == 0)
+        for _ in range(3):
+            with client.lock("x"):
+                pass
+
+
+def test_a_cancelled_call_leaves_nothing_and_its_connection_answers_nobody(server: Server, url: str) -> None:
+    async def main() -> None:
+        async with interlock.aio.connect(url) as client:
+            async with client.lock("x"):
+                pass
+            for pause in range(40):
+                task = asyncio.create_task(client.lock("x").acquire())
+                await asyncio.sleep(pause * 0.0005)
+                task.cancel()
+                with suppress(asyncio.CancelledError):
+                    lease = await task
+                    if lease:
+                        await lease.release()
+                assert (await client.register("r").read()).value is None  # not the row of the cancelled call
+            async with client.lock("x", timeout=60) as lease:
+                assert [holder.token for holder in (await client.inspect("x")).holders] == [lease.token]
+
+    asyncio.run(main())
+
+
+def test_an_engine_lends_a_connection_for_each_call_and_no_lease_keeps_one(server: Server) -> None:
+    engine = sqlalchemy.create_engine(
+        f"mysql+pymysql://root@127.0.0.1:{server.port}/app",
+        pool_size=1,
+        max_overflow=0,
+        isolation_level="REPEATABLE READ",
+    )
+    with interlock.connect(engine) as one, interlock.connect(engine) as two:
+        held = [one.lock(f"engine-{n}").acquire() for n in range(5)]
+        assert all(held)
+        assert engine.pool.checkedout() == 0  # type: ignore[attr-defined]
+        assert two.lock("engine-0").acquire(blocking=False) is None
+        waiter = threading.Thread(target=lambda: two.lock("engine-0").acquire(timeout=60))
+        waiter.start()
+        until(lambda: one.inspect("engine-0").waiters)
+        for lease in held:
+            assert lease is not None
+            lease.release()
+        waiter.join()
+        with engine.connect() as connection:  # as the user left it: own time limits, a transaction of its own
+            assert connection.connection.driver_connection._read_timeout is None  # type: ignore[union-attr]
+    engine.dispose()
+
+
+@pytest.mark.parametrize("driver", ["aiomysql"])
+def test_an_async_engine_lends_connections_too(server: Server, driver: str) -> None:
+    async def main() -> None:
+        engine = create_async_engine(
+            f"mysql+{driver}://root@127.0.0.1:{server.port}/app", pool_size=2, max_overflow=0
+        )
+        async with interlock.aio.connect(engine) as client:
+            async with client.lock("async-engine") as lease, client.lock("async-engine-2"):
+                lease.check()
+                assert await client.lock("async-engine").acquire(blocking=False) is None
+        await engine.dispose()
+
+    asyncio.run(main())
+
+
+def test_an_engine_of_the_other_kind_or_driver_is_refused(server: Server) -> None:
+    engine = sqlalchemy.create_engine("mysql+pymysql://root@127.0.0.1/app")
+
+    async def main() -> None:
+        with pytest.raises(Unsupported, match="AsyncEngine"):
+            interlock.aio.connect(engine)
+
+    asyncio.run(main())
+
+
+def test_a_forked_child_holds_nothing_and_does_not_disturb_its_parent(url: str) -> None:
+    with interlock.connect(url) as client:
+        with client.lock("x") as lease:
+            child = os.fork()
+            if not child:
+                held = client.lock("x").acquire(blocking=False)
+                os._exit(1 if held else 0)
+            assert os.waitpid(child, 0)[1] == 0
+            lease.check()
+            assert client.inspect("x").holders[0].token == lease.token
+
+
+@pytest.mark.server
+def test_a_frozen_server_is_reported_in_time_and_nothing_is_left() -> None:
+    with running() as server, interlock.connect(server.url(), ttl=30) as client:
+        with client.lock("x"):
+            pass
+        with server.frozen(), pytest.raises(StoreUnavailable, match="did not answer"), at_most(1.0):
+            client.lock("x").acquire(timeout=0.5)
+        with client.lock("x", timeout=60):  # what arrived late was taken back
+            pass

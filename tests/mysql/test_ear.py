@@ -1,0 +1,157 @@
+"""Wake-ups: a ring ends the sleep of the process that is meant, at any moment, whoever rings; otherwise the mail is found by looking."""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+import interlock
+from interlock.backends.sql.mysql import ear as ears
+from interlock.backends.sql.mysql.address import from_url
+from interlock.backends.sql.mysql.dialect import MysqlDialect
+from interlock.backends.sql.mysql.ear import MysqlEar
+from interlock.testing.lag import at_most
+from interlock.urls import split
+from tests.mysql.server import Server
+from tests.patience import PATIENCE, until
+
+
+def installed(url: str) -> MysqlDialect:
+    with interlock.connect(url) as client, client.lock("first"):
+        pass
+    return MysqlDialect(from_url(split(url)), 5.0)
+
+
+def opened(dialect: MysqlDialect) -> MysqlEar:
+    ear = dialect.ear()
+    assert isinstance(ear, MysqlEar)
+    return ear
+
+
+def send(server: Server, url: str, bell: str, message: str, *, ring: bool = True) -> None:
+    """As a procedure does: mail in a transaction, then the ring."""
+    prefix = url.partition("prefix=")[2]
+    mail = f"insert into app.{prefix}mail (bell, message, sent) values ('{bell}', '{message}', unix_timestamp(now(6)))"
+    server.run(mail, *([f"call app.{prefix}v1_ring('{bell}')"] if ring else []))
+
+
+def test_every_message_arrives_once_whatever_the_ear_is_doing(server: Server, url: str) -> None:
+    ear = opened(installed(url))
+    messages = [f"c{number} {number}" for number in range(40)]
+    sender = threading.Thread(target=lambda: [send(server, url, ear.bell, one) for one in messages])
+    sender.start()
+    got: list[str] = []
+    end = time.monotonic() + PATIENCE
+    while len(got) < len(messages) and time.monotonic() < end:
+        got += ear.receive(1.0)
+    sender.join()
+    assert got == messages
+    assert ear._pause == ears.LONGEST, "all of it was rung for"
+    ear.close()
+
+
+def test_a_ring_ends_the_sleep_at_once(server: Server, url: str) -> None:
+    ear = opened(installed(url))
+    got: list[Any] = []
+
+    def listen() -> None:
+        got.append((ear.receive(30.0), time.monotonic()))
+
+    listening = threading.Thread(target=listen)
+    listening.start()
+    time.sleep(0.2)
+    with at_most(0.5):
+        send(server, url, ear.bell, "qx")
+        until(lambda: got)
+    listening.join()
+    assert got[0][0] == ["qx"]
+    ear.close()
+
+
+def test_mail_without_a_ring_is_found_and_the_ear_looks_more_often_then(server: Server, url: str) -> None:
+    ear = opened(installed(url))
+    send(server, url, ear.bell, "qx", ring=False)
+    assert ear.receive(5.0) == ["qx"]
+    writing = threading.Timer(0.1, send, (server, url, ear.bell, "qy"), {"ring": False})
+    writing.start()
+    assert ear.receive(10.0) == ["qy"]
+    assert ear._pause == ears.FIRST_LOOK
+    ear.close()
+
+
+def test_a_bell_that_nobody_has_any_more_hits_nobody(server: Server, url: str) -> None:
+    dialect = installed(url)
+    gone, there = opened(dialect), opened(dialect)
+    gone.close()
+    send(server, url, gone.bell, "qx")
+    began = time.monotonic()
+    assert there.receive(0.5) == []
+    assert time.monotonic() - began >= 0.5
+    there.close()
+
+
+def test_a_ring_never_ends_the_statement_of_another_program(server: Server, url: str) -> None:
+    """The name of a lock of somebody else is no bell: bells have a prefix of ours."""
+    installed(url)
+    prefix = url.partition("prefix=")[2]
+    with closing(server.connect()) as other, other.cursor() as cursor:
+        cursor.execute("select get_lock('theirs', 0)")
+        ringing = threading.Timer(0.1, server.run, (f"call app.{prefix}v1_ring('theirs')",))
+        ringing.start()
+        assert cursor.execute("select sleep(0.5)") == 1
+        assert cursor.fetchall() == ((0,),)
+        ringing.join()
+
+
+def test_waiters_of_different_database_users_wake_each_other(server: Server) -> None:
+    url = server.fresh_url()
+    installed(url)
+    for name in ("one", "two"):
+        server.run(f"create user if not exists {name}@'%'", f"grant execute on app.* to {name}@'%'")
+    prefix = url.partition("prefix=")[2]
+    with (
+        interlock.connect(server.url(prefix, user="one")) as one,
+        interlock.connect(server.url(prefix, user="two")) as two,
+    ):
+        lease = one.lock("x").acquire()
+        assert lease is not None
+        got: list[Any] = []
+        waiter = threading.Thread(target=lambda: got.append(two.lock("x").acquire(timeout=60)))
+        waiter.start()
+        until(lambda: one.inspect("x").waiters)
+        time.sleep(0.3)  # it sleeps by now
+        with at_most(0.5):
+            lease.release()
+            waiter.join()
+        assert got[0]
+
+
+def test_where_rings_cannot_arrive_waiters_are_served_all_the_same_and_it_is_said_once(
+    server: Server, url: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(MysqlEar, "_rings_arrive", lambda self, probe: False)
+    with interlock.connect(url) as one, interlock.connect(url) as two:
+        for _ in range(3):
+            lease = one.lock("x").acquire()
+            assert lease is not None
+            waiter = threading.Thread(target=lambda: two.lock("x", timeout=60).acquire().release())  # type: ignore[union-attr]
+            waiter.start()
+            until(lambda: one.inspect("x").waiters)
+            lease.release()
+            waiter.join()
+    assert sum("wake-ups do not reach" in record.message for record in caplog.records) == 1
+
+
+def test_read_mail_is_removed(server: Server, url: str) -> None:
+    dialect = installed(url)
+    ear = opened(dialect)
+    for number in range(ears.KEPT + 3):
+        send(server, url, ear.bell, f"c{number} 0")
+        assert ear.receive(5.0)
+    ear.close()
+    prefix = url.partition("prefix=")[2]
+    assert server.run(f"select count(*) from app.{prefix}mail") == ((0,),)
