@@ -98,7 +98,7 @@ class Parser(argparse.ArgumentParser):
         if self.incomplete is not None and message.startswith("the following arguments are required"):
             message = self.incomplete()
         hint = (
-            "" if AS_IN in message else f"; see {self.prog} --help"
+            "" if AS_IN in message or message.endswith("?") else f"; see {self.prog} --help"
         )  # a line to copy is the end of its line
         self.exit(exit_codes.USAGE, f"{self.prog}: {message}{hint}\n")
 
