@@ -81,6 +81,7 @@ def ask_all(
     """Ask one after the other; one that breaks does not cost the others their answers."""
     results: list[Result] = []
     broken: list[str] = []
+    worse: list[str] = []
     for number, (question, cores) in enumerate(asked, 1):
         try:
             results.append(ask(question, cores, rounds, f"[{number}/{len(asked)}] "))
@@ -90,9 +91,9 @@ def ask_all(
         else:
             report.say(report.table(results[-1]))
             keep(results, out)
+            worse += history.record(results[-1:]) if recorded else []  # at once: a run may be interrupted
     report.say(f"\nwritten: {out}/results.json and chart.svg" if results else "\nnothing was measured")
     if recorded:
-        worse = history.record(results)
         report.say(
             "recorded in benchmarks/history.csv; " + ("worse than before:" if worse else "nothing is worse")
         )
