@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Callable
 from urllib.request import urlopen
 from uuid import uuid4
 
@@ -30,9 +31,8 @@ def received(cluster: EtcdCluster) -> int:
     return int(total)
 
 
-async def handed_on(url: str, waiters: int, hand_offs: int, count: object) -> float:
+async def handed_on(url: str, waiters: int, hand_offs: int, count: Callable[[], int]) -> float:
     """Messages for each hand-off, while `waiters` wait. Two clients: those who wait, and one that holds first."""
-    assert callable(count)
     async with aio.connect(url, ttl=60) as ours, aio.connect(url, ttl=60) as theirs:
         first = await theirs.lock("x").acquire()
         assert first

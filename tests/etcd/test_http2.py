@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import struct
+from importlib import import_module
 from typing import Any
 
-import hpack
 import pytest
 
 from interlock.backends.etcd.wire.grpc import OK, UNAVAILABLE, UNIMPLEMENTED, Call, framed, head
@@ -33,6 +33,7 @@ from interlock.backends.etcd.wire.http2 import (
     literal,
 )
 
+hpack: Any = import_module("hpack")
 Frame = tuple[int, int, int, bytes]
 HEAD = head(b"/etcdserverpb.KV/Range", b"h:1", tls=False)
 

@@ -94,7 +94,7 @@ class Sessions:
         self._flights: dict[object, list[Signal]] = {}
         self.places: dict[str, Place] = {}
         self.unanswered: dict[str, None] = {}  # ids of claims with a request that may still arrive
-        self.floor = (0, 0)  # the revision of the token floor, as last read, and the floor
+        self.floor: tuple[int, int] = (0, 0)  # the revision of the token floor, as last read, and the floor
         self.litter: tuple[int, float] | None = (
             None  # the lease for what is to vanish soon, and when it was asked for
         )

@@ -54,7 +54,7 @@ class Stream:
         self.head = head
         self.unsent = bytearray()
         self.closing = False  # nothing is sent after `unsent`
-        self.window = 0
+        self.window: int = 0
 
 
 def literal(name: bytes, value: bytes) -> bytes:
@@ -107,7 +107,7 @@ class Connection:
         self._backlog: deque[Stream] = deque()  # not started: the peer allows no more streams now
         self._most_streams = 1 << 31
         self._first_window = DEFAULT_WINDOW
-        self._window = DEFAULT_WINDOW  # what we may send on all streams together
+        self._window: int = DEFAULT_WINDOW  # what we may send on all streams together
         self._frame_size = 16384
         self._consumed = 0
         self._consumed_by: dict[int, int] = {}
