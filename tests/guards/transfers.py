@@ -90,8 +90,9 @@ class Worker:
 
     def run(self) -> Report:
         while self.report.committed < self.job.transfers:
-            lease = self.lock.acquire()
-            assert lease is not None
+            lease = self._acquire()
+            if lease is None:
+                continue
             try:
                 for _ in range(min(BATCH, self.job.transfers - self.report.committed)):
                     self._pause()
@@ -111,6 +112,13 @@ class Worker:
         self.client.close()
         self.report.moved = dict(self.moved)
         return self.report
+
+    def _acquire(self) -> interlock.Lease | None:
+        """A lease; None if the store did not answer in time, as on a machine with a lot of other work: then it is asked again."""
+        with suppress(interlock.StoreUnavailable):
+            return self.lock.acquire()
+        self.report.failed += 1
+        return None
 
     def _pause(self) -> None:
         if self.random.random() < self.job.paused / 2:
