@@ -48,6 +48,10 @@ class Worker:
             from tests.storm.zookeeper import Pinged  # here, not above: it takes interlock's rule away
 
             self._locks: Any = Pinged(place, ttl, self.journal)
+        elif kind == "naivemysql":
+            from tests.storm.naive_mysql import NaiveMysql
+
+            self._locks = NaiveMysql(place, ttl, self.journal)
         elif kind == "naiverow":
             from tests.storm.postgresql import NaiveRow
 
