@@ -12,6 +12,7 @@ from typing import Any
 
 import pymysql
 
+import interlock
 from tests.mysql.server import Server
 from tests.server_process import die_with_parent
 from tests.storm.clocked import _write, clocked
@@ -54,6 +55,10 @@ class Mysql:
     def start(self) -> None:
         self.server.start()
         self.server.run("create user if not exists app@'%'", "grant all on app.* to app@'%'")
+        with interlock.connect(f"mysql://app@127.0.0.1:{self.server.port}/app", connect_timeout=60) as client:
+            client.lock("first").acquire(
+                timeout=60
+            )  # creates the tables: the storm is about what comes later
         self.ways = [Way(self.server.port)]
 
     def places(self) -> list[str]:
