@@ -10,6 +10,8 @@
 |---|---|
 | `sql` | your own transaction in PostgreSQL, MySQL, MariaDB or SQLite: DB-API, SQLAlchemy, Django |
 | `redis` | commands and Lua scripts on a Redis server or Cluster |
+| `etcd` | writes to etcd, in one transaction |
+| `zookeeper` | writes to ZooKeeper, in one multi |
 | `file` | a file that is replaced as a whole |
 | `http` | requests to a web application, by a middleware |
 
@@ -22,26 +24,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import interlock.guards.etcd as etcd
     import interlock.guards.file as file
     import interlock.guards.http as http
     import interlock.guards.redis as redis
     import interlock.guards.sql as sql
+    import interlock.guards.zookeeper as zookeeper
 
-__all__ = ["file", "http", "redis", "sql"]
-
-_LATER = ("etcd", "zookeeper")  # in versions that have them
+__all__ = ["etcd", "file", "http", "redis", "sql", "zookeeper"]
 
 if not TYPE_CHECKING:  # a type checker would accept every misspelt name
 
     def __getattr__(name: str) -> Any:
         from importlib import import_module
 
-        if name in (*__all__, *_LATER):
-            try:
-                return import_module(f"{__name__}.{name}")
-            except ModuleNotFoundError as error:
-                if error.name != f"{__name__}.{name}":
-                    raise
+        if name in __all__:
+            return import_module(f"{__name__}.{name}")
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

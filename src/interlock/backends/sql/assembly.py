@@ -68,7 +68,7 @@ class Assembly:
         store = SqlStore(
             dialect.traits, dialect.place, runner, self._listener, runtime, self._state, self._keeper
         )
-        store.claim_table = getattr(dialect, "claim_table", None)
+        store.claim_table = dialect.claim_table
         return store
 
     def _doubt(self) -> None:

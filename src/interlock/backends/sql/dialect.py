@@ -147,6 +147,11 @@ class Dialect(Protocol):
     @property
     def connect_timeout(self) -> float: ...
 
+    @property
+    def claim_table(self) -> str:
+        """The quoted name of the table of claims, as a connection of the user's to the same database can use it: for guards."""
+        ...
+
     def source(self, runtime: Any, *, blocking: bool) -> Source:
         """Where the calls of a client get their connections. `runtime` is a `WaitRuntime`; `blocking` for threads, else for tasks."""
         ...

@@ -44,6 +44,11 @@ class MysqlDialect:
         self._lender = lender
         library("pymysql")  # now, not at the first claim: what is missing is said where the store is named
 
+    @property
+    def claim_table(self) -> str:
+        names = (self._address.settings.get("database"), f"{self._address.schema.prefix}claim")
+        return ".".join(f"`{name.replace('`', '``')}`" for name in names if name)
+
     def source(self, runtime: Any, *, blocking: bool) -> Source:
         if self._lender is not None:
             return EngineSource(self._lender, self._address, runtime, self.connect_timeout)
