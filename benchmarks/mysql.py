@@ -147,7 +147,7 @@ def _peer(make: Callable[[str], Iterator[Measure]]) -> Any:
 def questions() -> list[Question]:
     return [
         Question(
-            "pair-mysql",
+            "mysql-pair",
             "uncontended acquire+release, MariaDB store, durable commits",
             [
                 Case("bare statements", ours.on(served, bare)),
@@ -162,7 +162,7 @@ def questions() -> list[Question]:
             note="bare: a row with owner and expiry, no queue; GET_LOCK writes nothing and ends with its connection",
         ),
         Question(
-            "handoff-mysql",
+            "mysql-handoff",
             "hand-off to a waiter in another process, MariaDB store (release called -> waiter has it)",
             [
                 Case("GET_LOCK", ours.on(served, get_lock_handoff)),

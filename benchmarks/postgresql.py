@@ -181,7 +181,7 @@ def _peer(make: Callable[[str], Iterator[Measure]]) -> Any:
 def questions() -> list[Question]:
     return [
         Question(
-            "pair-postgresql",
+            "postgresql-pair",
             "uncontended acquire+release, PostgreSQL store, durable commits",
             [
                 Case("bare statements", ours.on(served, bare)),
@@ -198,7 +198,7 @@ def questions() -> list[Question]:
             note="bare: a row with owner and expiry, no queue; advisory locks write nothing and end with their connection",
         ),
         Question(
-            "handoff-postgresql",
+            "postgresql-handoff",
             "hand-off to a waiter in another process, PostgreSQL store (release called -> waiter has it)",
             [
                 Case("advisory lock", ours.on(served, advisory_handoff)),
