@@ -351,6 +351,7 @@ class BlockingLine(Line):
         finally:
             self._waiting.pop(gate, None)
             self._call_next()
+            self._close_if_over()
 
     def _read_until(self, ready: Callable[[], bool], until: float) -> None:
         while not ready() and not self.ended:
@@ -406,7 +407,11 @@ class BlockingLine(Line):
     def end(self, why: str) -> None:
         with self._guard:
             self._break(why)
-        if self._reading.free:
+        self._close_if_over()
+
+    def _close_if_over(self) -> None:
+        """Close the socket of a line that has ended, but never while a thread waits on it: its number could be another's."""
+        if self.ended and self._reading.free:
             self._sock.close()
 
     def forget(self) -> None:
@@ -465,7 +470,9 @@ class BlockingTransport(ClusterTransport):
                 self._check_open()
                 line = await self._connect_blocking(max(0.001, began + limit - time.monotonic()))
                 self._lines[thread] = line
-                self._check_open()  # or it was closed meanwhile
+                if self._closed:  # meanwhile: nobody else would close this one
+                    line.end("this client was closed")
+                    self._check_open()
         finally:
             self._connecting.give_back(ticket)
         return line, time.monotonic() - began
