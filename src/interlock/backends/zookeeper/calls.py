@@ -55,12 +55,11 @@ class Calls:
         """Wait for the signal of a request that was sent just now; `StoreUnavailable` if it does not come."""
         began = self.link.now()
         came = await self.runtime.wait(signal, timeout)
-        took = self.link.now() - began
-        before = self.link.trip
-        # Up at once and down slowly: it is what a request may need.
-        self.link.trip = max(took, before + (took - before) / 8)
         if not came:
-            raise late(self.link.place, timeout)
+            raise late(self.link.place, timeout)  # silence does not tell how long a trip takes
+        took, before = self.link.now() - began, self.link.trip
+        # Up at once and down slowly: it is what a request may need.
+        self.link.trip = max(took, before + (took - before) / 32)
 
     async def one(self, request: Request, deadline: Deadline) -> Answer:
         return (await self.ask([request], deadline))[0]
