@@ -215,9 +215,11 @@ class Ensemble:
 
 
 def until(fact: Callable[[], bool]) -> None:
-    end = time.monotonic() + PATIENCE
+    """Wait for a fact about servers: on a busy machine a JVM may take a minute to start and to find the others."""
+    patience = 3 * PATIENCE
+    end = time.monotonic() + patience
     while not fact():
-        assert time.monotonic() < end, f"not so after {PATIENCE:g} s"
+        assert time.monotonic() < end, f"not so after {patience:g} s"
         time.sleep(0.02)
 
 
