@@ -132,6 +132,7 @@ def main() -> int:
         client, judge = interlock.connect(url), interlock.connect(url)
         ways = [way for way in WAYS if way is not permits or client.traits.shares == "any"]
         struck = late = slow = tries = 0
+        way = ways[0]
         odd: list[str] = []
         while struck < options.strikes:
             over = False
