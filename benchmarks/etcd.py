@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from importlib import import_module
 from typing import Any
 from uuid import uuid4
 
@@ -139,7 +140,7 @@ def bare_handoff(hosts: str) -> Iterator[Measure]:
 
 
 def etcd3_pair(hosts: str) -> Iterator[Measure]:
-    import etcd3  # pyright: ignore
+    etcd3: Any = import_module("etcd3")
 
     host, _, port = hosts.split(",")[0].partition(":")
     client: Any = etcd3.client(host=host, port=int(port))

@@ -397,11 +397,13 @@ def _open_sql_client(client: Any, runtime: Runtime, asynchronous: bool, connect_
     database = getattr(getattr(client, "dialect", None), "name", "postgresql")
     if database == "postgresql":
         from interlock.backends.sql.postgresql import open_client
-    elif database in ("mysql", "mariadb"):
-        from interlock.backends.sql.mysql import open_client
-    else:
-        raise _wrong_kind(client)
-    return open_client(client, runtime, asynchronous=asynchronous, connect_timeout=connect_timeout)
+
+        return open_client(client, runtime, asynchronous=asynchronous, connect_timeout=connect_timeout)
+    if database in ("mysql", "mariadb"):
+        from interlock.backends.sql.mysql import open_client as open_engine
+
+        return open_engine(client, runtime, asynchronous=asynchronous, connect_timeout=connect_timeout)
+    raise _wrong_kind(client)
 
 
 _OPENERS: dict[str, Callable[[SplitResult, Runtime, bool, float], Store]] = {

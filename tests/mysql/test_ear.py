@@ -42,7 +42,12 @@ def send(server: Server, url: str, bell: str, message: str, *, ring: bool = True
 def test_every_message_arrives_once_whatever_the_ear_is_doing(server: Server, url: str) -> None:
     ear = opened(installed(url))
     messages = [f"c{number} {number}" for number in range(40)]
-    sender = threading.Thread(target=lambda: [send(server, url, ear.bell, one) for one in messages])
+
+    def send_all() -> None:
+        for message in messages:
+            send(server, url, ear.bell, message)
+
+    sender = threading.Thread(target=send_all)
     sender.start()
     got: list[str] = []
     end = time.monotonic() + PATIENCE

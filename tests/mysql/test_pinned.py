@@ -116,12 +116,12 @@ def test_a_pinned_holder_of_a_semaphore_stops_nobody_else(
     server: Server, url: str, client: interlock.Client, other: interlock.Client
 ) -> None:
     first = client.semaphore("s", capacity=2).acquire()
-    assert first is not None
+    assert first
     with pinned(server, url, first):
         for _ in range(3):
             with at_most(1.0):
                 second = other.semaphore("s", capacity=2).acquire(timeout=5)
-                assert second is not None
+                assert second
                 second.release()
     first.release()
 
