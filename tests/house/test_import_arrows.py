@@ -62,6 +62,16 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "aio": BELOW_FACES,
     # Guards take leases and compare tokens. They know no store; the one of Redis shares its rule for slots.
     "guards": (*PORTS, "_core.drive", "_core.lease", "_core.names", "_core.client", "guards"),
+    # Requests of its own to the user's cluster, over the framing of the store.
+    "guards.etcd": (
+        *PORTS,
+        "clock",
+        "_core.drive",
+        "_core.lease",
+        "_core.names",
+        "guards.presented",
+        "backends.etcd",
+    ),
     "guards.redis": (*PORTS, "_core.drive", "_core.lease", "guards.presented", "backends.redis.wire.keys"),
     "guards.http": (*PORTS, "_core.lease", "_core.names", "guards.presented", "blocking", "aio"),
     "": (*BELOW_FACES, "blocking", "aio", "guards"),  # interlock/__init__.py
