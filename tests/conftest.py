@@ -32,7 +32,7 @@ ON_DEMAND = (
     "tests/postgresql/test_connections.py",
     "tests/postgresql/test_field.py",
     "tests/postgresql/test_interrupts.py",
-    "tests/postgresql/test_pgbouncer",
+    "tests/postgresql/test_pooler_conformance.py",
     "tests/storm/test_mysql.py",
     "tests/storm/test_postgresql.py",
     "tests/storm/test_zookeeper.py",
