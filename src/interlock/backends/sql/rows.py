@@ -55,7 +55,7 @@ def renew_answer(renewal: Renewal, row: Sequence[Any]) -> RenewAnswer:
 
 
 def standings(rows: Rows) -> tuple[Standing, ...]:
-    """The rows of `steps.QUEUE` as an operator sees them: who is in follows from the rule alone."""
+    """The rows of `steps.QUEUE` as an operator sees them; the rule of admission says which of them hold."""
     if not rows:
         return ()
     inside = admitted([row[2] for row in rows], rows[0][3])

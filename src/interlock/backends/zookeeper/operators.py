@@ -1,4 +1,4 @@
-"""What operators ask for: who stands where, which names are in use, and the removal of claims."""
+"""Inspecting queues, listing names and evicting claims, for operators."""
 
 from __future__ import annotations
 
