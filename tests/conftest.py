@@ -10,6 +10,12 @@ import pytest
 
 from tests.full import FULL
 
+# Suites that several folders import: an assertion in them shows what it compared. Here, before any folder has imported one.
+pytest.register_assert_rewrite(
+    "interlock.testing.conformance",
+    *(f"tests.field.{name}" for name in ("taking", "losing", "crowds", "ends", "killed")),
+)
+
 UNHEARD = "INTERLOCK_TESTS_UNHEARD"  # tells the workers which signals the run was started without
 
 

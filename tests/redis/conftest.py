@@ -1,4 +1,4 @@
-"""One server for all tests of a worker that do not break it; and readable assertions of the shipped suite."""
+"""One server for all tests of a worker that do not break it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from uuid import uuid4
 import pytest
 
 from tests.redis.server import Server, running
-
-pytest.register_assert_rewrite("interlock.testing.conformance")
 
 
 @pytest.fixture(scope="session")
