@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from tests.mutants.mutant import Mutant, cancelled, conforming, directed, hasty, inherited, mutant, reentered
+from tests.mutants.mutant import (
+    Mutant,
+    cancelled,
+    conforming,
+    directed,
+    hasty,
+    inherited,
+    mutant,
+    reentered,
+    watched,
+)
 
 MEMORY = "backends/memory.py"
 LEASE = "_core/lease.py"
@@ -353,7 +363,7 @@ INTERRUPTED: list[Mutant] = [
     mutant(
         "nobody watches a statement",
         "a body that was cut short is renewed for ever",
-        ("_runtime/statements.py", "Watch(method, _over.append)", "Watch(method)"),
+        ("_runtime/statements.py", "Watch(method[0], _over.append)", "Watch(method[0])"),
         tests=reentered("cut_short or traceback"),
     ),
     mutant(
@@ -362,7 +372,7 @@ INTERRUPTED: list[Mutant] = [
         (
             "_runtime/statements.py",
             "        watch.statement = _here.statement = statement\n",
-            "        watch.statement = _here.statement = statement\n        statement.manager = (statement.manager, method)\n",
+            "        watch.statement = _here.statement = statement\n        statement.manager = (statement.manager, method[0])\n",
         ),
         (
             "_runtime/statements.py",
@@ -370,6 +380,18 @@ INTERRUPTED: list[Mutant] = [
             "(statement.manager[0] is manager or statement.manager[0] is type(manager))",
         ),
         tests=reentered("cut_short or traceback"),
+    ),
+    mutant(
+        "the exit object stands in a variable",
+        "a frame that a profiler keeps keeps a lock",
+        ("_runtime/statements.py", "return method.pop()", "return method[0]"),
+        tests=watched("profiler"),
+    ),
+    mutant(
+        "a look at all frames keeps them",
+        "the variables of whoever called the sweep live until the garbage collector runs",
+        ("_runtime/statements.py", "frames, frame = [], None", "frame = sys._getframe()"),
+        tests=watched("frames_of_all"),
     ),
     mutant(
         "an ExitStack waits for the garbage collector",

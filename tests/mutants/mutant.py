@@ -48,6 +48,10 @@ def reentered(names: str) -> Tests:
     return Tests("tests/attacks/test_reentrance.py", names)
 
 
+def watched(names: str) -> Tests:
+    return Tests("tests/unit/test_statements.py", names)
+
+
 def conforming(names: str) -> Tests:
     return Tests("tests/conformance/test_memory.py", names)
 

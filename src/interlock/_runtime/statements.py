@@ -27,6 +27,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable
 from functools import lru_cache, partial
+from types import FrameType
 from typing import Any, Protocol
 
 
@@ -107,13 +108,18 @@ _COUNTED = type(lru_cache(maxsize=0)(_leave_stack))
 
 def _running(statement: Statement) -> bool:
     """Whether a thread has just called the exit of this statement, and got no further than its first instruction."""
-    for top in sys._current_frames().values():
-        frame = top
-        while frame is not None:
-            if frame.f_code is _leave_stack.__code__ and frame.f_locals.get("statement") is statement:
-                return True
-            frame = frame.f_back  # type: ignore[assignment]
-    return False
+    frames: list[FrameType | None] = list(sys._current_frames().values())
+    frame: FrameType | None = None
+    try:
+        while frames:
+            frame = frames.pop()
+            while frame is not None:
+                if frame.f_code is _leave_stack.__code__ and frame.f_locals.get("statement") is statement:
+                    return True
+                frame = frame.f_back
+        return False
+    finally:  # one of them is our own: in a cycle, all our callers' variables would live on
+        frames, frame = [], None
 
 
 def sweep() -> None:
@@ -181,17 +187,19 @@ class ExitMethod:
         self.__doc__ = leave.__doc__
 
     def __get__(self, manager: object | None, kind: type) -> Callable[..., Any]:
-        statement = Statement(kind if manager is None else manager)
-        method: Callable[..., Any]
-        if manager is not None:
-            method = partial(self._leave, statement, manager)
-        else:
-            method = self._of_stack(statement)
-        statement.watch = watch = Watch(method, _over.append)
-        watch.statement = _here.statement = statement
         if len(_over) > MOST:  # a program that takes no lease has no keeper
             sweep()
-        return method
+        statement = Statement(kind if manager is None else manager)
+        # In a list, and never in a variable: a profiler or another thread that looks at this frame can keep it for
+        # long after it has returned, with its variables.
+        method: list[Callable[..., Any]]
+        if manager is not None:
+            method = [partial(self._leave, statement, manager)]
+        else:
+            method = [self._of_stack(statement)]
+        statement.watch = watch = Watch(method[0], _over.append)
+        watch.statement = _here.statement = statement
+        return method.pop()
 
     def _of_stack(self, statement: Statement) -> Callable[..., Any]:
         _stacks[statement] = None
