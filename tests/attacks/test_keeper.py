@@ -11,10 +11,13 @@ from collections.abc import Sequence
 import pytest
 
 from interlock import aio
+from interlock._core.keeper import Renewable
+from interlock._core.lease import SIGNED_AFTER
+from interlock.blocking import Lease
 from interlock.errors import StoreUnavailable
 from interlock.model import NoAnswer, Renewal, RenewAnswer
 from interlock.testing.lag import stretched
-from tests.attacks.stage import Stage, eventually
+from tests.attacks.stage import Stage, eventually, raises
 from tests.patience import PATIENCE
 
 
@@ -59,6 +62,45 @@ def test_a_lease_that_is_over_but_was_never_dropped_does_not_keep_the_keeper_bus
     after = resource.getrusage(resource.RUSAGE_SELF)
     assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 0.2
     assert lease not in stage.core.keeper.kept()
+    stage.client.close()
+
+
+@pytest.mark.parametrize("what", ["its owner has ended", "the store does not answer"])
+def test_an_heir_that_cannot_tell_the_store_who_it_is_does_not_keep_the_keeper_busy(what: str) -> None:
+    """A second after it has inherited a claim, a holder tells the store who it is. That may fail, or come too late."""
+    stage = Stage()
+    lock, heir, over = stage.client.lock("x"), list[Lease | None](), threading.Event()
+
+    def inherit() -> None:
+        heir.append(stage.client.lock("x").acquire())
+        if what != "its owner has ended":
+            over.wait(PATIENCE)
+
+    first = lock.acquire()
+    assert first
+    thread = threading.Thread(target=inherit)
+    thread.start()
+    eventually(lambda: asyncio.run(stage.store.inner.inspect("x")).waiters)
+    if what == "the store does not answer":
+        stage.store.before["renew"] = raises(StoreUnavailable("it hangs"))
+    first.release()
+    eventually(lambda: heir)
+    assert heir[0]
+    assert heir[0]._unsigned, "it did not inherit"
+    looks = 0
+    take_due = stage.core.keeper._take_due
+
+    def counted(now: float) -> list[Renewable]:
+        nonlocal looks
+        looks += 1
+        return take_due(now)
+
+    stage.core.keeper._take_due = counted  # type: ignore[method-assign]
+    time.sleep(SIGNED_AFTER + 1.0)
+    assert 1 <= looks < 20
+    over.set()
+    thread.join(PATIENCE)
+    stage.store.before.clear()
     stage.client.close()
 
 

@@ -255,13 +255,16 @@ class Lease:
     def _due(self) -> float:
         """The next instant somebody must look at this lease."""
         pause = self._claim.ttl / timing.RENEWALS
-        if self._unsigned is not None:
-            return min(self._deadline, self._last_try + pause, self._granted_at + SIGNED_AFTER)
         if self._state is not State.HELD:
             pause = min(1.0, pause / 4)
-        elif not self._holding.renew and not self._short:
+        elif not self._holding.renew and not self._short and self._unsigned is None:
             return self._deadline
-        return min(self._deadline, self._last_try + pause)
+        due = min(self._deadline, self._last_try + pause)
+        if self._unsigned is not None:
+            sign_at = self._granted_at + SIGNED_AFTER
+            if self._last_try < sign_at:  # if not, it was tried in vain: the next renewal tries again
+                due = min(due, sign_at)
+        return due
 
     @property
     def _ended(self) -> bool:
