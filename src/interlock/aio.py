@@ -57,7 +57,7 @@ from interlock._runtime.generators import (
     require_coroutine,
     rewrapped,
 )
-from interlock._runtime.statements import ExitMethod, OtherExit, Statement, entered
+from interlock._runtime.statements import ExitMethod, OtherExit, Statement, entered, entering
 from interlock._runtime.tasks import LoopOwner, TaskOwner, Tasks, TaskSignal
 from interlock._runtime.threads import Threads
 from interlock.errors import LeaseLost, Skipped
@@ -748,6 +748,7 @@ class Condition(ConditionMixin):
         return self._core.notify_all(self._core.client.runtime.owner())
 
     async def __aenter__(self) -> Any:
+        entering(self, self._lock)
         return await self._lock.__aenter__()
 
     if TYPE_CHECKING:

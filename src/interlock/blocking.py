@@ -39,7 +39,7 @@ from interlock._mixins import (
     Unpicklable,
 )
 from interlock._runtime import lifetimes
-from interlock._runtime.statements import ExitMethod, OtherExit, entered
+from interlock._runtime.statements import ExitMethod, OtherExit, entered, entering
 from interlock._runtime.threads import blocking_runtime
 from interlock.errors import Skipped
 from interlock.making import MadeByClients, made
@@ -604,6 +604,7 @@ class Condition(ConditionMixin):
         drive(self._core.notify_all())
 
     def __enter__(self) -> Any:
+        entering(self, self._lock)
         return self._lock.__enter__()
 
     if TYPE_CHECKING:

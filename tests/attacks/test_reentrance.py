@@ -182,7 +182,7 @@ def test_a_traceback_that_is_kept_keeps_no_lease(client: interlock.Client) -> No
 
 
 @pytest.mark.filterwarnings("ignore:coroutine")
-@pytest.mark.parametrize("kind", ["lock", "rlock", "semaphore", "multilock"])
+@pytest.mark.parametrize("kind", ["lock", "rlock", "semaphore", "multilock", "condition"])
 def test_an_exit_stack_that_is_interrupted_at_any_step_of_an_exit_keeps_nothing(
     client: interlock.Client, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -196,6 +196,7 @@ def test_an_exit_stack_that_is_interrupted_at_any_step_of_an_exit_keeps_nothing(
             "rlock": client.rlock,
             "semaphore": lambda name: client.semaphore(name, 2),
             "multilock": lambda name: client.multilock([name, f"{name}:2"]),
+            "condition": client.condition,
         }
         lock = made[kind](name)
         with ExitStack() as stack:

@@ -156,25 +156,6 @@ def entered(manager: object, what: Entered) -> Statement:
     return Statement(manager)
 
 
-class OtherExit:
-    """The `__exit__` or `__aexit__` of an object that is entered by entering another: a condition's lock."""
-
-    def __init__(self, other: Callable[[Any], Any]) -> None:
-        self._other = other
-
-    def __set_name__(self, kind: type, name: str) -> None:
-        self._name = name
-
-    def __get__(self, manager: object | None, kind: type) -> Callable[..., Any]:
-        if manager is not None:
-            return getattr(self._other(manager), self._name)  # type: ignore[no-any-return]
-
-        def leave(of: object, *told: object) -> Any:
-            return getattr(self._other(of), self._name)(*told)
-
-        return leave
-
-
 class ExitMethod:
     """An `__exit__` or `__aexit__` that knows the statement it belongs to.
 
@@ -183,7 +164,7 @@ class ExitMethod:
     """
 
     def __init__(self, leave: Callable[..., Any]) -> None:
-        self._leave = leave
+        self.leave = leave
         self.__doc__ = leave.__doc__
 
     def __get__(self, manager: object | None, kind: type) -> Callable[..., Any]:
@@ -194,7 +175,7 @@ class ExitMethod:
         # long after it has returned, with its variables.
         method: list[Callable[..., Any]]
         if manager is not None:
-            method = [partial(self._leave, statement, manager)]
+            method = [partial(self.leave, statement, manager)]
         else:
             method = [self._of_stack(statement)]
         statement.watch = watch = Watch(method[0], _over.append)
@@ -203,6 +184,39 @@ class ExitMethod:
 
     def _of_stack(self, statement: Statement) -> Callable[..., Any]:
         _stacks[statement] = None
-        if self._leave.__code__.co_flags & CO_COROUTINE:
-            return partial(self._leave, statement)  # it runs in steps; only its first one could be struck
-        return lru_cache(maxsize=0)(partial(_leave_stack, self._leave, statement))
+        if self.leave.__code__.co_flags & CO_COROUTINE:
+            return partial(self.leave, statement)  # it runs in steps; only its first one could be struck
+        return lru_cache(maxsize=0)(partial(_leave_stack, self.leave, statement))
+
+
+class OtherExit:
+    """The `__exit__` or `__aexit__` of an object that is entered by entering another: a condition's lock."""
+
+    def __init__(self, other: Callable[[Any], Any]) -> None:
+        self._other = other
+
+    def __set_name__(self, kind: type, name: str) -> None:
+        self._name = name
+        self._of_stack = ExitMethod(self._leave_async if name == "__aexit__" else self._leave)
+
+    def __get__(self, manager: object | None, kind: type) -> Callable[..., Any]:
+        if manager is not None:
+            return getattr(self._other(manager), self._name)  # type: ignore[no-any-return]
+        return self._of_stack.__get__(None, kind)
+
+    def _leave(self, statement: Statement, manager: object, *told: object) -> Any:
+        other = self._other(manager)
+        (exit_method, *_) = (
+            vars(kind)[self._name] for kind in type(other).__mro__ if self._name in vars(kind)
+        )
+        return exit_method.leave(statement, other, *told)
+
+    async def _leave_async(self, statement: Statement, manager: object, *told: object) -> Any:
+        return await self._leave(statement, manager, *told)
+
+
+def entering(manager: object, other: object) -> None:
+    """Note that `manager` is being entered by entering `other`; see `OtherExit`."""
+    statement = _here.statement
+    if statement is not None and statement.manager is type(manager):
+        statement.manager = other
