@@ -1,0 +1,162 @@
+"""The pairs of an older commit beside those of this one, in one run: whether a change has made them slower.
+
+    python -m benchmarks.compare e3b3860
+    python -m benchmarks.compare main~20 --rounds 21 --only redis-pair
+
+Each question has one process of either commit, on servers of its own. They take turns of a quarter of a second, so whatever
+else the machine does hits both. What counts is the median of the ratios of neighbouring turns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import os
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from statistics import median
+
+from benchmarks.process import ROOT, Another
+from benchmarks.redis_server import served, servers
+
+TURN = 0.25  # seconds
+
+SYNC = """
+import sys, time, interlock
+client = interlock.connect(sys.argv[1])
+def pair():
+    lock = client.lock("compare")
+    lock.acquire()
+    lock.release()
+for _ in range(200): pair()
+print("ready", flush=True)
+for line in sys.stdin:
+    pairs, began = 0, time.perf_counter()
+    while (now := time.perf_counter()) < began + float(line):
+        for _ in range(10): pair()
+        pairs += 10
+    print((now - began) / pairs, flush=True)
+"""
+
+TASKS = """
+import asyncio, sys, time, interlock.aio
+async def main():
+    async with interlock.aio.connect(sys.argv[1]) as client:
+        async def pair(name, count):
+            for _ in range(count):
+                lock = client.lock(name)
+                await lock.acquire()
+                await lock.release()
+        tasks = int(sys.argv[2])
+        async def batch(count):
+            await asyncio.gather(*(pair(f"compare:{n}", count) for n in range(tasks)))
+        await batch(20)
+        print("ready", flush=True)
+        while line := sys.stdin.readline():
+            pairs, began = 0, time.perf_counter()
+            while (now := time.perf_counter()) < began + float(line):
+                await batch(5)
+                pairs += 5 * tasks
+            print((now - began) / pairs, flush=True)
+asyncio.run(main())
+"""
+
+
+@contextmanager
+def source(commit: str) -> Iterator[Path]:
+    """The package as it was at that commit."""
+    packed = subprocess.run(
+        ["git", "archive", commit, "src"], cwd=ROOT, stdout=subprocess.PIPE, check=True
+    ).stdout
+    with tempfile.TemporaryDirectory(prefix="interlock-compare-") as folder:
+        with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
+            archive.extractall(folder, filter="data")
+        yield Path(folder) / "src"
+
+
+@contextmanager
+def child(package: Path, program: str, *arguments: str) -> Iterator[Another]:
+    env = {**os.environ, "PYTHONPATH": str(package)}
+    with subprocess.Popen(
+        [sys.executable, "-c", program, *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=env,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        another = Another(process.stdin, process.stdout)
+        try:
+            assert another.hear() == "ready\n"
+            yield another
+        finally:
+            process.kill()
+
+
+def turn(another: Another) -> float:
+    another.tell(str(TURN))
+    return float(another.hear())
+
+
+def compared(old: Another, new: Another, rounds: int) -> tuple[float, float, float]:
+    """Medians of a pair before and after, in seconds, and the median of the ratios."""
+    turns = [(turn(old), turn(new)) for _ in range(rounds)]
+    return (
+        median(one for one, _ in turns),
+        median(two for _, two in turns),
+        median(two / one for one, two in turns),
+    )
+
+
+@contextmanager
+def urls() -> Iterator[dict[str, str]]:
+    """Stores of one side's own: the commits need not understand each other's records."""
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="interlock-compare-"))
+        nodes = ",".join(f"127.0.0.1:{port}" for port in stack.enter_context(servers(5)()))
+        yield {
+            "sqlite": f"sqlite:///{folder}/locks.db",
+            "redis": f"redis://127.0.0.1:{stack.enter_context(served()).port}",
+            "redlock": f"redlock://{nodes}",
+        }
+
+
+QUESTIONS: dict[str, tuple[str, str, str]] = {
+    "pair-sqlite": (SYNC, "sqlite", ""),
+    "redis-pair": (SYNC, "redis", ""),
+    "redis-pair-async": (TASKS, "redis", "1"),
+    "redis-pair-64-tasks": (TASKS, "redis", "64"),
+    "redlock-pair": (SYNC, "redlock", ""),
+    "redlock-pair-16-tasks": (TASKS, "redlock", "16"),
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.compare", description=(__doc__ or "").partition("\n")[0]
+    )
+    parser.add_argument("commit", help="the older one")
+    parser.add_argument("--rounds", type=int, default=11)
+    parser.add_argument("--only", default="", help="questions whose name contains this")
+    options = parser.parse_args()
+    with source(options.commit) as before, urls() as theirs, urls() as ours:
+        sys.stdout.write(f"{'':24}{'before':>10}{'after':>10}   after / before\n")
+        for name, (program, store, tasks) in QUESTIONS.items():
+            if options.only in name:
+                with (
+                    child(before, program, theirs[store], tasks) as old,
+                    child(ROOT / "src", program, ours[store], tasks) as new,
+                ):
+                    one, two, ratio = compared(old, new, options.rounds)
+                sys.stdout.write(f"{name:24}{1e6 * one:7.1f} us{1e6 * two:7.1f} us   {ratio:.2f}\n")
+                sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
