@@ -51,10 +51,11 @@ def plant(edit: Edit, source: Path) -> None:
 
 def run_tests(source: Path, tests: Tests, **patience: str) -> tuple[int, str]:
     """pytest on the copy; its exit code and what it said."""
-    argv = [sys.executable, "-B", "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
+    argv = [sys.executable, "-B", "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "pytest_timeout"]
     argv += ["-o", f"pythonpath={source} {ROOT}", tests.file, "-k", tests.names]
     env = {**os.environ, "PYTHONPATH": f"{source}{os.pathsep}{ROOT}"}
     env.pop("PYTEST_ADDOPTS", None)
+    env["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # loading those that no mutant needs took most of the time
     env.update(patience)
     try:
         done = subprocess.run(
