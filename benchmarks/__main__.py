@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import traceback
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
@@ -38,6 +39,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true", help="short rounds, only to see that all works")
     parser.add_argument("--rounds", type=int, help="rounds for each question")
     parser.add_argument("--cores", type=int, choices=(1, 2), help="only on so many cores")
+    parser.add_argument("--alone", action="store_true", help="without the peers: only the limit and interlock")
     parser.add_argument(
         "--record",
         action="store_true",
@@ -56,6 +58,8 @@ def main(argv: list[str] | None = None) -> int:
         wanted = select(known, options.questions)
     except LookupError as unknown:
         parser.error(f"no such question: {unknown}; --list shows them")
+    if options.alone:
+        wanted = [alone(question) for question in wanted]
     if options.quick:
         pace.hurry()
     asked = [(q, cores) for q in wanted for cores in q.cores if options.cores in (None, cores)]
@@ -73,6 +77,12 @@ def select(known: dict[str, list[Question]], names: list[str]) -> list[Question]
         if not found:
             raise LookupError(name)
     return [question for question in every if question in wanted] if names else every
+
+
+def alone(question: Question) -> Question:
+    """The same question without the peers, which take most of its time."""
+    limit, *others = question.cases
+    return replace(question, cases=[limit, *(case for case in others if case.name.startswith("interlock"))])
 
 
 def ask_all(
