@@ -62,12 +62,24 @@ MUTANTS: list[Mutant] = [
         tests=ANSWERS,
     ),
     mutant(
+        "sqlite: a quick claim does not ask who stands there",
+        "it is granted beside the holder",
+        (CLAIMS, "    and not exists (select 1 from claim where resource = ?)\n", "    and ? is not null\n"),
+        tests=ANSWERS,
+    ),
+    mutant(
+        "sqlite: a quick claim does not ask who watches",
+        "a watcher of the queue is never told of the new holder",
+        (CLAIMS, "    and not exists (select 1 from bell where topic = ?)\n    and unmoved()", "    and ? is not null\n    and unmoved()"),
+        tests=Tests("tests/sqlite/test_waiting.py", "watch"),
+    ),
+    mutant(
         "sqlite: a quick claim does not ask whether its files are there",
         "a claim in files that were removed is granted beside the holder's",
         (
             CLAIMS,
-            "select ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, 0, '', ? from idle\nwhere unmoved();",
-            "select ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, 0, '', ? from idle;",
+            "    and unmoved()\n), ?);",
+            "), ?);",
         ),
         tests=Tests("tests/sqlite/test_removed.py", "idle_claim or write_lock_in_hand"),
     ),

@@ -105,11 +105,10 @@ class Holding:
         client = self.client
         if client.closed:
             client.check_open()
-        wait = (
-            self.timeout
-            if blocking and timeout is None
-            else timing.checked_wait(blocking, timeout, self.timeout)
-        )
+        if blocking and (timeout is None or timeout == -1):
+            wait = self.timeout  # as `checked_wait` says, but for a call that most would pay for
+        else:
+            wait = timing.checked_wait(blocking, timeout, self.timeout)
         runtime = client.runtime
         runner = None if owner is None else runtime.runner()
         owner = owner or runtime.owner()
@@ -131,7 +130,9 @@ class Holding:
     def enrol(self, attempt: Attempt, lease: Lease) -> None:
         """Look after a lease that was granted or inherited just now."""
         client, next_head = self.client, None
-        usual = self.max_hold is None and not attempt.sign(lease)
+        # Only an attempt with a turn, or in a place that it shares, can have another's claim.
+        own = (attempt.turn is None and attempt.shared is None) or not attempt.sign(lease)
+        usual = own and self.max_hold is None
         with client.guard:
             if client.closed:  # since it was asked for: nobody would look after the lease
                 client.check_open()
@@ -190,7 +191,9 @@ class Holding:
         return lease
 
     def release(self, owner: Owner | None = None) -> Awaitable[None]:
-        lease = self.current(owner)
+        leases = list(self.leases)
+        # The only one is meant, whosever it is: most objects have no other.
+        lease = leases[0] if len(leases) == 1 else self.current(owner)
         if self.older:
             self._release_older(lease)
         return lease._give_back(strict=True)

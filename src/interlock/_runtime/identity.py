@@ -101,8 +101,21 @@ DECORATED = "function"
 
 _PARTIAL: type[Any] = partial
 
+
+class Site:
+    """A line from which locks are taken, and how its last caller was described there."""
+
+    __slots__ = ("code", "described", "place")
+
+    def __init__(self, code: CodeType, place: str) -> None:
+        self.code = code  # kept, or another code would get its id
+        self.place = place
+        # One assignment, of all three: threads come here at the same time. A forked child is another process.
+        self.described: tuple[Owner | None, _Process | None, str] = (None, None, "")
+
+
 _host = ""
-_sites: dict[tuple[int, int], tuple[object, str]] = {}
+_sites: dict[tuple[int, int], Site] = {}
 
 
 def describe(owner: Owner) -> str:
@@ -121,12 +134,17 @@ def describe(owner: Owner) -> str:
         last = frame.f_lasti
     key = (id(code), last)
     known = _sites.get(key)
-    if known is None or known[0] is not code:
-        # The code is kept with what was found: another one would get its id.
+    if known is None or known.code is not code:
         line = frame.f_lineno if last >= 0 else code.co_firstlineno
-        known = _sites[key] = (code, _call_site(code, line))
+        known = _sites[key] = Site(code, _call_site(code, line))
+    process = _process
+    caller, there, who = known.described
+    if caller is owner and there is process:
+        return who
     name: str = getattr(owner, "quoted", '""')
-    return f"[{_host or _quoted_host()},{_process.pid},{name},{known[1]}]"
+    who = f"[{_host or _quoted_host()},{process.pid},{name},{known.place}]"
+    known.described = (owner, process, who)
+    return who
 
 
 def _quoted_host() -> str:

@@ -84,6 +84,7 @@ class SqliteStore(StoreDefaults):
         self._sweep = SweepCursor()
         self._last = 0  # the highest token seen here: a proposal below it would be refused
         self._bells: dict[str, float] = {}  # topic: until when our bell hangs there
+        self.inside = database.surrounded  # type: ignore[method-assign]  # itself: every release asks
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.path}>"
@@ -98,8 +99,8 @@ class SqliteStore(StoreDefaults):
         permits, capacity, ttl = claim.permits, claim.capacity, claim.ttl
         # fmt: off
         values = (
-            token, resource, "q" + resource,
             resource, token, claim.id, permits, capacity, ttl, now + ttl, now, claim.note, claim.who,
+            token, resource, "q" + resource,
         )
         # fmt: on
         if permits <= capacity and self._database.single(now + timeout, now, CLAIM_IDLE, values):
@@ -251,13 +252,6 @@ class SqliteStore(StoreDefaults):
         return not self._database.run(until, changed)
 
     # ---- housekeeping -------------------------------------------------------------
-
-    def inside(self) -> bool:
-        """Whether the calling thread is inside one of this store's own critical sections.
-
-        Then a finalizer or a signal handler has interrupted it there, and nothing can be asked of the store.
-        """
-        return self._database.surrounded()
 
     def liveness_byte(self) -> tuple[str, int] | None:
         life = self._database.liveness.life

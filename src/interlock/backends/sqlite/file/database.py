@@ -78,10 +78,13 @@ class Database:
         return self._connection is not None
 
     def surrounded(self) -> bool:
-        """Whether the calling thread is using some connection of this process to the same files."""
+        """Whether the calling thread is using some connection of this process to the same files.
+
+        Then a finalizer or a signal handler has interrupted it there, and nothing can be asked of the files.
+        """
         if self._section.owned():
             return True
-        if self._files is not None:
+        if self._files is not None and len(self._files.sections) > 1:
             for section in list(self._files.sections.values()):
                 if section.owned():
                     return True

@@ -4,19 +4,19 @@
 
 -- name: claim_idle
 -- Enters a claim as holder where nobody stands and nobody watches. A transaction by itself.
--- ? token, ? resource, ? topic of the resource's watchers; then the row: ? resource, ? token, ? id, ? permits, ? capacity,
--- ? ttl, ? lapses_at, ? now, ? note, ? who; ? life.
--- One row is changed if it is in; none if the long way must decide (also when the token is not above all).
+-- The row: ? resource, ? token, ? id, ? permits, ? capacity, ? ttl, ? lapses_at, ? now, ? note, ? who; then ? token, ? resource,
+-- ? topic of the resource's watchers; ? life.
+-- One row is changed if it is in; none if the long way must decide (also when the token is not above all): then its state
+-- would be null, and the row is ignored. Not `insert ... select`: that copies the row into a table of its own first.
 -- unmoved() asks, once the write lock is in hand, whether the files are still those we opened: see inodes.py.
-insert into claim (resource, token, id, permits, capacity, ttl, lapses_at, since, note, who, state, rung, bell, life)
-with idle as (
+insert or ignore into claim (resource, token, id, permits, capacity, ttl, lapses_at, since, note, who, rung, bell, state, life)
+values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, '', (
   select 1 from meta
   where last < ?
     and not exists (select 1 from claim where resource = ?)
     and not exists (select 1 from bell where topic = ?)
-)
-select ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, 0, '', ? from idle
-where unmoved();
+    and unmoved()
+), ?);
 
 -- name: release_alone
 -- Removes a holder with whom nobody stands, and for whose going nobody listens. A transaction by itself.
