@@ -361,8 +361,11 @@ class _AnyLock(LockMixin, _Body):
         return self._acquire(self._core.client.runtime.owner(), blocking, timeout)
 
     async def _acquire(self, owner: Owner, blocking: bool, timeout: float) -> Lease | None:
-        lease: Lease | None = await self._core.attempt(blocking, timeout, owner=owner).run()
-        return None if lease is None else lease._belong_to(owner)
+        attempt = self._core.attempt(blocking, timeout, owner=owner)
+        lease: Lease | None = await attempt.run()
+        if lease is None or (attempt.runner is owner and type(owner) is TaskOwner):
+            return lease  # the task that asked runs this itself
+        return lease._belong_to(owner)
 
     @_coroutine_function
     def release(self) -> Coroutine[Any, Any, None]:

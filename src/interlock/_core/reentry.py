@@ -237,6 +237,11 @@ class ReentrantAttempt:
     def lease(self) -> Lease | None:
         return None if self.entry is None else self.entry.lease
 
+    @property
+    def runner(self) -> Owner | None:
+        """The thread or task that waits for the lease."""
+        return None if self._attempt is None else self._attempt.runner
+
     async def run(self) -> Lease | None:
         mode = self._reentrant.mode
         if self.entry is None:

@@ -62,23 +62,12 @@ class LoopOwner:
 _owners: weakref.WeakKeyDictionary[asyncio.Task[Any], TaskOwner] = weakref.WeakKeyDictionary()
 
 
-def task_owner() -> Owner:
-    try:
-        task = asyncio.current_task()
-    except RuntimeError:  # no loop runs here
-        task = None
-    if task is None:  # a callback of the loop: bound to the thread that runs it
-        return identity.thread_owner()
-    return _owner_of(task)
-
-
 def _owner_of(task: asyncio.Task[Any]) -> TaskOwner:
-    found: Any = getattr(task, "_interlock_owner", None)
-    owner: TaskOwner = _new_owner(task) if found is None else found
-    return owner
+    return getattr(task, "_interlock_owner", None) or _new_owner(task)
 
 
 def _new_owner(task: asyncio.Task[Any]) -> TaskOwner:
+    """The owner of a task that has not asked before, or that keeps nothing we give it."""
     owner = _owners.get(task)
     if owner is None:
         awaiting = _waits_for(task)
@@ -209,18 +198,23 @@ class Tasks:
     fresh_id = staticmethod(identity.fresh_id)
 
     def owner(self) -> Owner:
-        owner = task_owner()
-        if type(owner) is TaskOwner:
-            # Bind it: a holder is told of a loss there, even if nothing has had to wait so far.
-            _ = self._loop
-        return owner
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:  # no loop runs here
+            return identity.thread_owner()
+        task = asyncio.current_task(loop)
+        if task is None:  # a callback of the loop: bound to the thread that runs it
+            return identity.thread_owner()
+        if loop is not self._bound:
+            _ = self._loop  # bind it: a holder is told of a loss there, even if nothing has had to wait so far
+        return getattr(task, "_interlock_owner", None) or _new_owner(task)
 
     def runner(self) -> Owner:
         task = asyncio.current_task()
         if task is None:
             return self.owner()
-        owner = _owner_of(task)
-        return owner if owner.task is task else TaskOwner(task)
+        owner: TaskOwner = getattr(task, "_interlock_owner", None) or _new_owner(task)
+        return owner if owner._task() is task else TaskOwner(task)
 
     who = staticmethod(identity.describe)
 

@@ -9,8 +9,9 @@ granted has no vote until its quarantine is over (`algorithm.recovery`). `TRAITS
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
+from typing import Any
 
 from interlock import native
 from interlock.backends.kit.defaults import NoRegisters, StoreDefaults
@@ -147,9 +148,13 @@ class RedlockStore(StoreDefaults, NoRegisters):
                 raise StoreUnavailable(answer.why)
             if answer.evicted:
                 return answer
-        if self._keeper_connections.made:
-            return await claiming.claim(self._quorum, claim, timeout)
-        return await self._first_claim(claim, timeout)
+        if not self._keeper_connections.made:
+            return await self._first_claim(claim, timeout)
+        quorum, began = self._quorum, self._quorum.now()
+        votes = await claiming.vote(quorum, claim, began, timeout)
+        if isinstance(votes, Granted):
+            return votes
+        return await claiming.refused(quorum, claim, votes, began, timeout)
 
     async def _first_claim(self, claim: Claim, timeout: float) -> ClaimAnswer:
         """Claim, and connect for the keeper at the same time: nothing is granted that could not be renewed."""
@@ -177,10 +182,12 @@ class RedlockStore(StoreDefaults, NoRegisters):
     async def renew(self, renewals: Sequence[Renewal], timeout: float = IO_TIMEOUT) -> list[RenewAnswer]:
         return await renewing.renew(self._quorum, renewals, timeout)
 
-    async def release(self, resource: str, id: str, linger: float = 0.0, timeout: float = IO_TIMEOUT) -> bool:
+    def release(
+        self, resource: str, id: str, linger: float = 0.0, timeout: float = IO_TIMEOUT
+    ) -> Coroutine[Any, Any, bool]:
         if self._backoff.waiters:
             self._backoff.over(id)
-        return await renewing.release(self._quorum, Release(resource, id, linger), timeout)
+        return renewing.release(self._quorum, Release(resource, id, linger), timeout)
 
     async def inspect(self, resource: str, timeout: float = IO_TIMEOUT, *, limit: int | None = None) -> Queue:
         return await inspection.inspect(self._quorum, resource, timeout, limit)

@@ -119,20 +119,26 @@ async def claim(quorum: Quorum, claim: Claim, timeout: float, first: bool = Fals
 
     `first` marks the first claim of a client: neither connecting nor starting new nodes counts towards its timeout.
     """
-    members, began = quorum.members, quorum.now()
-    members.note_ttl(claim.ttl)
-    votes = await _vote(quorum, claim, began, timeout)
-    if not isinstance(votes, Votes):
-        return votes
+    began = quorum.now()
+    votes = await vote(quorum, claim, began, timeout)
+    return votes if isinstance(votes, Granted) else await refused(quorum, claim, votes, began, timeout, first)
+
+
+async def refused(
+    quorum: Quorum, claim: Claim, votes: Votes, began: float, timeout: float, first: bool = False
+) -> ClaimAnswer:
+    """The answer to a claim that no majority has accepted; new nodes are given their votes, and asked once more."""
+    members = quorum.members
     if QUARANTINED in votes.said.values() and not votes.busy:
         # New nodes get their votes when they are first used; and others may have been admitted meanwhile.
         left = timeout - (quorum.now() - began)
         if first:
             left = max(left, STEPS * quorum.transport.round_trip(members.size))
         if left > 0 and await quorum.recovery.run_now(left):
-            votes = await _vote(quorum, claim, began, timeout)
-            if not isinstance(votes, Votes):
-                return votes
+            again = await vote(quorum, claim, began, timeout)
+            if isinstance(again, Granted):
+                return again
+            votes = again
     try:
         return _refusal(quorum, claim, votes)
     except StoreUnavailable as error:
@@ -141,9 +147,10 @@ async def claim(quorum: Quorum, claim: Claim, timeout: float, first: bool = Fals
         raise
 
 
-async def _vote(quorum: Quorum, claim: Claim, began: float, timeout: float) -> Granted | Votes:
-    """The grant; or, once the attempt is taken back, what the nodes said."""
+async def vote(quorum: Quorum, claim: Claim, began: float, timeout: float) -> Granted | Votes:
+    """The grant; or, once the attempt is taken back, what the nodes said, for `refused`."""
     members, connecting = quorum.members, 0.0
+    members.note_ttl(claim.ttl)
     ballot, rounds = members.ballot(quorum.wall()), 0
     while True:
         rounds += 1
