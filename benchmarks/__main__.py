@@ -39,7 +39,9 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true", help="short rounds, only to see that all works")
     parser.add_argument("--rounds", type=int, help="rounds for each question")
     parser.add_argument("--cores", type=int, choices=(1, 2), help="only on so many cores")
-    parser.add_argument("--alone", action="store_true", help="without the peers: only the limit and interlock")
+    parser.add_argument(
+        "--alone", action="store_true", help="without the peers: only the limit and interlock"
+    )
     parser.add_argument(
         "--record",
         action="store_true",

@@ -70,7 +70,11 @@ MUTANTS: list[Mutant] = [
     mutant(
         "sqlite: a quick claim does not ask who watches",
         "a watcher of the queue is never told of the new holder",
-        (CLAIMS, "    and not exists (select 1 from bell where topic = ?)\n    and unmoved()", "    and ? is not null\n    and unmoved()"),
+        (
+            CLAIMS,
+            "    and not exists (select 1 from bell where topic = ?)\n    and unmoved()",
+            "    and ? is not null\n    and unmoved()",
+        ),
         tests=Tests("tests/sqlite/test_waiting.py", "watch"),
     ),
     mutant(

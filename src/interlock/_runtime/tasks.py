@@ -206,7 +206,9 @@ class Tasks:
         if task is None:  # a callback of the loop: bound to the thread that runs it
             return identity.thread_owner()
         if loop is not self._bound:
-            _ = self._loop  # bind it: a holder is told of a loss there, even if nothing has had to wait so far
+            _ = (
+                self._loop
+            )  # bind it: a holder is told of a loss there, even if nothing has had to wait so far
         return getattr(task, "_interlock_owner", None) or _new_owner(task)
 
     def runner(self) -> Owner:

@@ -262,10 +262,8 @@ class Pool:
         self._waiting: deque[_Waiter] = deque()
         self._companion: _Companion | None = None
         self._guard = native.guard()
-
-    def inside(self) -> bool:
+        self.inside: Callable[[], bool] = self._guard._is_owned  # itself: every release asks
         """Whether the calling thread is in the middle of a change here."""
-        return self._guard._is_owned()
 
     async def ask(self, request: bytes, timeout: float, replies: int = 1, again: bool = True) -> Any:
         """The reply. `again` says that repeating the request is harmless.

@@ -70,7 +70,9 @@ class AsyncNodeConnection(PipelinedConnection):
         popleft = self._pending.popleft
         while (reply := gets()) is not False:
             asking = popleft()
-            if not asking.over or reply.__class__ is not int:  # otherwise it came after a majority, and says nothing new
+            if (
+                not asking.over or reply.__class__ is not int
+            ):  # otherwise it came after a majority, and says nothing new
                 asking.on_reply(self, reply)
 
     def _fail_all(self, error: InterlockError) -> None:

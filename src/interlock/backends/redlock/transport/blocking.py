@@ -52,6 +52,7 @@ class BlockingQuorumTransport:
         self._waiting: deque[Handoff] = deque()  # the threads that wait for a set, in order
         # Not a threading.Condition: an interrupt inside its methods may leave its lock held for ever.
         self._guard = native.guard()
+        self.inside: Callable[[], bool] = self._guard._is_owned  # itself: every release asks
         self.attempts.after_fork()
 
     def prepare(self) -> None:
@@ -67,9 +68,6 @@ class BlockingQuorumTransport:
             elif fault is not None:
                 found[node] = fault
         return found
-
-    def inside(self) -> bool:
-        return self._guard._is_owned()
 
     def timeout_error(self, node: int, timeout: float) -> InterlockError:
         return self._addresses[node].timeout_error(timeout)

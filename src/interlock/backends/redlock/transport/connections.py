@@ -184,7 +184,7 @@ class ConnectionSet:
         lost: list[int] = []
         if now() - self.used > FRESH:
             self.drop_closed()
-        if missing := [node for node in awaited if connections[node] is None]:
+        if None in connections and (missing := [node for node in awaited if connections[node] is None]):
             began = now()
             lost = self._connect(missing, awaited, on_reply, limits)
             had = len(awaited) - len(missing)
