@@ -8,6 +8,7 @@ import os
 import re
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial, wraps
 from typing import Any
 
@@ -100,6 +101,39 @@ def test_a_holder_is_named_by_host_pid_and_thread(client: interlock.Client) -> N
     thread.join()
     assert (who[0].pid, who[0].thread) == (os.getpid(), "worker-7")
     assert re.fullmatch(rf".+ pid {os.getpid()} worker-7 \({HERE}:\d+\)", str(who[0]))
+
+
+def test_each_caller_of_one_line_is_named_as_itself(client: interlock.Client) -> None:
+    """A line remembers how its last caller was described."""
+    seen: list[str] = []
+
+    def hold() -> None:
+        with client.lock("x"):
+            seen.append(holder(client).thread)
+
+    for name in ("one", "two", "one"):
+        thread = threading.Thread(target=hold, name=name)
+        thread.start()
+        thread.join()
+    hold()
+    assert seen == ["one", "two", "one", threading.current_thread().name]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
+def test_a_forked_child_is_named_by_its_own_pid(client: interlock.Client) -> None:
+    def hold() -> int:
+        with client.lock("x"):
+            return holder(client).pid
+
+    assert hold() == os.getpid()  # the line is known from here on
+    child = os.fork()
+    if not child:
+        with suppress(BaseException):
+            os._exit(0 if hold() == os.getpid() else 1)
+        os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert hold() == os.getpid()
 
 
 def test_a_task_is_named_by_its_name_and_line() -> None:

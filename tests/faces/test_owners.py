@@ -307,6 +307,37 @@ def test_the_loss_cancels_the_task_whose_body_it_is_and_not_the_owner() -> None:
 # ---- the owner ends ------------------------------------------------------------------------
 
 
+def test_a_release_means_the_callers_lease_and_not_an_older_one_that_was_lost() -> None:
+    with interlock.connect("memory://owners-older") as client:
+        lock = client.lock("x")
+        first, released = threading.Event(), threading.Event()
+        raised: list[BaseException] = []
+
+        def hold() -> None:
+            lease = lock.acquire()
+            assert lease
+            assert client.evict("x", reason="a test")
+            with pytest.raises(interlock.LeaseLost):
+                lease.renew()
+            first.set()
+            assert released.wait(PATIENCE)
+            try:
+                lock.release()
+            except interlock.LeaseLost as error:
+                raised.append(error)
+
+        thread = threading.Thread(target=hold)
+        thread.start()
+        assert first.wait(PATIENCE)
+        mine = lock.acquire()
+        assert mine
+        lock.release()
+        assert mine.state is interlock.State.RELEASED
+        released.set()
+        thread.join()
+        assert raised
+
+
 def test_a_lease_whose_thread_has_ended_says_so(caplog: pytest.LogCaptureFixture) -> None:
     seen: list[events.Event] = []
     taken: list[interlock.Lease] = []

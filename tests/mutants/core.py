@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.mutants.mutant import (
     Mutant,
+    Tests,
     cancelled,
     conforming,
     directed,
@@ -22,6 +23,7 @@ HOLDING = "_core/holding.py"
 ATTEMPT = "_core/attempt.py"
 REMOVAL = "_core/removal.py"
 COHORTS = "_core/cohort.py"
+IDENTITY = "_runtime/identity.py"
 
 STORE: list[Mutant] = [
     mutant(
@@ -552,4 +554,49 @@ COHORT: list[Mutant] = [
     ),
 ]
 
-MUTANTS = [*STORE, *ACQUIRING, *LEASES, *OTHERS, *INTERRUPTED, *COHORT]
+SHORTCUTS: list[Mutant] = [
+    mutant(
+        "a line is described once for all",
+        "an operator looks for the wrong thread",
+        (
+            IDENTITY,
+            "    if caller is owner and there is process:",
+            "    if caller is not None and there is process:",
+        ),
+        tests=Tests("tests/faces/test_call_sites.py", "each_caller"),
+    ),
+    mutant(
+        "a forked child is described as its parent",
+        "an operator stops the wrong process",
+        (IDENTITY, "    if caller is owner and there is process:", "    if caller is owner:"),
+        tests=Tests("tests/faces/test_call_sites.py", "forked_child"),
+    ),
+    mutant(
+        "the first lease of an object is released",
+        "a thread ends the lease of another",
+        (HOLDING, "lease = leases[0] if len(leases) == 1 else", "lease = leases[0] if leases else"),
+        tests=Tests("tests/faces/test_owners.py", "older_one"),
+    ),
+    mutant(
+        "an heir is kept as the owner of its own claim",
+        "it counts on a whole ttl that nobody has renewed",
+        (HOLDING, "(attempt.turn is None and attempt.shared is None) or", "attempt.shared is None or"),
+        tests=inherited("inherit"),
+    ),
+    mutant(
+        "who stands in another's place is not named",
+        "an operator sees a holder that is long gone",
+        (HOLDING, "(attempt.turn is None and attempt.shared is None) or", "attempt.turn is None or"),
+        tests=inherited("place_of_another_is_shown"),
+    ),
+    mutant(
+        "who asked in a task of its own owns the lease",
+        "the lease is not renewed, as its task is over",
+        ("aio.py", "(attempt.runner is owner and type(owner) is TaskOwner)", "type(owner) is TaskOwner"),
+        tests=Tests(
+            "tests/faces/test_owners.py", "owns_what_a_task or is_renewed_for_its_caller or granted_after"
+        ),
+    ),
+]
+
+MUTANTS = [*STORE, *ACQUIRING, *LEASES, *OTHERS, *INTERRUPTED, *COHORT, *SHORTCUTS]
