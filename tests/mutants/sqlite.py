@@ -62,6 +62,26 @@ MUTANTS: list[Mutant] = [
         tests=ANSWERS,
     ),
     mutant(
+        "sqlite: a crowded resource is crowded for ever",
+        "each pair pays for a queue that has long been empty",
+        (
+            "backends/sqlite/store.py",
+            "self._crowded[resource] = now + CROWDED",
+            "self._crowded[resource] = 1e300",
+        ),
+        tests=Tests("tests/sqlite/test_quick_path.py", "for_a_while"),
+    ),
+    mutant(
+        "sqlite: the quick path is tried in vain",
+        "each hand-off pays for two statements more",
+        (
+            "backends/sqlite/store.py",
+            "self._crowded[resource] = now + CROWDED",
+            "self._crowded[resource] = now",
+        ),
+        tests=Tests("tests/sqlite/test_quick_path.py", "for_a_while"),
+    ),
+    mutant(
         "sqlite: a quick claim does not ask who stands there",
         "it is granted beside the holder",
         (CLAIMS, "    and not exists (select 1 from claim where resource = ?)\n", "    and ? is not null\n"),

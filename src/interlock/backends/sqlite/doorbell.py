@@ -76,16 +76,17 @@ class Doorbell:
                 self._sender = sender
             return self._sender
 
-    def receive(self, timeout: float) -> list[str]:
-        """Return the topics of the rings that have arrived; wait up to `timeout` seconds for the first."""
+    def receive(self, timeout: float, most: int = MANY) -> list[str]:
+        """Return the topics of the rings that have arrived, `most` at once; wait up to `timeout` seconds for the first."""
         bell = self._socket
         assert bell is not None, "hung before anybody listens"
         received: list[str] = []
         bell.settimeout(max(0.0001, timeout))
         try:
-            for _ in range(MANY):  # bounded: a stranger may ring without end
+            for left in range(most - 1, -1, -1):  # bounded: a stranger may ring without end
                 received += bell.recv(LARGEST * 2).decode("utf-8", "replace").split("\n")
-                bell.settimeout(0)
+                if left:
+                    bell.settimeout(0)
         except (TimeoutError, BlockingIOError):
             pass
         return received

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from interlock import native
 from interlock.backends.kit.waiters import WeakWaiters, notify
-from interlock.backends.sqlite.doorbell import Doorbell, available
+from interlock.backends.sqlite.doorbell import MANY, Doorbell, available
 from interlock.backends.sqlite.file.database import Database
 from interlock.backends.sqlite.tables.row import WAITS
 from interlock.backends.sqlite.tables.statements import CLAIMS
@@ -190,7 +190,8 @@ class Notifier:
             return
         began = time.thread_time()
         try:
-            topics = self.bell.receive(timeout)
+            # One at a time, or a waiter would wait for a look at the next ring; all together once some are for nobody.
+            topics = self.bell.receive(timeout, MANY if self._nonsense else 1)
         except OSError:  # the socket is gone, or out of memory: the net has to do
             time.sleep(max(0.0, timeout))
             return

@@ -61,6 +61,8 @@ BATCH = 100  # renewals in one transaction: more would keep the file from others
 HUNG = 60.0  # seconds a watcher's bell hangs
 HANG_AGAIN = 30.0  # a bell that will hang for less is hung again
 CLOSING = 1.0  # seconds for the last question to the file
+CROWDED = 0.25  # seconds for which the quick path is not tried again where it has met somebody
+MOST_CROWDED = 1000  # resources of which that is remembered
 
 
 class SqliteStore(StoreDefaults):
@@ -84,6 +86,7 @@ class SqliteStore(StoreDefaults):
         self._sweep = SweepCursor()
         self._last = 0  # the highest token seen here: a proposal below it would be refused
         self._bells: dict[str, float] = {}  # topic: until when our bell hangs there
+        self._crowded: dict[str, float] = {}  # resource: until when the quick path would be in vain
         self.inside = database.surrounded  # type: ignore[method-assign]  # itself: every release asks
 
     def __repr__(self) -> str:
@@ -103,13 +106,16 @@ class SqliteStore(StoreDefaults):
             token, resource, "q" + resource,
         )
         # fmt: on
-        if permits <= capacity and self._database.single(now + timeout, now, CLAIM_IDLE, values):
+        quick = permits <= capacity and (not self._crowded or self._crowded.get(resource, 0.0) <= now)
+        if quick and self._database.single(now + timeout, now, CLAIM_IDLE, values):
             self._last = token
             answer = Granted(token, ttl)
         else:
             answer = self._write(now + timeout, claims.claim, claim, token, self._notifier.hang())
             if isinstance(answer, Granted):
                 self._last = max(self._last, answer.token)
+            else:
+                self._met_others(resource, now)
         sweep = self._sweep
         sweep.writes += 1  # as `due`, but for a call that every claim would pay for
         if sweep.writes > sweep.most or now >= sweep.due_at:
@@ -119,9 +125,17 @@ class SqliteStore(StoreDefaults):
     async def release(self, resource: str, id: str, linger: float = 0.0, timeout: float = IO_TIMEOUT) -> bool:
         now = self.now()
         values = (resource, id, now, resource, id, "q" + resource)
-        if linger <= 0 and self._database.single(now + timeout, now, RELEASE_ALONE, values):
-            return True
+        if linger <= 0 and (not self._crowded or self._crowded.get(resource, 0.0) <= now):
+            if self._database.single(now + timeout, now, RELEASE_ALONE, values):
+                return True
+            self._met_others(resource, now)
         return self._write(now + timeout, claims.release, resource, id, linger)
+
+    def _met_others(self, resource: str, now: float) -> None:
+        """For a while, take the long way at once on this resource: a hand-off must not pay for a quick path in vain."""
+        if len(self._crowded) >= MOST_CROWDED:
+            self._crowded.clear()
+        self._crowded[resource] = now + CROWDED
 
     async def renew(self, renewals: Sequence[Renewal], timeout: float = IO_TIMEOUT) -> list[RenewAnswer]:
         return await self._run(self._renew, renewals, timeout=timeout)
