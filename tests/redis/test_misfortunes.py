@@ -15,6 +15,7 @@ from interlock._core.drive import drive
 from interlock._runtime.threads import Threads
 from interlock.backends.redis import RedisStore, open_url
 from interlock.model import EVERYTHING, Busy, Claim, Gone, Granted, Renewal
+from interlock.testing.lag import stretched
 from tests.redis.server import Server, started
 from tests.redis.test_chaos import Waiter
 from tests.storm.clocked import ClockedServer
@@ -82,12 +83,13 @@ def test_dead_waiters_ahead_cost_a_ttl_each_at_most(clock: ClockedServer, store:
 
 @pytest.mark.parametrize("capacity", [1, 3])
 def test_a_holder_that_lives_keeps_its_lease(clock: ClockedServer, store: RedisStore, capacity: int) -> None:
-    with interlock.connect(clock.url(), ttl=0.6) as client:
+    ttl = stretched(0.6)
+    with interlock.connect(clock.url(), ttl=ttl) as client:
         lease: Any = (client.lock("x") if capacity == 1 else client.semaphore("x", 3)).acquire()
         set_back(clock)
-        end = time.monotonic() + 1.5
+        end = time.monotonic() + 2.5 * ttl
         while time.monotonic() < end:
-            drive(store.claim(Claim("x", "other", 0.6, capacity, capacity, place_ttl=0.6)))
+            drive(store.claim(Claim("x", "other", ttl, capacity, capacity, place_ttl=ttl)))
             lease.check()
         lease.release()
         drive(store.release("x", "other"))
