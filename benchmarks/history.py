@@ -109,8 +109,11 @@ def _facts(result: Result) -> dict[str, float]:
 
 
 def current_commit() -> str:
-    """The commit of this tree; + if it has changes that are not committed."""
-    told = subprocess.run(
-        ["git", "describe", "--always", "--dirty=+", "--exclude=*"], cwd=ROOT, capture_output=True, text=True
-    )
-    return told.stdout.strip() or "unknown"
+    """The commit of this tree; + if it has changes that are not committed, other than rows of the table itself."""
+    commit = _git("rev-parse", "--short", "HEAD") or "unknown"
+    changed = _git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!benchmarks/history.csv")
+    return commit + "+" * bool(changed)
+
+
+def _git(*arguments: str) -> str:
+    return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True).stdout.strip()
