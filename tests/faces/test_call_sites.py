@@ -8,7 +8,7 @@ import os
 import re
 import threading
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import AsyncExitStack, ExitStack, suppress
 from functools import partial, wraps
 from typing import Any
 
@@ -44,6 +44,21 @@ def test_with_acquire_and_decorator_name_their_line(client: interlock.Client) ->
     lock.acquire()
     assert holder(client).site == f"{HERE}:{line() - 1}"
     lock.release()
+
+
+def test_an_exit_stack_is_nobody(client: interlock.Client) -> None:
+    """The line that enters the lock into it is named, and not one of contextlib."""
+    with ExitStack() as stack:
+        stack.enter_context(client.lock("x"))
+        assert holder(client).site == f"{HERE}:{line() - 1}"
+
+    async def main() -> None:
+        async with aio.connect("memory://call-sites-stack") as client, AsyncExitStack() as stack:
+            await stack.enter_async_context(client.lock("x"))
+            site = interlock.Who.parse((await client.inspect("x")).holders[0].who).site
+            assert site == f"{HERE}:{line() - 2}"
+
+    asyncio.run(main())
 
 
 @pytest.mark.parametrize("kind", ["lock", "rlock", "semaphore", "multilock", "once"])

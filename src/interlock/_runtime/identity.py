@@ -6,6 +6,7 @@ with the parent's would take each other's claims for their own.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import threading
@@ -18,7 +19,8 @@ from typing import Any
 from interlock.ports import Owner
 
 LONGEST = 200  # characters kept of the name of a thread, a task or a file
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_NOBODY = (os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep, contextlib.__file__)
+"""Files whose lines are nobody's: this package, and what enters locks for others (ExitStack, contextmanager)."""
 
 
 class _Process:
@@ -124,12 +126,12 @@ def describe(owner: Owner) -> str:
         frame = sys._getframe(NEAREST)
     except ValueError:  # a thread started on our own function: nobody's line is nearer than ours
         frame = sys._getframe(1)
-    while (code := frame.f_code).co_filename.startswith(_PACKAGE) and frame.f_back is not None:
+    while (code := frame.f_code).co_filename.startswith(_NOBODY) and frame.f_back is not None:
         # The function, and not its caller: a task queue or a scheduler calls all functions from one line.
         if DECORATED in code.co_freevars and (own := _code_of(frame.f_locals[DECORATED])) is not None:
             code, last = own, -1
             break
-        frame = frame.f_back  # the nearest line outside this package
+        frame = frame.f_back  # the nearest line of somebody else
     else:
         last = frame.f_lasti
     key = (id(code), last)
