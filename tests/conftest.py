@@ -35,12 +35,7 @@ ON_DEMAND = (
     "tests/zookeeper/",
     "tests/etcd/test_field.py",
     "tests/etcd/test_processes.py",
-    "tests/postgresql/test_connections.py",
-    "tests/postgresql/test_field.py",
-    "tests/postgresql/test_interrupts.py",
-    "tests/postgresql/test_pooler_conformance.py",
     "tests/storm/test_mysql.py",
-    "tests/storm/test_postgresql.py",
     "tests/storm/test_zookeeper.py",
     "tests/storm/test_storm.py::test_nothing_that_must_never_be_in_a_short_storm[etcd]",
 )

@@ -24,6 +24,7 @@ from interlock.backends.sql.postgresql import dialect as postgresql
 from interlock.errors import StoreUnavailable, StoreUnfit, Unsupported
 from interlock.model import Claim
 from interlock.testing.lag import at_most, stretched
+from tests.full import FULL
 from tests.patience import PATIENCE, until
 from tests.postgresql.server import Bouncer, Server, fresh_schema, running, steady_bouncer
 
@@ -262,7 +263,7 @@ def test_a_wrong_password_or_database_is_named(server: Server) -> None:
 def test_a_cancelled_call_never_answers_the_next(url: str) -> None:
     async def main() -> None:
         async with interlock.aio.connect(url) as client:
-            for number in range(200):
+            for number in range(200 if FULL else 70):
                 task = asyncio.create_task(client.lock(f"n{number % 3}").acquire(timeout=5))
                 for _ in range(number % 7):
                     await asyncio.sleep(0)

@@ -21,7 +21,7 @@ from interlock._core.drive import drive
 from interlock._runtime.threads import Threads
 from interlock.backends.sql.assembly import Assembly
 from interlock.backends.sql.postgresql.open import dialect_of_url
-from interlock.backends.sql.postgresql.schema import FUNCTIONS, Schema
+from interlock.backends.sql.postgresql.schema import FUNCTIONS, INSTALL_LOCK, Schema
 from interlock.backends.sql.store import SqlStore
 from interlock.cli import main
 from interlock.errors import InvalidURL, StoreUnfit
@@ -59,6 +59,27 @@ def test_twenty_who_start_at_once_create_the_tables_once(server: Server) -> None
 
     with ThreadPoolExecutor(20) as threads:
         assert len(set(threads.map(start, range(20)))) == 20
+
+
+def test_a_session_that_waited_for_another_to_create_the_tables_finds_them(server: Server) -> None:
+    """It has looked for them before, and remembers that they are missing: as sessions of a pooler that have created others do."""
+    schema = fresh_schema()
+    script = Schema(schema).script().encode()
+    with (
+        psycopg.connect(server.conninfo, prepare_threshold=None) as first,
+        psycopg.connect(server.conninfo, autocommit=True, prepare_threshold=None) as second,
+        ThreadPoolExecutor(1) as thread,
+    ):
+        second.execute(Schema(fresh_schema()).script().encode())
+        with pytest.raises(psycopg.errors.UndefinedTable):
+            second.execute(f"select version from {schema}.meta".encode())
+        first.execute(f"select pg_advisory_xact_lock({INSTALL_LOCK})".encode())
+        waits = thread.submit(second.execute, script)
+        until(lambda: server.sql("select 1 from pg_locks where locktype = 'advisory' and not granted"))
+        first.execute(f"create schema {schema}".encode())
+        first.commit()
+        waits.result()
+    assert pair(server.url(schema)) > 0
 
 
 def test_schema_and_prefix_are_taken_literally(server: Server) -> None:

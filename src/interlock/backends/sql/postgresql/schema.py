@@ -90,6 +90,8 @@ class Schema:
                 "set local client_min_messages = warning;  -- nothing is said of tables that are there already",
                 "-- `if not exists` alone fails when many start at once: they take turns.",
                 f"select pg_advisory_xact_lock({INSTALL_LOCK});",
+                "-- A session that looked for the schema before it waited remembers that there is none, until it next locks a table.",
+                "lock table pg_catalog.pg_namespace in access share mode;",
                 self.render(_file("schema.sql")),
                 self.render(_file("functions.sql")),
                 "commit;",
