@@ -21,7 +21,7 @@ import interlock
 import interlock.aio
 from interlock._core.drive import drive
 from interlock.backends.sql.postgresql import dialect as postgresql
-from interlock.errors import StoreUnavailable, StoreUnfit, Unsupported
+from interlock.errors import ClientClosed, StoreUnavailable, StoreUnfit, Unsupported
 from interlock.model import Claim
 from interlock.testing.lag import at_most, stretched
 from tests.full import FULL
@@ -162,6 +162,43 @@ def _pairs(client: interlock.Client) -> None:
     for _ in range(5):
         with client.lock("x", timeout=PATIENCE):
             pass
+
+
+def _listening(server: Server) -> int:
+    return len(server.sql("select 1 from pg_stat_activity where query like 'listen%%'"))
+
+
+def test_clients_of_one_process_share_the_connection_that_listens(own: Server) -> None:
+    clients = [interlock.connect(own.url(connections=1)) for _ in range(4)]
+    holder, got, closed = clients[0], list[Any](), list[int]()
+    held = [holder.lock(f"x{number}").acquire() for number in range(4)]
+
+    def wait(number: int) -> None:
+        try:
+            got.append(clients[number].lock(f"x{number}", timeout=PATIENCE).acquire())
+        except ClientClosed:
+            closed.append(number)
+
+    waiters = [threading.Thread(target=wait, args=[number]) for number in (1, 2, 3)]
+    for waiter in waiters:
+        waiter.start()
+    until(lambda: all(holder.inspect(f"x{number}").waiters for number in (1, 2, 3)))
+    until(lambda: _listening(own) == 1)
+    assert (
+        sessions(own) <= 4 * 2 + 1
+    )  # one for calls and one for the keeper of each, and the one that listens
+    clients.pop().close()  # of a thread that waits, which learns of it; the others do not
+    with at_most(5.0):
+        until(lambda: closed == [3])
+    for lease in held:
+        assert lease
+        lease.release()
+    with at_most(5.0):
+        until(lambda: len(got) == 2)
+    assert _listening(own) == 1
+    for client in clients:
+        client.close()
+    until(lambda: sessions(own) == 0)
 
 
 def test_at_the_limit_of_connections_a_lease_is_kept_and_others_are_told(own: Server) -> None:

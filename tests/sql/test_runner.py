@@ -91,5 +91,5 @@ def test_the_error_of_a_last_try_without_time_names_why_the_others_failed() -> N
     assert not isinstance(caught.value, Unreached)
     with pytest.raises(Unreached, match="read-only; then no route"):
         run(Connection(Demoted("read-only"), Unreached("no route")))
-    with pytest.raises(Unreached, match="^read-only$"):
+    with pytest.raises(Unreached, match=r"^read-only$"):
         run(Connection(Demoted("read-only"), Demoted("read-only")), timeout=0.15)

@@ -15,7 +15,7 @@ Errors. A `Link` turns the errors of its driver into these, and nothing raw reac
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any, Protocol, TypeAlias
 
 from interlock.errors import StoreUnavailable, Unreached
@@ -150,6 +150,11 @@ class Dialect(Protocol):
     @property
     def claim_table(self) -> str:
         """The quoted name of the table of claims, as a connection of the user's to the same database can use it: for guards."""
+        ...
+
+    @property
+    def listener_key(self) -> Hashable | None:
+        """Clients of one process with equal keys share a listener; None: this one has its own."""
         ...
 
     def source(self, runtime: Any, *, blocking: bool) -> Source:

@@ -13,8 +13,8 @@ from interlock.backends.kit.runtime import WaitRuntime
 from interlock.backends.sql import rows, steps
 from interlock.backends.sql.dialect import Rows
 from interlock.backends.sql.keeper import KeeperConnection
-from interlock.backends.sql.listener import Listener
 from interlock.backends.sql.runner import Runner
+from interlock.backends.sql.sharing import ListenerShare
 from interlock.backends.sql.sweep import SweepCursor
 from interlock.errors import InterlockError, StoreUnavailable, Unreached
 from interlock.model import (
@@ -68,7 +68,7 @@ class SqlStore(StoreDefaults):
         traits: Traits,
         place: str,
         runner: Runner,
-        listener: Listener,
+        share: ListenerShare,
         runtime: WaitRuntime,
         state: SharedState,
         keeper: KeeperConnection,
@@ -76,7 +76,8 @@ class SqlStore(StoreDefaults):
         self._traits = traits
         self._place = place
         self._runner = runner
-        self._listener = listener
+        self._share = share
+        self._listener = share.listener
         self._runtime = runtime
         self._state = state
         self._keeper = keeper
@@ -350,7 +351,7 @@ class SqlStore(StoreDefaults):
             self._keeper_side._runner.source.after_fork()
 
     async def close(self) -> None:
-        self._listener.close()
+        self._share.leave()
         await self._runner.source.close()
         if self._keeper_side is not None and self._keeper_side is not self:
             await self._keeper_side._runner.source.close()

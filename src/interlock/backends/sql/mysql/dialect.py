@@ -45,6 +45,10 @@ class MysqlDialect:
         library("pymysql")  # now, not at the first claim: what is missing is said where the store is named
 
     @property
+    def listener_key(self) -> None:
+        return None
+
+    @property
     def claim_table(self) -> str:
         names = (self._address.settings.get("database"), f"{self._address.schema.prefix}claim")
         return ".".join(f"`{name.replace('`', '``')}`" for name in names if name)

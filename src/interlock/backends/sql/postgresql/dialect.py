@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Hashable
 from typing import Any
 
 from interlock.backends.sql.dialect import Ear, Source
@@ -63,6 +64,13 @@ class PostgresDialect:
     @property
     def claim_table(self) -> str:
         return self.address.schema.name("claim")
+
+    @property
+    def listener_key(self) -> Hashable | None:
+        if self._pool is not None:  # how it connects is known only later
+            return None
+        address = self.address
+        return frozenset(address.settings.items()), address.schema, address.connect_timeout
 
     def source(self, runtime: Any, *, blocking: bool) -> Source:
         if self._pool is not None:
