@@ -47,13 +47,13 @@ class PostgresDialect:
         self,
         address: Address,
         *,
-        relaxed: bool = False,
+        durability: str = "durable",
         connections: int = CONNECTIONS,
         pool: UserPool | None = None,
     ) -> None:
         self.address = address
         self.connect_timeout = address.connect_timeout
-        self._statements = statements(address.schema, relaxed=relaxed)
+        self._statements = statements(address.schema, durability)
         self._connections = connections
         self._pool = pool
 
