@@ -12,7 +12,6 @@ from interlock.errors import InvalidSetting
 
 VERSION = 1
 CLOCK = "extract(epoch from clock_timestamp())::float8"
-LONGEST = 63 - len("register_gone")  # bytes of a prefix: PostgreSQL cuts longer names without a word
 INSTALL_LOCK = 0x696E7465726C6F63  # "interloc": everybody who creates tables of interlock takes turns
 
 TABLES = ("meta", "slot", "claim", "register", "bell", "register_gone")
@@ -21,6 +20,9 @@ FUNCTIONS = (
     *("claim_step", "claim_long", "release_step", "release_long", "renew_step", "evict_step"),
     *("write_step", "find_step", "hang_step", "sweep_step"),
 )
+
+LONGEST = 63 - max(len(f"{name}_{VERSION}") for name in (*TABLES, *FUNCTIONS))
+"""The bytes of a prefix, at most: PostgreSQL cuts longer names without a word."""
 
 
 @cache
