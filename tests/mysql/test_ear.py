@@ -27,7 +27,7 @@ def installed(url: str) -> MysqlDialect:
 
 
 def opened(dialect: MysqlDialect) -> MysqlEar:
-    ear = dialect.ear()
+    ear = dialect.subscribe()
     assert isinstance(ear, MysqlEar)
     return ear
 

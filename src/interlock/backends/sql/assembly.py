@@ -17,7 +17,7 @@ class Assembly:
     def __init__(self, dialect: Dialect, runtime: Runtime) -> None:
         self._dialect = dialect
         self._runtime = runtime
-        self._share = ListenerShare(dialect.listener_key, dialect.ear)
+        self._share = ListenerShare(dialect.listener_key, dialect.subscribe)
         self._state = SharedState()
         self._keeper = KeeperConnection(dialect.place)
 

@@ -1,4 +1,4 @@
-"""The interface that a database implements: connections that run steps, where they come from, and an ear for wake-ups.
+"""The interface that a database implements: connections that run steps, where they come from, and a subscription to wake-ups.
 
 Errors. A `Link` turns the errors of its driver into these, and nothing raw reaches the base:
 
@@ -109,7 +109,7 @@ class Source(Protocol):
         ...
 
 
-class Ear(Protocol):
+class Subscription(Protocol):
     """A connection on which wake-ups arrive. One thread calls `receive`; any thread may call `interrupt`."""
 
     bell: str
@@ -165,8 +165,8 @@ class Dialect(Protocol):
         """A source of one connection that nobody else uses, for the keeper: also beside a pool or an engine of the user."""
         ...
 
-    def ear(self) -> Ear | None:
-        """Connect an ear, blocking, within `connect_timeout`; None if wake-ups cannot arrive here, after having said so once.
+    def subscribe(self) -> Subscription | None:
+        """Connect, blocking, within `connect_timeout`; None if wake-ups cannot arrive here, after having said so once.
 
         Raises `InterlockError` if the server cannot be reached now.
         """

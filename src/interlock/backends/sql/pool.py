@@ -153,7 +153,7 @@ class LinkPool:
                 await self._runtime.wait(turn.signal, min(left, AGAIN * (1 + len(self._waiting))))
         finally:
             if turn.signal.is_set():
-                self._wake_next()  # in case that a link is free which this one was told of and has not taken
+                self._wake_next()  # in case that a link is free which woke this one, which has not taken it
 
     def _wake_next(self) -> None:
         while self._waiting and self._idle_or_room():

@@ -1,6 +1,6 @@
 """One listener for all clients of this process that reach the same tables in the same way.
 
-Each of them would otherwise keep a connection that does nothing but listen. What one client does to the claim of another is then told within the
+Each of them would otherwise keep a connection that does nothing but listen. What one client does to the claim of another then reaches it within the
 process, without the server.
 """
 
@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Hashable
 
 from interlock import native
-from interlock.backends.sql.dialect import Ear
+from interlock.backends.sql.dialect import Subscription
 from interlock.backends.sql.listener import Listener
 
 _guard = native.guard()
@@ -20,7 +20,7 @@ _shared: dict[Hashable, tuple[Listener, int]] = {}  # with the number of clients
 class ListenerShare:
     """The part of one client in a listener. `key` says which clients share one; with None, this client has one of its own."""
 
-    def __init__(self, key: Hashable | None, connect: Callable[[], Ear | None]) -> None:
+    def __init__(self, key: Hashable | None, connect: Callable[[], Subscription | None]) -> None:
         self._key = key
         self._left = False
         if key is None:

@@ -58,7 +58,7 @@ def _items(items: Sequence[Sequence[Any]]) -> str:
 def _arguments(step: str, args: Sequence[Any]) -> str:
     if step == steps.RENEW:
         return f"{_items(args[0])}, {literal(args[1])}"
-    if step == steps.HANG:
+    if step == steps.WATCH:
         kind, name, bell, seconds = args
         args = (kind + name, bell, seconds)
     elif step == steps.NAMES:

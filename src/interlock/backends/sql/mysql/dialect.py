@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from interlock._core.drive import drive
-from interlock.backends.sql.dialect import Ear, NotInstalled, Source
+from interlock.backends.sql.dialect import NotInstalled, Source, Subscription
 from interlock.backends.sql.mysql.address import Address
 from interlock.backends.sql.mysql.driver import BlockingDriver, library
 from interlock.backends.sql.mysql.ear import MysqlEar
@@ -81,7 +81,7 @@ class MysqlDialect:
         address = self._address
         return MysqlLink(LoopDriver(self.place), address.schema, self.place, address.settings)
 
-    def ear(self) -> Ear | None:
+    def subscribe(self) -> Subscription | None:
         """Never None: where rings cannot arrive, the ear looks for its mail instead."""
         address = self._address
         driver, helper = BlockingDriver(self.place), BlockingDriver(self.place)

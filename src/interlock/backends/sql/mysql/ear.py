@@ -34,7 +34,7 @@ PROBE = 1.0  # seconds that the probe sleeps
 
 
 class MysqlEar:
-    """See `interlock.backends.sql.dialect.Ear`."""
+    """See `interlock.backends.sql.dialect.Subscription`."""
 
     def __init__(self, driver: BlockingDriver, schema: Schema, place: str) -> None:
         self.bell = os.urandom(12).hex()

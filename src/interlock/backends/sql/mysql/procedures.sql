@@ -602,9 +602,9 @@ whole: begin
   select new_value, number;
 end;
 
--- name: hang
--- See `steps.HANG`. It takes the lock of the name: the caller looks afterwards, and sees every change that did not ring its bell.
-create procedure interlock_v1_hang(about varbinary(1101), b varbinary(64), seconds double)
+-- name: watch
+-- See `steps.WATCH`. It takes the lock of the name: the caller looks afterwards, and sees every change that did not ring its bell.
+create procedure interlock_v1_watch(about varbinary(1101), b varbinary(64), seconds double)
 modifies sql data
 begin
   declare t double; declare k0 bigint;

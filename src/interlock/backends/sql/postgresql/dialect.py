@@ -6,12 +6,12 @@ import logging
 from collections.abc import Hashable
 from typing import Any
 
-from interlock.backends.sql.dialect import Ear, Source
+from interlock.backends.sql.dialect import Source, Subscription
 from interlock.backends.sql.pool import LinkPool
 from interlock.backends.sql.postgresql.address import Address
-from interlock.backends.sql.postgresql.ear import DeafConnection, PostgresEar
 from interlock.backends.sql.postgresql.link import BlockingWaits, PostgresLink, Waits
 from interlock.backends.sql.postgresql.statements import statements
+from interlock.backends.sql.postgresql.subscription import NoNotifications, PostgresSubscription
 from interlock.backends.sql.postgresql.user_pools import UserPool, UserSource
 from interlock.model import Traits
 
@@ -92,13 +92,13 @@ class PostgresDialect:
             loop=loop,
         )
 
-    def ear(self) -> Ear | None:
+    def subscribe(self) -> Subscription | None:
         def link() -> PostgresLink:
             return PostgresLink(self.address, self._statements, BlockingWaits())
 
         try:
-            return PostgresEar(link, self.connect_timeout)
-        except DeafConnection:
+            return PostgresSubscription(link, self.connect_timeout)
+        except NoNotifications:
             if self.place not in _said:
                 _said.add(self.place)
                 logging.getLogger("interlock").warning(

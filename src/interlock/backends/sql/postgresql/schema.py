@@ -16,9 +16,9 @@ INSTALL_LOCK = 0x696E7465726C6F63  # "interloc": everybody who creates tables of
 
 TABLES = ("meta", "slot", "claim", "register", "bell", "register_gone")
 FUNCTIONS = (
-    *("enter", "draw", "ring", "tell", "advance", "nudge", "shrink"),
+    *("enter", "draw", "ring", "notify", "advance", "nudge", "shrink"),
     *("claim_step", "claim_long", "release_step", "release_long", "renew_step", "evict_step"),
-    *("write_step", "find_step", "hang_step", "sweep_step"),
+    *("write_step", "find_step", "watch_step", "sweep_step"),
 )
 
 LONGEST = 63 - max(len(f"{name}_{VERSION}") for name in (*TABLES, *FUNCTIONS))

@@ -151,7 +151,7 @@ READ = "select value, version from @register@ where name = $1 and (lapses_at is 
 
 UNFLUSHED = {
     "strict": frozenset[str](),
-    "durable": frozenset({steps.RELEASE, steps.SWEEP, steps.HANG}),
+    "durable": frozenset({steps.RELEASE, steps.SWEEP, steps.WATCH}),
     "relaxed": frozenset(steps.ALL),
 }
 """The steps whose commit does not wait for the disk, for each durability.
@@ -183,7 +183,7 @@ def statements(schema: Schema, durability: str = "durable") -> dict[str, Stateme
         steps.READ: (schema.render(READ), _plain, _register),
         steps.WRITE: (call("write", 6), _plain, _json_row),
         steps.FIND: (call("find", 3), _plain, _json_row),
-        steps.HANG: (call("hang", 4), _plain, _none),
+        steps.WATCH: (call("watch", 4), _plain, _none),
         steps.SWEEP: (call("sweep", 3), _plain, _json_row),
     }
     # fmt: on
