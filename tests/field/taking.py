@@ -10,19 +10,20 @@ from typing import Any
 
 from interlock.errors import AcquireTimeout, StoreUnavailable, WouldDeadlock
 from interlock.testing.conformance import Suite, got, refused, within
+from interlock.testing.lag import stretched
 from tests.field.tap import When, tapped
 from tests.patience import PATIENCE
 
 MAKERS: dict[str, Callable[[Any, str], Any]] = {
-    "lock": lambda client, name: client.lock(name, timeout=0.02),
-    "unfair lock": lambda client, name: client.lock(name, timeout=0.02, fair=False),
-    "rlock": lambda client, name: client.rlock(name, timeout=0.02),
-    "read": lambda client, name: client.rwlock(name, timeout=0.02).read(),
-    "write": lambda client, name: client.rwlock(name, timeout=0.02).write(),
-    "semaphore": lambda client, name: client.semaphore(name, timeout=0.02),
-    "bounded semaphore": lambda client, name: client.bounded_semaphore(name, timeout=0.02),
-    "multilock": lambda client, name: client.multilock([name], timeout=0.02),
-    "condition": lambda client, name: client.condition(name, client.lock(name, timeout=0.02)),
+    "lock": lambda client, name: client.lock(name, timeout=stretched(0.1)),
+    "unfair lock": lambda client, name: client.lock(name, timeout=stretched(0.1), fair=False),
+    "rlock": lambda client, name: client.rlock(name, timeout=stretched(0.1)),
+    "read": lambda client, name: client.rwlock(name, timeout=stretched(0.1)).read(),
+    "write": lambda client, name: client.rwlock(name, timeout=stretched(0.1)).write(),
+    "semaphore": lambda client, name: client.semaphore(name, timeout=stretched(0.1)),
+    "bounded semaphore": lambda client, name: client.bounded_semaphore(name, timeout=stretched(0.1)),
+    "multilock": lambda client, name: client.multilock([name], timeout=stretched(0.1)),
+    "condition": lambda client, name: client.condition(name, client.lock(name, timeout=stretched(0.1))),
 }
 
 Main = Callable[[], Coroutine[Any, Any, Any]]
