@@ -83,6 +83,7 @@ class Server:
                     *("mariadbd", "--no-defaults", f"--user={getpass.getuser()}", f"--datadir={self.folder}"),
                     *(f"--port={self.port}", "--bind-address=127.0.0.1", f"--socket={self.folder}/socket"),
                     *("--skip-name-resolve", "--skip-log-bin", "--performance-schema=OFF"),
+                    f"--tmpdir={self.folder}",  # a server that starts removes what others keep in a folder that they share
                     *(*SMALL, *self._options),
                 ],
                 stdout=subprocess.DEVNULL,

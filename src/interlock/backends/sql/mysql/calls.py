@@ -6,7 +6,6 @@ a connection nor its `sql_mode` matters, also where the connection is a user's o
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
@@ -41,18 +40,13 @@ def beyond(prefix: str) -> str | None:
 
 
 def _items(items: Sequence[Sequence[Any]]) -> str:
-    """The renewals as a JSON text, with names in hex: JSON_TABLE then needs no knowledge of character sets."""
-    plain = [
-        (
-            resource.encode().hex(),
-            id.encode().hex(),
-            ttl,
-            None if note is None else note.encode().hex(),
-            permits,
-        )
+    """The renewals as one text: see the procedure `renew`."""
+    texts = [
+        f"{resource.encode().hex()},{id.encode().hex()},{ttl!r},{'-' if note is None else note.encode().hex()},"
+        f"{'-' if permits is None else permits};"
         for resource, id, ttl, note, permits in items
     ]
-    return "_utf8mb4 " + literal(json.dumps(plain))
+    return f"'{''.join(texts)}'"
 
 
 def _arguments(step: str, args: Sequence[Any]) -> str:

@@ -334,38 +334,34 @@ whole: begin
 end;
 
 -- name: renew
--- See `steps.RENEW`. items: a JSON array of [resource, id, ttl, note or null, permits or null], with resource, id and note in hex.
+-- See `steps.RENEW`. items: each is "resource,id,ttl,note,permits;" with resource, id and note in hex, and - for a null. A plain text, because
+-- JSON_TABLE would write a temporary table to the disk for each call.
 -- Comes back: one row, (answers, reasons, told): a letter for each item, and the reasons of evicted ones in hex, separated by commas.
 -- First all rows that are free are prolonged in one transaction, without the lock on any resource. What is left has gone, is locked
 -- by somebody, or asks for more than time: it is decided one by one, each under the lock of its resource.
-create procedure interlock_v1_renew(items longtext character set utf8mb4, own varbinary(64))
+create procedure interlock_v1_renew(items longtext character set ascii, own varbinary(64))
 modifies sql data
 begin
   declare r varbinary(1100); declare i varbinary(200);
   declare its_ttl, t double;
   declare reason mediumblob;
-  declare n_hex longtext character set utf8mb4;
+  declare rest, item, n_hex longtext character set ascii default items;
   declare shrinks int;
   declare place int default 0;
   declare tok bigint;
   declare one varchar(1) character set ascii;
   declare answers, reasons longtext character set ascii default '';
   declare told, rings longblob default '';
-  declare done boolean default false;
-  declare asked cursor for select unhex(resource), unhex(id), ttl, note, permits from json_table(items, '$[*]' columns (
-    o for ordinality, resource varchar(2200) path '$[0]', id varchar(400) path '$[1]', ttl double path '$[2]', note longtext path '$[3]',
-    permits int path '$[4]')) as j order by o;
-  declare continue handler for not found set done = true;
   declare exit handler for sqlexception begin rollback; resignal; end;
   set transaction isolation level read committed;
   start transaction;
   set t = timestampdiff(microsecond, '1970-01-01', utc_timestamp(6)) / 1e6;
-  open asked;
-  first_pass: loop
-    fetch asked into r, i, its_ttl, n_hex, shrinks;
-    if done then leave first_pass; end if;
-    set tok = null, one = '?';
-    if n_hex is null and shrinks is null then
+  while rest <> '' do
+    set item = substring_index(rest, ';', 1), tok = null, one = '?';
+    set rest = substring(rest, length(item) + 2);
+    if item like '%,-,-' then
+      set r = unhex(substring_index(item, ',', 1)), i = unhex(substring_index(substring_index(item, ',', 2), ',', -1)),
+        its_ttl = substring_index(substring_index(item, ',', 3), ',', -1);
       select token into tok from interlock_claim
         where resource = r and id = i and state < 2 and lapses_at > t order by token limit 1 for update skip locked;
       if tok is not null and not exists (select 1 from interlock_pending where resource = r and token = tok) then
@@ -374,25 +370,23 @@ begin
         set one = 'r';
       end if;
     end if;
-    set answers = concat(answers, one), done = false;  -- a select that found nothing is no end of the list
-  end loop;
-  close asked;
+    set answers = concat(answers, one);
+  end while;
   commit;
   if locate('?', answers) then
-    set done = false;
-    open asked;
-    second_pass: loop
-      fetch asked into r, i, its_ttl, n_hex, shrinks;
-      if done then leave second_pass; end if;
-      set place = place + 1;
+    set rest = items;
+    while rest <> '' do
+      set item = substring_index(rest, ';', 1), place = place + 1;
+      set rest = substring(rest, length(item) + 2);
       if substring(answers, place, 1) = '?' then
+        set r = unhex(substring_index(item, ',', 1)), i = unhex(substring_index(substring_index(item, ',', 2), ',', -1)),
+          its_ttl = substring_index(substring_index(item, ',', 3), ',', -1),
+          n_hex = nullif(substring_index(substring_index(item, ',', 4), ',', -1), '-'), shrinks = nullif(substring_index(item, ',', -1), '-');
         call interlock_v1_renew_one(r, i, its_ttl, unhex(n_hex), shrinks, own, one, reason, told, rings);
         set answers = insert(answers, place, 1, one);
         if one = 'e' then set reasons = concat(reasons, hex(reason), ','); end if;
       end if;
-      set done = false;
-    end loop;
-    close asked;
+    end while;
   end if;
   if rings <> '' then call interlock_v1_ring(rings); end if;
   select answers, reasons, told;
