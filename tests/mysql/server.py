@@ -68,15 +68,20 @@ class Server:
         self.port = free_port()
         self.folder = tempfile.mkdtemp(prefix="interlock-mysql-")
         self._options = options
-        self._environment = environment
+        self.environment = environment or {}
         self._process: subprocess.Popen[bytes] | None = None
         self._fresh = True
         self._prefixes = cycle([f"t{number}_" for number in range(PLACES)])
 
-    def start(self) -> None:
-        assert shutil.which("mariadbd"), "mariadbd is not installed: apt-get install mariadb-server"
-        if self._fresh:
+    def prepare(self) -> None:
+        """Fill the folder of a new server."""
+        if not Path(self.folder, "complete").exists():
             shutil.copytree(_template(), self.folder, dirs_exist_ok=True)
+
+    def start(self, *, empty: bool = True) -> None:
+        """Start it, with a new database if it is new; `empty=False` for a node that gets its databases from others."""
+        assert shutil.which("mariadbd"), "mariadbd is not installed: apt-get install mariadb-server"
+        self.prepare()
         with open(f"{self.folder}/log", "ab") as log:
             self._process = subprocess.Popen(
                 [
@@ -89,12 +94,12 @@ class Server:
                 stdout=subprocess.DEVNULL,
                 stderr=log,
                 preexec_fn=die_with_parent,
-                env=None if self._environment is None else os.environ | self._environment,
+                env=os.environ | self.environment,
             )
         self._await_ready()
-        if self._fresh:
+        if self._fresh and empty:
             self.run("create database app")
-            self._fresh = False
+        self._fresh = False
 
     @property
     def pid(self) -> int:
@@ -130,8 +135,9 @@ class Server:
         return self.url(prefix, **options)
 
     def connect(self, user: str = "root", database: str = "app", **settings: Any) -> pymysql.Connection[Any]:
+        given: dict[str, Any] = {"ssl_disabled": True} | settings  # TLS would load all certificates of the system
         return pymysql.connect(
-            host="127.0.0.1", port=self.port, user=user, database=database, autocommit=True, **settings
+            host="127.0.0.1", port=self.port, user=user, database=database, autocommit=True, **given
         )
 
     def run(self, *statements: str) -> Sequence[Sequence[Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import ssl
 import threading
 import time
 from contextlib import closing, suppress
@@ -95,7 +96,7 @@ class _Crowd:
         self._all: list[Any] = []
         with suppress(pymysql.Error):
             while True:
-                self._all.append(pymysql.connect(host="127.0.0.1", port=server.port, user="root"))
+                self._all.append(server.connect(database=""))
 
     def close(self) -> None:
         for connection in self._all:
@@ -221,3 +222,16 @@ def test_a_frozen_server_is_reported_in_time_and_nothing_is_left() -> None:
             client.lock("x").acquire(timeout=0.5)
         with client.lock("x", timeout=60):  # what arrived late was taken back
             pass
+
+
+def test_no_connection_loads_the_certificates_of_the_system(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would take ten times as long as all else about a connection: PyMySQL does it for TLS that checks nothing."""
+
+    def load(self: ssl.SSLContext, *args: object) -> None:
+        raise AssertionError("all certificates of the system are loaded")
+
+    monkeypatch.setattr(ssl.SSLContext, "load_default_certs", load)
+    with interlock.connect(url) as one, interlock.connect(url) as two, one.lock("x"):
+        assert two.lock("x").acquire(timeout=0.1) is None

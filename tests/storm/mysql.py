@@ -32,7 +32,7 @@ class ClockedServer(Server):
     def __init__(self) -> None:
         super().__init__(f"--max-connections={MOST}", "--innodb-flush-log-at-trx-commit=1")
         self._file = Path(self.folder, "clock")
-        self._environment = clocked({}, self._file, 0.0)
+        self.environment = clocked({}, self._file, 0.0)
         self.offset = 0.0
 
     def jump(self, seconds: float) -> None:

@@ -30,7 +30,7 @@ FIRST_LOOK = 0.02  # seconds between two looks for mail after some has come with
 LAST_LOOK = 0.25  # the same while none comes, where rings cannot arrive
 GRACE = 2.0  # seconds beyond its sleep that a call may take before the connection counts as dead
 KEPT = 32  # numbers of read mail after which the mail is removed
-PROBE = 1.0  # seconds that the probe sleeps
+PROBE = 2.0  # seconds that the probe sleeps; rings that arrive end it after milliseconds
 
 
 class MysqlEar:
@@ -50,17 +50,21 @@ class MysqlEar:
         """Take the lock by which we are found, and see whether rings arrive. `probe` runs a statement on another connection."""
         ((taken,),) = self._ask(f"select get_lock('interlock.{self.bell}', 0)", GRACE)[0]
         if taken != 1 or not self._rings_arrive(probe):
-            self._pause = self._longest = LAST_LOOK
+            self.look_often()
             logging.getLogger("interlock").warning(
                 "%s: wake-ups do not reach this process (a proxy, or a server without KILL); it looks for them every %g to %g s",
                 *(self._place, FIRST_LOOK, LAST_LOOK),
             )
 
+    def look_often(self) -> None:
+        """Look for mail also while nobody rings: some who send it cannot ring here."""
+        self._pause = self._longest = LAST_LOOK
+
     def _rings_arrive(self, probe: Callable[[str], Any]) -> bool:
         """Send ourselves to sleep, and ring from another connection."""
         began = time.monotonic()
         self._driver.send(self._listen(PROBE), GRACE)
-        for _ in range(20):  # the first rings may come before it sleeps
+        while time.monotonic() < began + 0.75 * PROBE:  # the first rings may come before it sleeps
             time.sleep(0.002)
             probe(self._schema.call("ring", literal(self.bell)))
             if self._driver.answered(0.02):
