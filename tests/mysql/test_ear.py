@@ -59,6 +59,39 @@ def test_every_message_arrives_once_whatever_the_ear_is_doing(server: Server, ur
     ear.close()
 
 
+def test_mail_that_is_rung_for_before_its_commit_arrives_with_the_commit(server: Server, url: str) -> None:
+    """A release may ring before it commits. A look that begins in between waits for the commit: otherwise it would find nothing and sleep."""
+    ear = opened(installed(url))
+    prefix = url.partition("prefix=")[2]
+    got: list[Any] = []
+    for moment in ("asleep", "before it looks"):
+        with closing(server.connect()) as sender, sender.cursor() as cursor:
+            listening = threading.Thread(target=lambda: got.append(ear.receive(30.0)))
+            if moment == "asleep":
+                listening.start()
+                until(lambda: _asleep(server))
+            sender.begin()
+            cursor.execute(f"insert into {prefix}mail (bell, message, sent) values ('{ear.bell}', 'qx', 0)")
+            cursor.execute(f"call {prefix}v1_ring('{ear.bell}')")
+            if moment != "asleep":
+                listening.start()
+            until(lambda: _looking(server))
+            with at_most(0.5):
+                sender.commit()
+                until(lambda: got)
+            listening.join()
+            assert got.pop() == ["qx"], moment
+    ear.close()
+
+
+def _asleep(server: Server) -> bool:
+    return bool(server.run("select 1 from information_schema.processlist where state = 'User sleep'"))
+
+
+def _looking(server: Server) -> bool:
+    return bool(server.run("select 1 from information_schema.innodb_trx where trx_state = 'LOCK WAIT'"))
+
+
 def test_a_ring_ends_the_sleep_at_once(server: Server, url: str) -> None:
     ear = opened(installed(url))
     got: list[Any] = []

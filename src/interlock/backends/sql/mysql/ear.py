@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 from interlock._core.drive import drive
+from interlock.backends.sql.dialect import Again
 from interlock.backends.sql.mysql.calls import literal
 from interlock.backends.sql.mysql.driver import BlockingDriver
 from interlock.backends.sql.mysql.errors import Killed
@@ -30,6 +31,8 @@ FIRST_LOOK = 0.02  # seconds between two looks for mail after some has come with
 LAST_LOOK = 0.25  # the same while none comes, where rings cannot arrive
 GRACE = 2.0  # seconds beyond its sleep that a call may take before the connection counts as dead
 KEPT = 32  # numbers of read mail after which the mail is removed
+LOCK_WAIT = 1  # seconds that a look waits for mail whose sender has not committed yet
+ISOLATION = "set session transaction isolation level read committed"
 PROBE = 2.0  # seconds that the probe sleeps; rings that arrive end it after milliseconds
 
 
@@ -48,6 +51,8 @@ class MysqlEar:
 
     def open(self, probe: Callable[[str], Any]) -> None:
         """Take the lock by which we are found, and see whether rings arrive. `probe` runs a statement on another connection."""
+        self._ask(ISOLATION, GRACE)
+        self._ask(f"set session innodb_lock_wait_timeout = {LOCK_WAIT}", GRACE)
         ((taken,),) = self._ask(f"select get_lock('interlock.{self.bell}', 0)", GRACE)[0]
         if taken != 1 or not self._rings_arrive(probe):
             self.look_often()
@@ -106,7 +111,7 @@ class MysqlEar:
         tidied = len(self._read) >= KEPT
         try:
             (mail,) = self._ask(self._listen(seconds), seconds + GRACE)
-        except Killed:
+        except (Killed, Again):
             return []
         if tidied:
             self._read.clear()

@@ -197,18 +197,13 @@ begin
 end;
 
 -- name: claim
--- See `steps.CLAIM`. A claim on an idle resource is answered ('g', token) alone; otherwise all columns of the step come back.
+-- See `steps.CLAIM`. A claim on an idle resource is answered ('g', token) alone. It has few variables: each costs time in every call.
 create procedure interlock_v1_claim(r varbinary(1100), i varbinary(200), its_ttl double, wants int, cap int, queued boolean,
   place_ttl double, block int, b varbinary(64), n mediumblob, w mediumblob)
 modifies sql data
-whole: begin
-  declare t, life, retry, first_lapse, latest, h_since, h_lapses double;
-  declare tok, mine, below, taken, ahead, first, free bigint;
-  declare dead, others, own_capacity, takes, gone, h_permits int;
-  declare stood tinyint;
-  declare fits, moved, let_in, cleared, gone_ahead boolean default false;
-  declare reason, h_note, h_who mediumblob; declare h_id varbinary(200);
-  declare told, rings longblob default '';
+begin
+  declare t double;
+  declare tok bigint;
   declare exit handler for sqlexception begin rollback; resignal; end;
   set transaction isolation level read committed;
   start transaction;
@@ -218,8 +213,27 @@ whole: begin
   insert into interlock_claim select r, tok, i, 1, wants, cap, its_ttl, t + its_ttl, t, 0, '', n, w from dual
     where wants <= cap and not exists (select 1 from interlock_claim where resource = r)
       and not exists (select 1 from interlock_bell where topic = concat('q', r));
-  if row_count() = 1 then commit; select 'g', tok; leave whole; end if;
+  if row_count() = 1 then
+    commit;
+    select 'g', tok;
+  else
+    call interlock_v1_join(r, i, its_ttl, wants, cap, queued, place_ttl, b, n, w, tok, t);
+  end if;
+end;
 
+-- name: join
+-- The rest of `claim`, for a resource that is not idle. Ends the transaction, and returns all columns of the step. tok: a new token; t: now.
+create procedure interlock_v1_join(r varbinary(1100), i varbinary(200), its_ttl double, wants int, cap int, queued boolean,
+  place_ttl double, b varbinary(64), n mediumblob, w mediumblob, tok bigint, t double)
+modifies sql data
+whole: begin
+  declare life, retry, first_lapse, latest, h_since, h_lapses double;
+  declare mine, below, taken, ahead, first, free bigint;
+  declare dead, others, own_capacity, takes, gone, h_permits int;
+  declare stood tinyint;
+  declare fits, moved, let_in, cleared, gone_ahead boolean default false;
+  declare reason, h_note, h_who mediumblob; declare h_id varbinary(200);
+  declare told, rings longblob default '';
   if exists (select 1 from interlock_pending where resource = r) then call interlock_v1_apply(r, t); end if;
   select a.token, if(p.state = 2, 2, a.state), a.permits, a.capacity, if(p.state = 2, p.note, a.note) into mine, stood, takes, own_capacity, reason
     from interlock_claim a left join interlock_pending p on p.resource = a.resource and p.token = a.token
@@ -272,33 +286,54 @@ whole: begin
 end;
 
 -- name: release
--- See `steps.RELEASE`. Comes back: (stood, told).
+-- See `steps.RELEASE`. Comes back: (stood, told). There are two short ways: for a lone claim, and for a mutex that goes to its next waiter.
+-- The second rings before the commit: whoever is woken reads its mail with a lock, and so waits for the commit in place of the ring.
 create procedure interlock_v1_release(r varbinary(1100), i varbinary(200), linger double, own varbinary(64), late boolean)
 modifies sql data
 whole: begin
   declare t double;
-  declare tok, ahead bigint;
+  declare tok, ahead, other bigint;
   declare p, cap int;
   declare s tinyint;
-  declare pinned boolean default false;
-  declare b varbinary(64);
+  declare plain, pinned boolean default false;
+  declare b, next_bell varbinary(64);
+  declare next_id varbinary(200);
   declare told, rings longblob default '';
   declare exit handler for sqlexception begin rollback; resignal; end;
   set transaction isolation level read committed;
   start transaction;
   select last into tok from interlock_slot where k = crc32(r) & 1023 for update;
   set t = timestampdiff(microsecond, '1970-01-01', utc_timestamp(6)) / 1e6, tok = null;
-  if exists (select 1 from interlock_pending where resource = r) then call interlock_v1_apply(r, t); end if;
-  select token, state, permits, capacity, bell into tok, s, p, cap, b from interlock_claim
+  select token, state, permits, capacity, bell, (select o.token from interlock_claim o where o.resource = r and o.token <> c.token order by o.token limit 1),
+      not exists (select 1 from interlock_pending where resource = r) and not exists (select 1 from interlock_bell where topic = concat('q', r))
+    into tok, s, p, cap, b, other, plain from interlock_claim c
     where resource = r and id = i and state < 2 and lapses_at > t order by token limit 1 for update skip locked;
-  if tok is not null and linger <= 0 then
-    delete from interlock_claim where resource = r and token = tok;
-    if b = '' and not exists (select 1 from interlock_claim where resource = r) and not exists (select 1 from interlock_pending where resource = r)
-      and not exists (select 1 from interlock_bell where topic = concat('q', r)) then
-      commit; select 1, null; leave whole;
+  if plain and linger <= 0 and b in ('', own) then
+    if b <> '' then set told = concat('c', i, ' 0'); end if;  -- somebody may wait for it to go: the waiter of a condition
+    if other > tok and cap = 1 then
+      select id, bell into next_id, next_bell from interlock_claim
+        where resource = r and token = other and state = 0 and lapses_at > t and permits = 1 and capacity = 1;
     end if;
+    if other is null or next_id is not null then
+      delete from interlock_claim where resource = r and token = tok;
+      if next_id is not null then
+        update interlock_claim set state = 1, since = t, rung = 1 where resource = r and token = other;
+        call interlock_v1_tell(next_bell, concat('c', next_id, ' ', other), own, told, rings);
+        if rings <> '' then call interlock_v1_ring(rings); end if;
+      end if;
+      commit;
+      select 1, told;
+      leave whole;
+    end if;
+    set told = '';
   end if;
 
+  if exists (select 1 from interlock_pending where resource = r) then
+    call interlock_v1_apply(r, t);
+    set tok = null;
+    select token, state, permits, capacity, bell into tok, s, p, cap, b from interlock_claim
+      where resource = r and id = i and state < 2 and lapses_at > t order by token limit 1 for update skip locked;
+  end if;
   if tok is null then  -- it does not stand, or a guard has locked its row, or it lives because of a renewal that could not reach the row
     select a.token, a.state, a.permits, a.capacity, a.bell into tok, s, p, cap, b
       from interlock_claim a left join interlock_pending q on q.resource = a.resource and q.token = a.token
@@ -614,13 +649,16 @@ end;
 -- name: listen
 -- Returns the mail of a bell, as (n, message). If there is none, it sleeps for so many seconds first and looks once more; `ring` ends the
 -- sleep. A ring at any moment is noticed: before the first look the mail is there already, and between the look and the sleep it
--- ends the whole call with error 1317, after which the caller looks again. seen: the numbers of mail that was read before, separated by commas; tidy: whether to remove it.
+-- ends the whole call with error 1317, after which the caller looks again. Both looks wait for mail that is written and not committed yet,
+-- because a ring may come before the commit. The session is at READ COMMITTED, so that nobody waits for a look. seen: the numbers of mail that was read before, separated by commas; tidy: whether to remove it.
 create procedure interlock_v1_listen(b varbinary(64), seconds double, seen longtext character set ascii, tidy boolean)
 modifies sql data
 begin
   if tidy then delete from interlock_mail where bell = b and find_in_set(n, seen); end if;
-  if seconds > 0 and not exists (select 1 from interlock_mail where bell = b and not find_in_set(n, seen)) then do sleep(seconds); end if;
-  select n, message from interlock_mail where bell = b and not find_in_set(n, seen) order by n;
+  if seconds > 0 and not exists (select 1 from interlock_mail where bell = b and not find_in_set(n, seen) lock in share mode) then
+    do sleep(seconds);
+  end if;
+  select n, message from interlock_mail where bell = b and not find_in_set(n, seen) order by n lock in share mode;
 end;
 
 -- name: sweep
