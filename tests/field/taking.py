@@ -118,7 +118,9 @@ class Taking(Suite):
                 return True
             return False
         task = asyncio.ensure_future(main(client))
-        pause = 0.002 * 1.25 ** max(0, step - 40)  # a busy machine, or a store far away, needs longer to get through
+        pause = 0.002 * 1.25 ** max(
+            0, step - 40
+        )  # a busy machine, or a store far away, needs longer to get through
         for _ in range(step):
             await asyncio.sleep(0 if step < 12 else pause)
         task.cancel()

@@ -40,7 +40,9 @@ def cluster() -> Iterator[tuple[Server, Server]]:
             shutil.chown(second.folder, "nobody")
         try:
             second.start(empty=False)
-            until(lambda: status(second, "wsrep_ready") == "ON" and status(first, "wsrep_cluster_size") == "2")
+            until(
+                lambda: status(second, "wsrep_ready") == "ON" and status(first, "wsrep_cluster_size") == "2"
+            )
             yield first, second
         finally:
             second.close()

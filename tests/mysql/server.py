@@ -64,9 +64,11 @@ def _template() -> Path:
 class Server:
     """One mariadbd with a database `app`; `kill`, `restart` and signals are for tests that break it."""
 
-    def __init__(self, *options: str, environment: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, *options: str, environment: dict[str, str] | None = None, parent: Path | None = None
+    ) -> None:
         self.port = free_port()
-        self.folder = tempfile.mkdtemp(prefix="interlock-mysql-")
+        self.folder = tempfile.mkdtemp(prefix="interlock-mysql-", dir=parent)
         self._options = options
         self.environment = environment or {}
         self._process: subprocess.Popen[bytes] | None = None
@@ -135,7 +137,9 @@ class Server:
         return self.url(prefix, **options)
 
     def connect(self, user: str = "root", database: str = "app", **settings: Any) -> pymysql.Connection[Any]:
-        given: dict[str, Any] = {"ssl_disabled": True} | settings  # TLS would load all certificates of the system
+        given: dict[str, Any] = {
+            "ssl_disabled": True
+        } | settings  # TLS would load all certificates of the system
         return pymysql.connect(
             host="127.0.0.1", port=self.port, user=user, database=database, autocommit=True, **given
         )
@@ -201,8 +205,10 @@ class Server:
 
 
 @contextmanager
-def running(*options: str, environment: dict[str, str] | None = None) -> Iterator[Server]:
-    server = Server(*options, environment=environment)
+def running(
+    *options: str, environment: dict[str, str] | None = None, parent: Path | None = None
+) -> Iterator[Server]:
+    server = Server(*options, environment=environment, parent=parent)
     try:
         server.start()
         yield server

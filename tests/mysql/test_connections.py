@@ -31,11 +31,11 @@ def connections(server: Server) -> int:
     return int(count)
 
 
-def kill_all(server: Server, how: str = "connection") -> int:
+def kill_all(server: Server, how: str = "connection", user: str = "root") -> int:
     killed = 0
     with closing(server.connect()) as admin, admin.cursor() as cursor:
         cursor.execute(
-            "select id from information_schema.processlist where id <> connection_id() and user = 'root' and db = 'app'"
+            f"select id from information_schema.processlist where id <> connection_id() and user = '{user}' and db = 'app'"
         )
         for (id,) in cursor.fetchall():
             with suppress(pymysql.Error):  # it has ended meanwhile

@@ -17,7 +17,9 @@ from tests.patience import PATIENCE, until
 
 pytestmark = [
     pytest.mark.server,
-    pytest.mark.skipif(not PROVIDER.exists(), reason="Galera is not installed: apt-get install galera-4 rsync"),
+    pytest.mark.skipif(
+        not PROVIDER.exists(), reason="Galera is not installed: apt-get install galera-4 rsync"
+    ),
 ]
 CLIENTS = 4  # of each node
 TURNS = 6  # of each client

@@ -83,9 +83,7 @@ class MysqlDialect:
         from interlock.backends.sql.mysql.loop_driver import LoopDriver  # here, not above: it needs asyncio
 
         address = self._address
-        return MysqlLink(
-            LoopDriver(self.place), address.schema, self.place, address.settings, self._check
-        )
+        return MysqlLink(LoopDriver(self.place), address.schema, self.place, address.settings, self._check)
 
     def subscribe(self) -> Subscription | None:
         """Never None: where rings cannot arrive, the ear looks for its mail instead."""

@@ -76,11 +76,15 @@ def connect_error(place: str, code: int, said: str) -> InterlockError:
 
 def system_error(place: str, error: OSError) -> InterlockError:
     """The error for a connection that the system could not make, or TLS did not allow: nothing was sent."""
-    kinds = [kind.__name__ for kind in type(error).__mro__]  # by name: `ssl` is not loaded for programs without TLS
+    kinds = [
+        kind.__name__ for kind in type(error).__mro__
+    ]  # by name: `ssl` is not loaded for programs without TLS
     said = str(error.strerror or error)
     if "SSLError" in kinds:
         why = str(getattr(error, "verify_message", "") or getattr(error, "reason", None) or said).rstrip(".")
-        return Unreached(f"{place}: TLS failed ({why.replace('_', ' ').lower()}); check tls and ssl_ca in the URL")
+        return Unreached(
+            f"{place}: TLS failed ({why.replace('_', ' ').lower()}); check tls and ssl_ca in the URL"
+        )
     if "gaierror" in kinds:
         return Unreached(
             f"{place}: its host cannot be looked up ({said}); check the name in the URL, and DNS on this machine"

@@ -23,12 +23,14 @@ class ClusterCheck:
     def __init__(self, place: str) -> None:
         self.galera: bool | None = None  # None: not asked yet
         self._place = place
+        self._said = False
 
     async def ask(self, driver: Driver, timeout: float) -> None:
         if self.galera is not None:
             return
         results = await driver.query(QUESTION, timeout)
         found = any(str(value).upper() in ("ON", "1") for rows in results for _, value in rows)
-        if self.galera is None and found:
-            logging.getLogger("interlock").warning(NOTICE, self._place)
         self.galera = found
+        if found and not self._said:  # another connection may have asked meanwhile
+            self._said = True
+            logging.getLogger("interlock").warning(NOTICE, self._place)
