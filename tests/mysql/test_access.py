@@ -132,7 +132,7 @@ def test_on_a_full_disk_claims_are_refused_whole_and_leases_are_renewed_and_rele
         held = client.lock("held").acquire()
         assert held is not None
         with _full(disk):
-            taken = []
+            taken = list[interlock.Lease | None]()
             with pytest.raises(StoreUnfit, match="disk is full"):
                 while True:
                     taken.append(other.lock(f"{len(taken):01000}").acquire(blocking=False))
