@@ -19,7 +19,7 @@ import interlock
 from interlock.errors import StoreUnavailable, Unsupported
 from interlock.testing.lag import at_most, stretched
 from tests.mysql.server import Server, running
-from tests.patience import until
+from tests.patience import PATIENCE, until
 
 BUDGET = 4 + 1 + 1  # calls, keeper, ear; while the ear is made, one more for its probe
 
@@ -58,8 +58,8 @@ def test_a_client_keeps_to_its_budget_however_many_threads_it_has() -> None:
         most = 0
 
         def wait(number: int) -> None:
-            client.semaphore(f"s{number % 7}", capacity=3).acquire(timeout=60)
-            client.lock("x").acquire(timeout=stretched(1.0))
+            with client.semaphore(f"s{number % 7}", capacity=3, timeout=PATIENCE):
+                client.lock("x").acquire(timeout=stretched(0.5))
 
         threads = [threading.Thread(target=wait, args=(n,)) for n in range(40)]
         for thread in threads:
