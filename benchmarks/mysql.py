@@ -103,7 +103,9 @@ def dlock(url: str) -> Iterator[Measure]:
     with engine.connect() as connection:
 
         def once() -> None:
-            with create(connection, "bench", contextual_timeout=10):  # its default, without end, MariaDB refuses
+            with create(
+                connection, "bench", contextual_timeout=10
+            ):  # its default, without end, MariaDB refuses
                 pass
 
         yield lambda: timed(once)
