@@ -69,7 +69,7 @@ def test_mail_that_is_rung_for_before_its_commit_arrives_with_the_commit(server:
             listening = threading.Thread(target=lambda: got.append(ear.receive(30.0)))
             if moment == "asleep":
                 listening.start()
-                until(lambda: _asleep(server))
+                until(lambda: asleep(server))
             sender.begin()
             cursor.execute(f"insert into {prefix}mail (bell, message, sent) values ('{ear.bell}', 'qx', 0)")
             cursor.execute(f"call {prefix}v1_ring('{ear.bell}')")
@@ -84,7 +84,7 @@ def test_mail_that_is_rung_for_before_its_commit_arrives_with_the_commit(server:
     ear.close()
 
 
-def _asleep(server: Server) -> bool:
+def asleep(server: Server) -> bool:
     return bool(server.run("select 1 from information_schema.processlist where state = 'User sleep'"))
 
 

@@ -13,6 +13,7 @@ from interlock.backends.sql.mysql.ear import LAST_LOOK
 from interlock.testing.lag import at_most
 from tests.mysql.galera import PROVIDER, cluster
 from tests.mysql.server import Server
+from tests.mysql.test_ear import asleep
 from tests.patience import PATIENCE, until
 
 pytestmark = [
@@ -61,7 +62,7 @@ def test_a_waiter_at_another_node_finds_its_grant_by_looking(nodes: tuple[Server
 
         waiting = threading.Thread(target=wait)
         waiting.start()
-        until(lambda: one.inspect("w").waiters and other._core.store._listener.generation)  # type: ignore[attr-defined]
+        until(lambda: one.inspect("w").waiters and asleep(nodes[1]))
         with at_most(LAST_LOOK + 0.75):
             lease.release()
             until(lambda: got)
