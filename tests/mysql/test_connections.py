@@ -21,7 +21,7 @@ from interlock.testing.lag import at_most, stretched
 from tests.mysql.server import Server, running
 from tests.patience import PATIENCE, until
 
-BUDGET = 4 + 1 + 1  # calls, keeper, ear; while the ear is made, one more for its probe
+BUDGET = 4 + 1 + 1  # calls, keeper, subscription; while the subscription is made, one more for its probe
 
 
 def connections(server: Server) -> int:

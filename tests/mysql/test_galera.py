@@ -9,11 +9,11 @@ from collections.abc import Iterator
 import pytest
 
 import interlock
-from interlock.backends.sql.mysql.ear import LAST_LOOK
+from interlock.backends.sql.mysql.subscription import LAST_LOOK
 from interlock.testing.lag import at_most
 from tests.mysql.galera import PROVIDER, cluster
 from tests.mysql.server import Server
-from tests.mysql.test_ear import asleep
+from tests.mysql.test_subscription import asleep
 from tests.patience import PATIENCE, until
 
 pytestmark = [

@@ -82,13 +82,13 @@ def _claim(results: Results) -> Rows:
 
 
 def _renew(results: Results) -> Rows:
-    """One row for each renewal; what was told stands in the first."""
-    ((answers, reasons, told),) = _plain(results)
+    """One row for each renewal; the messages stand in the first."""
+    ((answers, reasons, messages),) = _plain(results)
     given = iter(reasons.split(","))
     rows: list[tuple[str, str | None, str | None]] = []
     for answer in answers:
         reason = bytes.fromhex(next(given)).decode() if answer == "e" else None
-        rows.append((answer, reason, None if rows else told))
+        rows.append((answer, reason, None if rows else messages))
     return rows
 
 

@@ -8,10 +8,10 @@ from interlock._core.drive import drive
 from interlock.backends.sql.dialect import NotInstalled, Source, Subscription
 from interlock.backends.sql.mysql.address import Address
 from interlock.backends.sql.mysql.driver import BlockingDriver, library
-from interlock.backends.sql.mysql.ear import MysqlEar
 from interlock.backends.sql.mysql.engines import EngineSource, Lender
 from interlock.backends.sql.mysql.galera import ClusterCheck
 from interlock.backends.sql.mysql.link import MysqlLink
+from interlock.backends.sql.mysql.subscription import MysqlSubscription
 from interlock.backends.sql.pool import LinkPool
 from interlock.model import Traits
 
@@ -89,25 +89,25 @@ class MysqlDialect:
         """Never None: where rings cannot arrive, the ear looks for its mail instead."""
         address = self._address
         driver, helper = BlockingDriver(self.place), BlockingDriver(self.place)
-        ear = MysqlEar(driver, address.schema, self.place)
+        subscription = MysqlSubscription(driver, address.schema, self.place)
         try:
             drive(driver.connect(address.settings, self.connect_timeout), nested=True)
             drive(helper.connect(address.settings, self.connect_timeout), nested=True)
             drive(self._check.ask(helper, self.connect_timeout), nested=True)
             try:
-                ear.open(lambda sql: drive(helper.query(sql, self.connect_timeout), nested=True))
+                subscription.open(lambda sql: drive(helper.query(sql, self.connect_timeout), nested=True))
             except NotInstalled:
                 link = MysqlLink(helper, address.schema, self.place, address.settings)
                 drive(link.install(self.connect_timeout), nested=True)
-                ear.open(lambda sql: drive(helper.query(sql, self.connect_timeout), nested=True))
+                subscription.open(lambda sql: drive(helper.query(sql, self.connect_timeout), nested=True))
             if self._check.galera:
-                ear.look_often()
+                subscription.look_often()
         except BaseException:
             driver.discard()
             raise
         finally:
             helper.discard()
-        return ear
+        return subscription
 
 
 def _running_loop() -> Any:

@@ -111,7 +111,7 @@ class BlockingDriver:
         """Wait for the first bytes of an answer; False if none came in time."""
         return readable(self._connection._sock.fileno(), timeout)
 
-    def hang_up(self) -> None:
+    def shut_down(self) -> None:
         """End a read in which another thread is blocked."""
         sock = getattr(self._connection, "_sock", None)
         if sock is not None:

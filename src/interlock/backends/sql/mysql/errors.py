@@ -21,7 +21,7 @@ KILLED = 1317  # by `kill query`
 
 
 class Killed(Broken):
-    """The statement was ended by `kill query`: so an ear is woken. The connection is sound."""
+    """The statement was ended by `kill query`: so a subscription is woken. The connection is sound."""
 
 
 SENTENCES = {

@@ -1,11 +1,11 @@
-"""The ear: one side connection for each process that waits, asleep on the server until somebody rings.
+"""The subscription: one side connection for each process that waits, asleep on the server until somebody rings.
 
 `listen` in procedures.sql looks for mail and sleeps. The procedure that lets a waiter in writes the mail in its own transaction, and ends the sleep with
-`kill query` after the commit. The ear is found by the named lock that its connection holds, whose name is the bell. So only an ear can be hit, on
+`kill query`. The subscription is found by the named lock that its connection holds, whose name is the bell. So only a subscription can be hit, on
 the server that it sleeps on, and nobody after a restart.
 
 Where that cannot work (a proxy that moves statements between connections, another node of a Galera cluster), the mail is there all the same: the
-ear finds it by looking, sooner and sooner while mail arrives without a ring. A probe at the start finds out which it is.
+subscription finds it by looking, sooner and sooner while mail arrives without a ring. A probe at the start finds out which it is.
 """
 
 from __future__ import annotations
@@ -24,9 +24,7 @@ from interlock.backends.sql.mysql.errors import Killed
 from interlock.backends.sql.mysql.schema import Schema
 from interlock.errors import InterlockError, StoreUnavailable
 
-LONGEST = (
-    1.0  # seconds of one sleep: a connection that we hang up on stays in the server's list for no longer
-)
+LONGEST = 1.0  # seconds of one sleep: a connection that we close stays in the server's list for no longer
 FIRST_LOOK = 0.02  # seconds between two looks for mail after some has come without a ring
 LAST_LOOK = 0.25  # the same while none comes, where rings cannot arrive
 GRACE = 2.0  # seconds beyond its sleep that a call may take before the connection counts as dead
@@ -36,7 +34,7 @@ ISOLATION = "set session transaction isolation level read committed"
 PROBE = 2.0  # seconds that the probe sleeps; rings that arrive end it after milliseconds
 
 
-class MysqlEar:
+class MysqlSubscription:
     """See `interlock.backends.sql.dialect.Subscription`."""
 
     def __init__(self, driver: BlockingDriver, schema: Schema, place: str) -> None:
@@ -89,7 +87,7 @@ class MysqlEar:
         until = time.monotonic() + timeout
         while True:
             if self._closed:
-                raise StoreUnavailable(f"{self._place}: hung up")
+                raise StoreUnavailable(f"{self._place}: the client is closed")
             asleep = time.monotonic()
             seconds = max(0.0, min(until - asleep, self._pause))
             messages = self._look(seconds)
@@ -126,7 +124,7 @@ class MysqlEar:
 
     def interrupt(self) -> None:
         self._closed = True
-        self._driver.hang_up()
+        self._driver.shut_down()
 
     def close(self) -> None:
         self._closed = True
