@@ -86,7 +86,7 @@ class MysqlDialect:
         return MysqlLink(LoopDriver(self.place), address.schema, self.place, address.settings, self._check)
 
     def subscribe(self) -> Subscription | None:
-        """Never None: where rings cannot arrive, the ear looks for its mail instead."""
+        """Never None: where rings cannot arrive, it looks for its mail instead."""
         address = self._address
         driver, helper = BlockingDriver(self.place), BlockingDriver(self.place)
         subscription = MysqlSubscription(driver, address.schema, self.place)
