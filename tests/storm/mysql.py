@@ -167,11 +167,11 @@ def wipe(field: Mysql, crew: Crew, chance: Random) -> None:
 def crowd(field: Mysql, crew: Crew, chance: Random) -> None:
     """A hundred clients at once at a server of fifty connections: some wait, some are told, and nobody loses anything."""
     with subprocess.Popen(
-        [sys.executable, "-m", "tests.storm.mysql_crowd", field.places()[0], str(CROWD), str(crew.ttl)],
+        [sys.executable, "-m", "tests.storm.mysql_crowd", field.places()[0], str(CROWD), str(10 * crew.ttl)],
         env=ENVIRONMENT,
         preexec_fn=die_with_parent,
     ) as many:
-        assert many.wait(120) == 0, "the crowd hung, or met an error that helps nobody"
+        assert many.wait(200) == 0, "the crowd hung, or met an error that helps nobody"
 
 
 def fault_list(fault: Any, clients: list[Any], ways: list[Any]) -> list[Any]:
