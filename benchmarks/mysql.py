@@ -87,8 +87,9 @@ def tooz(url: str) -> Iterator[Measure]:
     coordinator = import_module("tooz.coordination").get_coordinator(place, b"bench")
     coordinator.start()
 
+    lock = coordinator.get_lock(b"bench")  # once: each connects anew
+
     def once() -> None:
-        lock = coordinator.get_lock(b"bench")
         lock.acquire()
         lock.release()
 

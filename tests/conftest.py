@@ -31,7 +31,12 @@ LONGEST = (
 
 
 ON_DEMAND = (
-    "tests/mysql/",
+    "tests/mysql/test_access.py",
+    "tests/mysql/test_conformance",
+    "tests/mysql/test_connections.py",
+    "tests/mysql/test_field.py",
+    "tests/mysql/test_pinned.py",
+    "tests/mysql/test_races.py",
     "tests/zookeeper/",
     "tests/etcd/test_field.py",
     "tests/etcd/test_processes.py",

@@ -99,7 +99,7 @@ def test_a_lapsed_holder_keeps_others_out_while_its_transaction_is_open(server: 
 def test_an_evicted_holder_is_told_at_once_and_its_place_is_free_after_its_transaction(
     server: Server, url: str, client: interlock.Client, other: interlock.Client
 ) -> None:
-    lease = client.lock("x", ttl=stretched(2.0)).acquire()
+    lease = client.lock("x", ttl=stretched(4.0)).acquire()  # learns of it at its next renewal
     assert lease is not None
     with pinned(server, url, lease):
         with at_most(1.0):
