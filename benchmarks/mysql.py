@@ -87,8 +87,9 @@ def tooz(url: str) -> Iterator[Measure]:
     coordinator = import_module("tooz.coordination").get_coordinator(place, b"bench")
     coordinator.start()
 
+    lock = coordinator.get_lock(b"bench")  # once: each connects anew
+
     def once() -> None:
-        lock = coordinator.get_lock(b"bench")
         lock.acquire()
         lock.release()
 
@@ -103,7 +104,9 @@ def dlock(url: str) -> Iterator[Measure]:
     with engine.connect() as connection:
 
         def once() -> None:
-            with create(connection, "bench"):
+            with create(
+                connection, "bench", contextual_timeout=10
+            ):  # its default, without end, MariaDB refuses
                 pass
 
         yield lambda: timed(once)

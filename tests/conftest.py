@@ -31,16 +31,20 @@ LONGEST = (
 
 
 ON_DEMAND = (
-    "tests/mysql/",
+    "tests/mysql/test_access.py",
+    "tests/mysql/test_conformance",
+    "tests/mysql/test_connections.py",
+    "tests/mysql/test_field.py",
+    "tests/mysql/test_pinned.py",
+    "tests/mysql/test_races.py",
     "tests/zookeeper/",
     "tests/etcd/test_field.py",
     "tests/etcd/test_processes.py",
-    "tests/postgresql/test_connections.py",
     "tests/postgresql/test_field.py",
     "tests/postgresql/test_interrupts.py",
     "tests/postgresql/test_pooler_conformance.py",
-    "tests/storm/test_mysql.py",
     "tests/storm/test_postgresql.py",
+    "tests/storm/test_mysql.py",
     "tests/storm/test_zookeeper.py",
     "tests/storm/test_storm.py::test_nothing_that_must_never_be_in_a_short_storm[etcd]",
 )

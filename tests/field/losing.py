@@ -71,9 +71,10 @@ class Losing(Suite):
         await refused(LeaseLost, lock.release)
 
     async def test_05_a_short_silence_is_doubt_and_not_a_loss(self) -> None:
-        ttl, link = 15 * self.short, Link(Faults(latency=0.0, timeout=0.1))
+        ttl, link = 15 * self.short, Link(Faults(latency=0.0))
         client = self.client(ttl=ttl, wrap=lambda store, runtime: Faulty(store, runtime, link))
         lease = await got(client.lock(self.name).acquire())
+        link.faults = Faults(latency=0.0, timeout=0.1)  # from now on: the first request had to connect
         link.cut()
         await self.until(lambda: lease.state is State.DOUBTFUL)
         lease.check()

@@ -10,19 +10,20 @@ from typing import Any
 
 from interlock.errors import AcquireTimeout, StoreUnavailable, WouldDeadlock
 from interlock.testing.conformance import Suite, got, refused, within
+from interlock.testing.lag import stretched
 from tests.field.tap import When, tapped
 from tests.patience import PATIENCE
 
 MAKERS: dict[str, Callable[[Any, str], Any]] = {
-    "lock": lambda client, name: client.lock(name, timeout=0.02),
-    "unfair lock": lambda client, name: client.lock(name, timeout=0.02, fair=False),
-    "rlock": lambda client, name: client.rlock(name, timeout=0.02),
-    "read": lambda client, name: client.rwlock(name, timeout=0.02).read(),
-    "write": lambda client, name: client.rwlock(name, timeout=0.02).write(),
-    "semaphore": lambda client, name: client.semaphore(name, timeout=0.02),
-    "bounded semaphore": lambda client, name: client.bounded_semaphore(name, timeout=0.02),
-    "multilock": lambda client, name: client.multilock([name], timeout=0.02),
-    "condition": lambda client, name: client.condition(name, client.lock(name, timeout=0.02)),
+    "lock": lambda client, name: client.lock(name, timeout=stretched(0.1)),
+    "unfair lock": lambda client, name: client.lock(name, timeout=stretched(0.1), fair=False),
+    "rlock": lambda client, name: client.rlock(name, timeout=stretched(0.1)),
+    "read": lambda client, name: client.rwlock(name, timeout=stretched(0.1)).read(),
+    "write": lambda client, name: client.rwlock(name, timeout=stretched(0.1)).write(),
+    "semaphore": lambda client, name: client.semaphore(name, timeout=stretched(0.1)),
+    "bounded semaphore": lambda client, name: client.bounded_semaphore(name, timeout=stretched(0.1)),
+    "multilock": lambda client, name: client.multilock([name], timeout=stretched(0.1)),
+    "condition": lambda client, name: client.condition(name, client.lock(name, timeout=stretched(0.1))),
 }
 
 Main = Callable[[], Coroutine[Any, Any, Any]]
@@ -117,8 +118,11 @@ class Taking(Suite):
                 return True
             return False
         task = asyncio.ensure_future(main(client))
+        pause = 0.002 * 1.25 ** max(
+            0, step - 40
+        )  # a busy machine, or a store far away, needs longer to get through
         for _ in range(step):
-            await asyncio.sleep(0 if step < 12 else 0.002)
+            await asyncio.sleep(0 if step < 12 else pause)
         task.cancel()
         await asyncio.wait([task], timeout=PATIENCE)
         return bool(task.cancelled())

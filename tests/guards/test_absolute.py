@@ -11,12 +11,22 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
 import interlock
 from interlock import StaleToken, Unsupported, guards
-from tests.guards.desks import PLACES, Desk, PlainSQLiteDesk, PsycopgDesk, PyMySQLDesk, psycopg
+from tests.guards.desks import (
+    PLACES,
+    Desk,
+    DjangoDesk,
+    PlainSQLiteDesk,
+    PsycopgDesk,
+    PyMySQLDesk,
+    SessionDesk,
+    psycopg,
+)
 from tests.guards.transfers import claims_of, lock_url
 from tests.patience import PATIENCE, until
 
@@ -225,6 +235,23 @@ class TestPostgreSQL:
                         guards.sql.guard(connection, lease, absolute=True)
             connection.rollback()
         bank.close()
+
+    @pytest.mark.parametrize("kind", [PsycopgDesk, SessionDesk, DjangoDesk])
+    def test_signs_of_parameters_in_the_name_of_the_schema_mean_nothing(
+        self, kind: type[Desk], tmp_path: Path
+    ) -> None:
+        place, url = PLACES["postgresql"](tmp_path), lock_url("postgresql", tmp_path)
+        odd = url + quote('100%s :a ::b %(c)s {d} "e"\\')
+        with interlock.connect(odd) as client, closing(kind(place)) as desk:
+            lease = client.lock("account:1").acquire()
+            guard(desk, lease)
+            desk.run("update account set balance = 80 where id = 1")
+            desk.commit()
+            assert desk.balance() == 80
+            client.evict("account:1", reason="test")
+            with pytest.raises(StaleToken):
+                guard(desk, lease)
+            desk.rollback()
 
     def test_asyncio(self, tmp_path: Path) -> None:
         place = PLACES["postgresql"](tmp_path)

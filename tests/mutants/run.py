@@ -51,7 +51,18 @@ def plant(edit: Edit, source: Path) -> None:
 
 def run_tests(source: Path, tests: Tests, **patience: str) -> tuple[int, str]:
     """pytest on the copy; its exit code and what it said."""
-    argv = [sys.executable, "-B", "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "pytest_timeout"]
+    argv = [
+        sys.executable,
+        "-B",
+        "-m",
+        "pytest",
+        "-x",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "pytest_timeout",
+    ]
     argv += ["-o", f"pythonpath={source} {ROOT}", tests.file, "-k", tests.names]
     env = {**os.environ, "PYTHONPATH": f"{source}{os.pathsep}{ROOT}"}
     env.pop("PYTEST_ADDOPTS", None)

@@ -64,36 +64,44 @@ def _template() -> Path:
 class Server:
     """One mariadbd with a database `app`; `kill`, `restart` and signals are for tests that break it."""
 
-    def __init__(self, *options: str, environment: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, *options: str, environment: dict[str, str] | None = None, parent: Path | None = None
+    ) -> None:
         self.port = free_port()
-        self.folder = tempfile.mkdtemp(prefix="interlock-mysql-")
+        self.folder = tempfile.mkdtemp(prefix="interlock-mysql-", dir=parent)
         self._options = options
-        self._environment = environment
+        self.environment = environment or {}
         self._process: subprocess.Popen[bytes] | None = None
         self._fresh = True
         self._prefixes = cycle([f"t{number}_" for number in range(PLACES)])
 
-    def start(self) -> None:
-        assert shutil.which("mariadbd"), "mariadbd is not installed: apt-get install mariadb-server"
-        if self._fresh:
+    def prepare(self) -> None:
+        """Fill the folder of a new server."""
+        if not Path(self.folder, "complete").exists():
             shutil.copytree(_template(), self.folder, dirs_exist_ok=True)
+
+    def start(self, *, empty: bool = True) -> None:
+        """Start it, with a new database if it is new; `empty=False` for a node that gets its databases from others."""
+        assert shutil.which("mariadbd"), "mariadbd is not installed: apt-get install mariadb-server"
+        self.prepare()
         with open(f"{self.folder}/log", "ab") as log:
             self._process = subprocess.Popen(
                 [
                     *("mariadbd", "--no-defaults", f"--user={getpass.getuser()}", f"--datadir={self.folder}"),
                     *(f"--port={self.port}", "--bind-address=127.0.0.1", f"--socket={self.folder}/socket"),
                     *("--skip-name-resolve", "--skip-log-bin", "--performance-schema=OFF"),
+                    f"--tmpdir={self.folder}",  # a server that starts removes what others keep in a folder that they share
                     *(*SMALL, *self._options),
                 ],
                 stdout=subprocess.DEVNULL,
                 stderr=log,
                 preexec_fn=die_with_parent,
-                env=None if self._environment is None else os.environ | self._environment,
+                env=os.environ | self.environment,
             )
         self._await_ready()
-        if self._fresh:
+        if self._fresh and empty:
             self.run("create database app")
-            self._fresh = False
+        self._fresh = False
 
     @property
     def pid(self) -> int:
@@ -129,8 +137,11 @@ class Server:
         return self.url(prefix, **options)
 
     def connect(self, user: str = "root", database: str = "app", **settings: Any) -> pymysql.Connection[Any]:
+        given: dict[str, Any] = {
+            "ssl_disabled": True
+        } | settings  # TLS would load all certificates of the system
         return pymysql.connect(
-            host="127.0.0.1", port=self.port, user=user, database=database, autocommit=True, **settings
+            host="127.0.0.1", port=self.port, user=user, database=database, autocommit=True, **given
         )
 
     def run(self, *statements: str) -> Sequence[Sequence[Any]]:
@@ -194,8 +205,10 @@ class Server:
 
 
 @contextmanager
-def running(*options: str, environment: dict[str, str] | None = None) -> Iterator[Server]:
-    server = Server(*options, environment=environment)
+def running(
+    *options: str, environment: dict[str, str] | None = None, parent: Path | None = None
+) -> Iterator[Server]:
+    server = Server(*options, environment=environment, parent=parent)
     try:
         server.start()
         yield server

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import ssl
 import threading
 import time
 from contextlib import closing, suppress
@@ -18,9 +19,9 @@ import interlock
 from interlock.errors import StoreUnavailable, Unsupported
 from interlock.testing.lag import at_most, stretched
 from tests.mysql.server import Server, running
-from tests.patience import until
+from tests.patience import PATIENCE, until
 
-BUDGET = 4 + 1 + 1  # calls, keeper, ear; while the ear is made, one more for its probe
+BUDGET = 4 + 1 + 1  # calls, keeper, subscription; while the subscription is made, one more for its probe
 
 
 def connections(server: Server) -> int:
@@ -30,11 +31,11 @@ def connections(server: Server) -> int:
     return int(count)
 
 
-def kill_all(server: Server, how: str = "connection") -> int:
+def kill_all(server: Server, how: str = "connection", user: str = "root") -> int:
     killed = 0
     with closing(server.connect()) as admin, admin.cursor() as cursor:
         cursor.execute(
-            "select id from information_schema.processlist where id <> connection_id() and user = 'root' and db = 'app'"
+            f"select id from information_schema.processlist where id <> connection_id() and user = '{user}' and db = 'app'"
         )
         for (id,) in cursor.fetchall():
             with suppress(pymysql.Error):  # it has ended meanwhile
@@ -57,8 +58,8 @@ def test_a_client_keeps_to_its_budget_however_many_threads_it_has() -> None:
         most = 0
 
         def wait(number: int) -> None:
-            client.semaphore(f"s{number % 7}", capacity=3).acquire(timeout=60)
-            client.lock("x").acquire(timeout=stretched(1.0))
+            with client.semaphore(f"s{number % 7}", capacity=3, timeout=PATIENCE):
+                client.lock("x").acquire(timeout=stretched(0.5))
 
         threads = [threading.Thread(target=wait, args=(n,)) for n in range(40)]
         for thread in threads:
@@ -95,7 +96,7 @@ class _Crowd:
         self._all: list[Any] = []
         with suppress(pymysql.Error):
             while True:
-                self._all.append(pymysql.connect(host="127.0.0.1", port=server.port, user="root"))
+                self._all.append(server.connect(database=""))
 
     def close(self) -> None:
         for connection in self._all:
@@ -221,3 +222,16 @@ def test_a_frozen_server_is_reported_in_time_and_nothing_is_left() -> None:
             client.lock("x").acquire(timeout=0.5)
         with client.lock("x", timeout=60):  # what arrived late was taken back
             pass
+
+
+def test_no_connection_loads_the_certificates_of_the_system(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would take ten times as long as all else about a connection: PyMySQL does it for TLS that checks nothing."""
+
+    def load(self: ssl.SSLContext, *args: object) -> None:
+        raise AssertionError("all certificates of the system are loaded")
+
+    monkeypatch.setattr(ssl.SSLContext, "load_default_certs", load)
+    with interlock.connect(url) as one, interlock.connect(url) as two, one.lock("x"):
+        assert two.lock("x").acquire(timeout=0.1) is None

@@ -85,7 +85,7 @@ def test_both_stores_ring_the_same_claims(seed: int, server: Server) -> None:
         with closing(walk.reference.connection):
             for number in range(STEPS):
                 kind, found, expected = walk.step()
-                assert found == expected, f"seed {seed}, step {number}: {kind}"
+                assert _unnumbered(found) == _unnumbered(expected), f"seed {seed}, step {number}: {kind}"
                 assert _named(store.rows(walk.now)) == _named(walk.reference.rows(walk.now)), (
                     f"seed {seed}, step {number}: after {kind}"
                 )
@@ -94,3 +94,10 @@ def test_both_stores_ring_the_same_claims(seed: int, server: Server) -> None:
 def _named(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     """The rows without the tokens in the ids of claims that linger: the two stores draw them differently."""
     return [(LINGERING if row[0].startswith(LINGERING) else row[0], *row[1:]) for row in rows]
+
+
+def _unnumbered(answer: Any) -> Any:
+    """The same for an answer, whose last word is the id of the claim that holds."""
+    if isinstance(answer, tuple) and answer[0] == "busy" and (answer[3] or "").startswith(LINGERING):
+        return *answer[:3], LINGERING
+    return answer

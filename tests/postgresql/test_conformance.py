@@ -1,8 +1,19 @@
-"""The PostgreSQL store keeps every promise of the port, and the clients on it theirs."""
+"""The PostgreSQL store keeps every promise of the port, and the clients on it theirs.
+
+Each client listens for itself here, as clients in processes of their own do: what one does to another's claim passes through the server.
+"""
 
 from __future__ import annotations
 
+import pytest
+
+from interlock.backends.sql.postgresql.dialect import PostgresDialect
 from interlock.testing.conformance import StoreFactory, suites
 from tests.postgresql.server import fresh_schema, steady
 
 globals().update(suites(StoreFactory(lambda: steady().url(fresh_schema()))))
+
+
+@pytest.fixture(autouse=True)
+def as_in_many_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PostgresDialect, "listener_key", None)

@@ -21,9 +21,10 @@ import interlock
 import interlock.aio
 from interlock._core.drive import drive
 from interlock.backends.sql.postgresql import dialect as postgresql
-from interlock.errors import StoreUnavailable, StoreUnfit, Unsupported
+from interlock.errors import ClientClosed, StoreUnavailable, StoreUnfit, Unsupported
 from interlock.model import Claim
 from interlock.testing.lag import at_most, stretched
+from tests.full import FULL
 from tests.patience import PATIENCE, until
 from tests.postgresql.server import Bouncer, Server, fresh_schema, running, steady_bouncer
 
@@ -41,6 +42,14 @@ def sessions(server: Server, like: str = "interlock%") -> int:
         like,
     )
     return int(count)
+
+
+def _taken(client: interlock.Client, name: str) -> interlock.Lease | None:
+    """A lease, once the server answers in time again."""
+    try:
+        return client.lock(name).acquire(blocking=False)
+    except StoreUnavailable:
+        return None
 
 
 # ---- the user's own pool or engine -----------------------------------------------
@@ -163,6 +172,43 @@ def _pairs(client: interlock.Client) -> None:
             pass
 
 
+def _listening(server: Server) -> int:
+    return len(server.sql("select 1 from pg_stat_activity where query like 'listen%%'"))
+
+
+def test_clients_of_one_process_share_the_connection_that_listens(own: Server) -> None:
+    clients = [interlock.connect(own.url(connections=1)) for _ in range(4)]
+    holder, got, closed = clients[0], list[Any](), list[int]()
+    held = [holder.lock(f"x{number}").acquire() for number in range(4)]
+
+    def wait(number: int) -> None:
+        try:
+            got.append(clients[number].lock(f"x{number}", timeout=PATIENCE).acquire())
+        except ClientClosed:
+            closed.append(number)
+
+    waiters = [threading.Thread(target=wait, args=[number]) for number in (1, 2, 3)]
+    for waiter in waiters:
+        waiter.start()
+    until(lambda: all(holder.inspect(f"x{number}").waiters for number in (1, 2, 3)))
+    until(lambda: _listening(own) == 1)
+    assert (
+        sessions(own) <= 4 * 2 + 1
+    )  # one for calls and one for the keeper of each, and the one that listens
+    clients.pop().close()  # of a thread that waits, which learns of it; the others do not
+    with at_most(5.0):
+        until(lambda: closed == [3])
+    for lease in held:
+        assert lease
+        lease.release()
+    with at_most(5.0):
+        until(lambda: len(got) == 2)
+    assert _listening(own) == 1
+    for client in clients:
+        client.close()
+    until(lambda: sessions(own) == 0)
+
+
 def test_at_the_limit_of_connections_a_lease_is_kept_and_others_are_told(own: Server) -> None:
     """The keeper has its connection before anything is granted, so that a full server cannot cost a lease."""
     ttl = stretched(1.5)
@@ -184,7 +230,7 @@ def test_at_the_limit_of_connections_a_lease_is_kept_and_others_are_told(own: Se
             for hog in hogs:
                 hog.close()
     with interlock.connect(own.url()) as other:
-        until(lambda: other.lock("other").acquire(blocking=False))
+        until(partial(_taken, other, "other"))
 
 
 # ---- connections that end --------------------------------------------------------
@@ -231,7 +277,7 @@ def test_a_frozen_server_ends_no_call_later_than_promised(own: Server) -> None:
             with pytest.raises((StoreUnavailable, interlock.AcquireTimeout)):
                 client.lock("x", timeout=1.0).acquire()
                 raise interlock.AcquireTimeout("x", 1.0)
-        until(lambda: client.lock("x").acquire(blocking=False))
+        until(partial(_taken, client, "x"))
 
 
 def test_a_read_only_server_is_a_doubt_and_is_asked_again(own: Server) -> None:
@@ -250,7 +296,7 @@ def test_a_read_only_server_is_a_doubt_and_is_asked_again(own: Server) -> None:
             own.sql("alter system reset default_transaction_read_only")
             own.sql("select pg_reload_conf()")
         assert doubts
-        until(lambda: client.lock("x").acquire(blocking=False))
+        until(partial(_taken, client, "x"))
 
 
 def test_a_wrong_password_or_database_is_named(server: Server) -> None:
@@ -262,7 +308,7 @@ def test_a_wrong_password_or_database_is_named(server: Server) -> None:
 def test_a_cancelled_call_never_answers_the_next(url: str) -> None:
     async def main() -> None:
         async with interlock.aio.connect(url) as client:
-            for number in range(200):
+            for number in range(200 if FULL else 70):
                 task = asyncio.create_task(client.lock(f"n{number % 3}").acquire(timeout=5))
                 for _ in range(number % 7):
                     await asyncio.sleep(0)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import io
 import multiprocessing
+import re
 import sys
 import threading
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import redirect_stdout
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -21,7 +23,7 @@ from interlock._core.drive import drive
 from interlock._runtime.threads import Threads
 from interlock.backends.sql.assembly import Assembly
 from interlock.backends.sql.postgresql.open import dialect_of_url
-from interlock.backends.sql.postgresql.schema import FUNCTIONS, Schema
+from interlock.backends.sql.postgresql.schema import FUNCTIONS, INSTALL_LOCK, LONGEST, VERSION, Schema
 from interlock.backends.sql.store import SqlStore
 from interlock.cli import main
 from interlock.errors import InvalidURL, StoreUnfit
@@ -61,6 +63,27 @@ def test_twenty_who_start_at_once_create_the_tables_once(server: Server) -> None
         assert len(set(threads.map(start, range(20)))) == 20
 
 
+def test_a_session_that_waited_for_another_to_create_the_tables_finds_them(server: Server) -> None:
+    """It has looked for them before, and remembers that they are missing: as sessions of a pooler that have created others do."""
+    schema = fresh_schema()
+    script = Schema(schema).script().encode()
+    with (
+        psycopg.connect(server.conninfo, prepare_threshold=None) as first,
+        psycopg.connect(server.conninfo, autocommit=True, prepare_threshold=None) as second,
+        ThreadPoolExecutor(1) as thread,
+    ):
+        second.execute(Schema(fresh_schema()).script().encode())
+        with pytest.raises(psycopg.errors.UndefinedTable):
+            second.execute(f"select version from {schema}.meta".encode())
+        first.execute(f"select pg_advisory_xact_lock({INSTALL_LOCK})".encode())
+        waits = thread.submit(second.execute, script)
+        until(lambda: server.sql("select 1 from pg_locks where locktype = 'advisory' and not granted"))
+        first.execute(f"create schema {schema}".encode())
+        first.commit()
+        waits.result()
+    assert pair(server.url(schema)) > 0
+
+
 def test_schema_and_prefix_are_taken_literally(server: Server) -> None:
     schema = 'Odd "Schéma"; x' + uuid4().hex[:4]
     url = server.url("", prefix="My_").replace("schema=", f"schema={schema.replace(' ', '%20')}", 1)
@@ -69,6 +92,25 @@ def test_schema_and_prefix_are_taken_literally(server: Server) -> None:
         "select table_name from information_schema.tables where table_schema = %s order by 1", schema
     )
     assert [name for (name,) in found] == ["My_bell", "My_claim", "My_meta", "My_register", "My_slot"]
+
+
+def test_the_longest_prefix_is_cut_from_no_name(server: Server) -> None:
+    schema = fresh_schema()
+    assert pair(server.url(schema, prefix="x" * LONGEST)) > 0
+    names = [
+        name.removeprefix("x" * LONGEST)
+        for (name,) in server.sql("select proname from pg_proc where pronamespace = %s::regnamespace", schema)
+    ]
+    assert sorted(names) == sorted(f"{name.removesuffix('_step')}_{VERSION}" for name in FUNCTIONS)
+
+
+def test_the_statements_on_the_page_run(server: Server) -> None:
+    page = Path(__file__).parents[2] / "docs/backends/postgresql.md"
+    (block,) = re.findall(r"```sql\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    asked = [statement for statement in block.split(";\n") if statement.strip()]
+    assert len(asked) == 5
+    for statement in asked:
+        server.sql(statement.replace("%", "%%"))
 
 
 @pytest.mark.parametrize(

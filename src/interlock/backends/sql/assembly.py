@@ -5,8 +5,8 @@ from __future__ import annotations
 from interlock.backends.kit.runtime import ThreadRuntime, WaitRuntime
 from interlock.backends.sql.dialect import Dialect, Source
 from interlock.backends.sql.keeper import KeeperConnection
-from interlock.backends.sql.listener import Listener
 from interlock.backends.sql.runner import Runner
+from interlock.backends.sql.sharing import ListenerShare
 from interlock.backends.sql.store import SharedState, SqlStore
 from interlock.ports import Runtime
 
@@ -17,7 +17,7 @@ class Assembly:
     def __init__(self, dialect: Dialect, runtime: Runtime) -> None:
         self._dialect = dialect
         self._runtime = runtime
-        self._listener = Listener(dialect.ear)
+        self._share = ListenerShare(dialect.listener_key, dialect.subscribe)
         self._state = SharedState()
         self._keeper = KeeperConnection(dialect.place)
 
@@ -66,7 +66,7 @@ class Assembly:
         )
         dialect = self._dialect
         store = SqlStore(
-            dialect.traits, dialect.place, runner, self._listener, runtime, self._state, self._keeper
+            dialect.traits, dialect.place, runner, self._share, runtime, self._state, self._keeper
         )
         store.claim_table = dialect.claim_table
         return store

@@ -1,4 +1,4 @@
-"""The interface that a database implements: connections that run steps, where they come from, and an ear for wake-ups.
+"""The interface that a database implements: connections that run steps, where they come from, and a subscription to wake-ups.
 
 Errors. A `Link` turns the errors of its driver into these, and nothing raw reaches the base:
 
@@ -15,7 +15,7 @@ Errors. A `Link` turns the errors of its driver into these, and nothing raw reac
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any, Protocol, TypeAlias
 
 from interlock.errors import StoreUnavailable, Unreached
@@ -109,7 +109,7 @@ class Source(Protocol):
         ...
 
 
-class Ear(Protocol):
+class Subscription(Protocol):
     """A connection on which wake-ups arrive. One thread calls `receive`; any thread may call `interrupt`."""
 
     bell: str
@@ -152,6 +152,11 @@ class Dialect(Protocol):
         """The quoted name of the table of claims, as a connection of the user's to the same database can use it: for guards."""
         ...
 
+    @property
+    def listener_key(self) -> Hashable | None:
+        """Clients of one process with equal keys share a listener; None: this one has its own."""
+        ...
+
     def source(self, runtime: Any, *, blocking: bool) -> Source:
         """Where the calls of a client get their connections. `runtime` is a `WaitRuntime`; `blocking` for threads, else for tasks."""
         ...
@@ -160,8 +165,8 @@ class Dialect(Protocol):
         """A source of one connection that nobody else uses, for the keeper: also beside a pool or an engine of the user."""
         ...
 
-    def ear(self) -> Ear | None:
-        """Connect an ear, blocking, within `connect_timeout`; None if wake-ups cannot arrive here, after having said so once.
+    def subscribe(self) -> Subscription | None:
+        """Connect, blocking, within `connect_timeout`; None if wake-ups cannot arrive here, after having said so once.
 
         Raises `InterlockError` if the server cannot be reached now.
         """

@@ -1,6 +1,6 @@
-"""Receives wake-ups: one ear, kept by one thread, for all waiters of a client, threads and tasks alike.
+"""Receives wake-ups: one subscription, kept by one thread, for all waiters of a client, threads and tasks alike.
 
-The bell of the ear stands in the row of every claim that waits (see `steps`). A message that arrives before its waiter listens is kept.
+The bell of the subscription stands in the row of every claim that waits (see `steps`). A message that arrives before its waiter listens is kept.
 Messages only wake waiters, or tell them of a grant that stands in the table already; a waiter that misses one asks again in the end.
 Where wake-ups cannot arrive (a pooler in transaction mode), `polling` is true and waiters look at the table instead.
 """
@@ -13,11 +13,11 @@ from collections.abc import Callable
 
 from interlock import native
 from interlock.backends.kit.waiters import Waiters, notify
-from interlock.backends.sql.dialect import Ear
+from interlock.backends.sql.dialect import Subscription
 from interlock.errors import InterlockError, StoreUnavailable
 from interlock.ports import Signal
 
-IDLE = 30.0  # seconds for which thread and ear outlive the last waiter
+IDLE = 30.0  # seconds for which thread and subscription outlive the last waiter
 AGAIN = 0.2  # seconds between attempts to reconnect
 TURN = 5.0  # seconds after which the thread looks up if nothing arrives
 KEPT = 4096  # messages kept for waiters that do not listen yet
@@ -29,34 +29,34 @@ def _of_closed_loop(signal: Signal) -> bool:
 
 
 class Listener:
-    """Delivers messages from one ear to all waiters.
+    """Delivers messages from one subscription to all waiters.
 
     Topics are `c<id>` for a claim, `q<resource>` for a queue, `r<name>` for a register, and `w<resource>` for all waiters of a resource
     within this client.
     """
 
-    def __init__(self, connect: Callable[[], Ear | None]) -> None:
+    def __init__(self, connect: Callable[[], Subscription | None]) -> None:
         self._connect = connect
-        self._ear: Ear | None = None
+        self._subscription: Subscription | None = None
         self._start()
 
     def _start(self) -> None:
         self._guard = native.guard()
         self._waiters: Waiters[str, Signal] = Waiters()
         self._subscribing: dict[Signal, None] = {}
-        self._tokens: dict[str, int] = {}  # by claim: the token that it was told, 0 if it should ask again
+        self._tokens: dict[str, int] = {}  # by claim: the token of its grant, 0 if it should ask again
         self._thread: threading.Thread | None = None
         self._closed = False
         self._generations = 0
-        self.generation = 0  # counts ears; 0 while there is none
-        self.bell = ""  # of the present ear
+        self.generation = 0  # counts subscriptions; 0 while there is none
+        self.bell = ""  # of the present subscription
         self.polling = False
 
     def after_fork(self) -> None:
-        """Start afresh in a forked child: nobody waits, no thread runs, and the ear is the parent's."""
-        ear, self._ear = self._ear, None
-        if ear is not None:
-            ear.abandon()
+        """Start afresh in a forked child: nobody waits, no thread runs, and the subscription is the parent's."""
+        subscription, self._subscription = self._subscription, None
+        if subscription is not None:
+            subscription.abandon()
         self._start()
 
     def inside(self) -> bool:
@@ -75,7 +75,7 @@ class Listener:
             self._subscribing.pop(signal, None)
 
     def subscribed(self, signal: Signal) -> bool:
-        """Whether the ear listens. If not, the signal is set once it does, or once it is clear that it cannot."""
+        """Whether the subscription listens. If not, the signal is set once it does, or once it is clear that it cannot."""
         with self._guard:
             if self.generation:
                 self._ensure_thread()
@@ -88,7 +88,7 @@ class Listener:
         return id in self._tokens
 
     def take_token(self, id: str) -> int | None:
-        """The token that this claim was told, 0 if it should ask again, None if nothing came."""
+        """The token of this claim's grant, 0 if it should ask again, None if nothing came."""
         return self._tokens.pop(id, None)
 
     # ---- messages ----------------------------------------------------------------------
@@ -109,8 +109,8 @@ class Listener:
                 signals = self._waiters.everyone()
             notify(signals)
 
-    def told(self, messages: str | None) -> None:
-        """Deliver the column `told` of a step."""
+    def deliver_all(self, messages: str | None) -> None:
+        """Deliver the column `messages` of a step."""
         if messages:
             for message in messages.split("\n"):
                 self.deliver(message)
@@ -159,14 +159,14 @@ class Listener:
             return True
 
     def _serve(self) -> None:
-        """Connect, and deliver messages until the ear is lost or nobody waits any more."""
+        """Connect, and deliver messages until the subscription is lost or nobody waits any more."""
         try:
-            ear = self._connect()
+            subscription = self._connect()
         except InterlockError:
             self._end_subscribing()  # the waiters ask the store themselves, and hear from the server what is wrong
             time.sleep(AGAIN)
             return
-        if ear is None:
+        if subscription is None:
             self.polling = True
             self._end_subscribing()
             time.sleep(AGAIN)
@@ -175,24 +175,24 @@ class Listener:
             with self._guard:
                 if self._closed:
                     return
-                self._ear, self.bell = ear, ear.bell
+                self._subscription, self.bell = subscription, subscription.bell
                 self._generations += 1
                 self.generation = self._generations
             self._end_subscribing()
-            self._receive_all(ear)
+            self._receive_all(subscription)
         except OSError:
             pass  # the connection is lost: waiters ask again
         finally:
             with self._guard:
-                self._ear, self.bell, self.generation = None, "", 0
+                self._subscription, self.bell, self.generation = None, "", 0
                 signals = self._waiters.everyone()
-            ear.close()
+            subscription.close()
             notify(signals)  # messages may have been missed: all ask again
 
-    def _receive_all(self, ear: Ear) -> None:
+    def _receive_all(self, subscription: Subscription) -> None:
         idle_at = time.monotonic() + IDLE
         while True:
-            for message in ear.receive(TURN):
+            for message in subscription.receive(TURN):
                 self.deliver(message)
             now = time.monotonic()
             if self._waiters:
@@ -211,15 +211,15 @@ class Listener:
     def reconnect(self) -> None:
         """Another server may have taken over: listen there, and have all waiters ask again."""
         with self._guard:
-            ear = self._ear
-        if ear is not None:
-            ear.interrupt()
+            subscription = self._subscription
+        if subscription is not None:
+            subscription.interrupt()
 
     def close(self) -> None:
         with self._guard:
             self._closed = True
-            thread, ear = self._thread, self._ear
-        if ear is not None:
-            ear.interrupt()
+            thread, subscription = self._thread, self._subscription
+        if subscription is not None:
+            subscription.interrupt()
         if thread is not None and thread is not threading.current_thread():
             thread.join(1.0)

@@ -16,7 +16,7 @@ from interlock import native
 from interlock.backends.kit.runtime import WaitRuntime
 from interlock.backends.sql.dialect import Link
 from interlock.errors import ClientClosed, Unreached
-from interlock.ports import Signal
+from interlock.ports import IO_TIMEOUT, Signal
 
 AGAIN = 0.05  # seconds after which a caller that waits for a slot looks for one that became free unannounced
 IDLE = 30.0  # seconds after which a connection that nobody needed is closed, unless it is the last one
@@ -67,6 +67,7 @@ class LinkPool:
         self._links: WeakSet[Link] = WeakSet()  # including those in use
         self._waiting: deque[ref[_Turn]] = deque()
         self._guard = native.guard()
+        self._returned_at = 0.0  # when a link was last given back after an answer
 
     def inside(self) -> bool:
         return self._guard._is_owned()
@@ -81,9 +82,7 @@ class LinkPool:
     async def borrow(self, until: float, patient: bool) -> tuple[Link, bool]:
         link, new = self._next()
         if link is None:
-            if patient:
-                until = max(until, self._runtime.now() + self._connect_timeout)
-            link, new = await self._wait_for_slot(until)
+            link, new = await self._wait_for_slot(until, patient)
         if not new:
             return link, False
         timeout = self._connect_timeout if patient else until - self._runtime.now()
@@ -126,8 +125,16 @@ class LinkPool:
         self._links.discard(link)
         link.discard()
 
-    async def _wait_for_slot(self, until: float) -> tuple[Link, bool]:
-        """Wait for a turn, first come, first served."""
+    async def _wait_for_slot(self, until: float, patient: bool) -> tuple[Link, bool]:
+        """Wait for a turn, first come, first served.
+
+        A patient caller that gives its step the usual time waits for as long as the queue moves: hundreds of tasks that come at once are not
+        told that the server cannot be reached.
+        """
+        now = self._runtime.now()
+        moving = self._connect_timeout if patient and until - now > 0.9 * IO_TIMEOUT else 0.0
+        if patient:
+            until = max(until, now + self._connect_timeout)
         turn = _Turn(self._runtime.signal())
         self._waiting.append(ref(turn))
         try:
@@ -135,7 +142,7 @@ class LinkPool:
                 link, new = self._next()  # once more: it may have become free in between
                 if link is not None:
                     return link, new
-                left = until - self._runtime.now()
+                left = max(until, self._returned_at + moving) - self._runtime.now()
                 if left <= 0:
                     raise Unreached(
                         f"{self._place}: all {self._most} connections of this client are in use; give it more with ?connections="
@@ -146,7 +153,7 @@ class LinkPool:
                 await self._runtime.wait(turn.signal, min(left, AGAIN * (1 + len(self._waiting))))
         finally:
             if turn.signal.is_set():
-                self._wake_next()  # in case that a link is free which this one was told of and has not taken
+                self._wake_next()  # in case that a link is free which woke this one, which has not taken it
 
     def _wake_next(self) -> None:
         while self._waiting and self._idle_or_room():
@@ -167,6 +174,7 @@ class LinkPool:
         now = self._runtime.now()
         with self._guard:
             if sound and not self._closed:
+                self._returned_at = now
                 self._idle.append(_Idle(link, self._loop(), now))
                 if len(self._idle) > 1:
                     self._close_old(now)

@@ -53,7 +53,7 @@ class Runner:
             await self._keeper.warm(time, blocking=self._blocking)
             if patient:
                 until = self._runtime.now() + timeout
-        pause, installed, lost = FIRST_PAUSE, False, ""
+        tries, installed = _Tries(step), False
         while True:
             try:
                 return await self._once(step, args, until, patient)
@@ -63,25 +63,14 @@ class Runner:
                 installed = True
                 until = await self._install(until, patient)
                 continue
-            except Again as error:
-                failure: StoreUnavailable = error
-                wait, pause = pause, min(LONGEST_PAUSE, pause * 2)
-            except Demoted as error:
-                failure, wait = error, PROMOTING
-                self.source.drain()
-                self._doubt()
-            except Broken as error:
-                self.source.drain()
-                self._doubt()
-                if lost or step not in REPEATABLE:
-                    raise
-                failure, wait, lost = error, 0.0, str(error)
-            except Unreached as error:
-                if not lost:
-                    raise
-                raise Broken(f"{lost}; then {error}") from None  # the first try may have been done
-            if self._runtime.now() + wait >= until:
-                raise Broken(str(failure)) if lost else failure
+            except StoreUnavailable as error:
+                if isinstance(error, (Demoted, Broken)):
+                    self.source.drain()
+                    self._doubt()
+                failure = tries.outcome(error)
+                wait = tries.pause_after(error)
+            if wait is None or self._runtime.now() + wait >= until:
+                raise failure from None
             if wait:
                 await self._runtime.wait(self._runtime.signal(), wait)
 
@@ -118,3 +107,36 @@ class Runner:
                 link.discard()
             await self.source.give_back(link, sound)
         return self._runtime.now() + left if patient else until
+
+
+class _Tries:
+    """What has become of the tries of one step so far."""
+
+    def __init__(self, step: str) -> None:
+        self._step = step
+        self._pause = FIRST_PAUSE
+        self._lost = ""  # why the answer to a try is not known
+        self._refused = ""  # why the server takes no writes
+
+    def outcome(self, error: StoreUnavailable) -> StoreUnavailable:
+        """The error to raise if this try was the last one: the first reason is in it, and whether anything may have been done."""
+        earlier = self._lost or self._refused
+        if not earlier:
+            return error
+        text = earlier if str(error) == earlier else f"{earlier}; then {error}"
+        if self._lost:
+            return Broken(text)
+        return Unreached(text) if isinstance(error, Unreached) else StoreUnavailable(text)
+
+    def pause_after(self, error: StoreUnavailable) -> float | None:
+        """Seconds after which the step may be sent again; None if it may not."""
+        if isinstance(error, Again):
+            pause, self._pause = self._pause, min(LONGEST_PAUSE, self._pause * 2)
+            return pause
+        if isinstance(error, Demoted):
+            self._refused = str(error)
+            return PROMOTING
+        if isinstance(error, Broken) and not self._lost and self._step in REPEATABLE:
+            self._lost = str(error)
+            return 0.0
+        return None

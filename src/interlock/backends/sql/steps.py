@@ -4,11 +4,11 @@ Arguments and results are str, int, float, bool and None; instants never cross t
 server, read after the step has the lock on its resource. `_core.admission` has the rule that claims follow, and
 `backends/sqlite/tables` is the same in Python, loop by loop: a dialect may port it literally.
 
-**Bells.** `bell` is the address at which a waiter is rung: that of the asking store's ear, or '' if the store does not listen. A step that
+**Bells.** `bell` is the address at which a waiter is rung: that of the asking store's subscription, or '' if the store does not listen. A step that
 changes the standing of somebody else's claim rings the bell in its row with the message `c<id> <token>`: the token if it was admitted
 (its owner then need not ask), or 0 if it must ask again. Where the bell in the row is the asking store's own, the step does not ring: it
-returns the message in its column `told`, one message a line, and the base delivers it within the process.
-`told` is '' or None if there is none. A step rings after its commit, or so that the message cannot arrive before it.
+returns the message in its column `messages`, one message a line, and the base delivers it within the process.
+`messages` is '' or None if there is none. A step rings after its commit, or so that the message cannot arrive before it.
 
 **Pinned rows.** A guard (`guards.sql`) may have locked a claim's row in a user's open transaction. Such a row still stands: no step
 removes it, waits for it, or admits anybody as if it were gone. `claim` answers busy with a retry of at most 0.05 s then.
@@ -20,7 +20,7 @@ CLAIM = "claim"
 """Enters a claim, or repeats one that stands.
 
 Arguments: resource, id, ttl, permits, capacity, queued, place_ttl, block, bell, note, who.
-Rows: one, (answer, token, ahead, retry, reason, told, holder id, holder token, holder permits, holder age, holder lapses in, holder
+Rows: one, (answer, token, ahead, retry, reason, messages, holder id, holder token, holder permits, holder age, holder lapses in, holder
 note, holder who). `answer` is one of these; columns that it does not mention are None:
 
 - `g`: granted, with `token`. The claim lapses in at least ttl seconds.
@@ -36,14 +36,14 @@ RELEASE = "release"
 
 Arguments: resource, id, linger, bell, late. If `late`, a request of this claim was not answered and may arrive after this one: when
 the claim does not stand, the step leaves a mark for 60 seconds, so that a late claim of this id is answered `e` and never enters.
-Rows: one, (stood, told).
+Rows: one, (stood, messages).
 """
 
 RENEW = "renew"
 """Prolongs claims; shrinks them and changes their notes where asked.
 
 Arguments: items, bell. `items` is a sequence of (resource, id, ttl, note or None, permits or None).
-Rows: one for each item, in order, (answer, reason, told): `r` renewed, `e` evicted for `reason`, `x` gone, `n` no answer for this one
+Rows: one for each item, in order, (answer, reason, messages): `r` renewed, `e` evicted for `reason`, `x` gone, `n` no answer for this one
 (its row is pinned in a way that stops renewals).
 """
 
@@ -79,14 +79,14 @@ Rows: (value, version) of what was written; none if the version differs.
 """
 
 FIND = "find"
-"""Looks for a claim by its id, for `wait`, and hangs `bell` in its row unless it is ''.
+"""Looks for a claim by its id, for `wait`, and writes `bell` into its row unless it is ''.
 
 Arguments: resource, id, bell. Rows: (state, rung, token, lapses in), or none if no such claim stands: `state` 0 waits, 1 is in; `rung` if
 something has changed for it since it was last answered.
 """
 
-HANG = "hang"
-"""Hangs a bell at a queue (`q`) or a register (`r`) for so many seconds: it is rung with the message `q<resource>` or `r<name>` at changes.
+WATCH = "watch"
+"""Has a bell rung at changes of a queue (`q`) or a register (`r`), for so many seconds, with the message `q<resource>` or `r<name>`.
 
 Arguments: kind, name, bell, seconds. Rows: none.
 """
@@ -98,7 +98,7 @@ Arguments: resource, token, slice. The slice begins after (resource, token) in t
 Rows: one, (gone, last resource or None at the end of the table, last token).
 """
 
-ALL = (CLAIM, RELEASE, RENEW, EVICT, QUEUE, NAMES, READ, WRITE, FIND, HANG, SWEEP)
+ALL = (CLAIM, RELEASE, RENEW, EVICT, QUEUE, NAMES, READ, WRITE, FIND, WATCH, SWEEP)
 
 REPEATABLE = frozenset(ALL) - {RELEASE}
 """The steps that may be sent again after a lost reply. The second answer of a release could not tell who removed the claim."""

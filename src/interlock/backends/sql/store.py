@@ -13,8 +13,8 @@ from interlock.backends.kit.runtime import WaitRuntime
 from interlock.backends.sql import rows, steps
 from interlock.backends.sql.dialect import Rows
 from interlock.backends.sql.keeper import KeeperConnection
-from interlock.backends.sql.listener import Listener
 from interlock.backends.sql.runner import Runner
+from interlock.backends.sql.sharing import ListenerShare
 from interlock.backends.sql.sweep import SweepCursor
 from interlock.errors import InterlockError, StoreUnavailable, Unreached
 from interlock.model import (
@@ -34,8 +34,8 @@ from interlock.ports import IO_TIMEOUT, Store
 BATCH = 100  # renewals in one step: more would keep locks on too many rows for too long
 REMEMBERED = 60.0  # seconds for which an eviction or a deleted register is remembered at least
 UNANSWERED = 4096  # ids kept of claims for which a request was not answered
-HUNG = 60.0  # seconds for which a watcher's bell hangs
-HANG_AGAIN = 30.0  # a bell that will hang for less is hung again
+WATCHED = 60.0  # seconds for which changes ring the bell of a watcher
+WATCH_AGAIN = 30.0  # a watch that will end sooner is renewed
 SWEEPING = 1.0  # seconds that a caller waits at most for the sweep that it happens to do
 
 
@@ -45,11 +45,13 @@ class SharedState:
     def __init__(self) -> None:
         self.places: dict[
             str, tuple[int, int]
-        ] = {}  # waiting claims: under which ear they asked, and their token
+        ] = {}  # waiting claims: under which subscription they asked, and their token
         self.unanswered: dict[
             str, None
         ] = {}  # claims with a request that was not answered and may arrive late
-        self.bells: dict[str, tuple[str, float]] = {}  # topic: the bell that hangs there, and until when
+        self.bells: dict[
+            str, tuple[str, float]
+        ] = {}  # by topic: the bell that its changes ring, and until when
         self.sweep = SweepCursor()
         self.doubt_callbacks: list[Callable[[], None]] = []
 
@@ -68,7 +70,7 @@ class SqlStore(StoreDefaults):
         traits: Traits,
         place: str,
         runner: Runner,
-        listener: Listener,
+        share: ListenerShare,
         runtime: WaitRuntime,
         state: SharedState,
         keeper: KeeperConnection,
@@ -76,7 +78,8 @@ class SqlStore(StoreDefaults):
         self._traits = traits
         self._place = place
         self._runner = runner
-        self._listener = listener
+        self._share = share
+        self._listener = share.listener
         self._runtime = runtime
         self._state = state
         self._keeper = keeper
@@ -114,7 +117,7 @@ class SqlStore(StoreDefaults):
             self._leave_unanswered(claim.id, error)
             raise
         if row[5]:
-            listener.told(row[5])
+            listener.deliver_all(row[5])
         answer, place = rows.claim_answer(claim, row)
         if place is not None:
             state.places[claim.id] = (generation, place)
@@ -132,14 +135,14 @@ class SqlStore(StoreDefaults):
         listener, state = self._listener, self._state
         late = bool(state.unanswered) and id in state.unanswered
         try:
-            ((stood, told),) = await self._run(
+            ((stood, messages),) = await self._run(
                 steps.RELEASE, (resource, id, linger, listener.bell, late), timeout
             )
         except BaseException:
-            listener.wake("w" + resource)  # what it would have told waiters of ours is lost: they ask again
+            listener.wake("w" + resource)  # the messages for waiters of ours are lost: they ask again
             raise
-        if told:
-            listener.told(told)
+        if messages:
+            listener.deliver_all(messages)
         if late:
             state.unanswered.pop(id, None)
         if state.places:
@@ -158,7 +161,7 @@ class SqlStore(StoreDefaults):
             for renewal, row in zip(batch, found, strict=True):
                 answers.append(rows.renew_answer(renewal, row))
                 if row[2]:
-                    self._listener.told(row[2])
+                    self._listener.deliver_all(row[2])
                 if row[0] != "r":
                     self._listener.wake("c" + renewal.id)
         await self._sweep_if_due(deadline.left())
@@ -202,13 +205,13 @@ class SqlStore(StoreDefaults):
                 return await self._poll(claim, busy, deadline)
             if not listener.subscribed(signal):
                 await self._runtime.wait(signal, timeout)
-                return None  # what was rung before the ear listened is lost: the caller asks again
+                return None  # what was rung before the subscription listened is lost: the caller asks again
             generation, place = self._state.places.get(claim.id, (0, 0))
             if busy is None:
                 if not await self._stands(claim, deadline):
                     return None
             elif generation != listener.generation:
-                return None  # it asked before this ear listened: the caller asks again
+                return None  # it asked before this subscription listened: the caller asks again
             if not listener.has_message(claim.id):
                 await self._runtime.wait(signal, deadline.left())
         finally:
@@ -218,7 +221,7 @@ class SqlStore(StoreDefaults):
         return Granted(token, claim.place_ttl) if token and token == place and busy is not None else None
 
     async def _stands(self, claim: Claim, deadline: Deadline) -> bool:
-        """Whether a holder stands and nothing has happened to it; our bell hangs in its row then."""
+        """Whether a holder stands and nothing has happened to it; our bell is in its row then."""
         try:
             found = await self._find(claim, deadline.for_request())
         except StoreUnavailable:
@@ -274,26 +277,26 @@ class SqlStore(StoreDefaults):
         try:
             if not listener.subscribed(signal):
                 await self._runtime.wait(signal, timeout)
-                return  # changes from before the ear listened are not told: the caller looks again
-            await self._hang(kind, name, deadline)
+                return  # changes from before the subscription listened rang nobody: the caller looks again
+            await self._ring_at_changes(kind, name, deadline)
             if not await changed(deadline.for_request()):
-                await self._runtime.wait(signal, min(deadline.left(), HANG_AGAIN))
+                await self._runtime.wait(signal, min(deadline.left(), WATCH_AGAIN))
         except StoreUnavailable:
             if not deadline.passed():
                 raise  # otherwise the time is up, which is an answer too
         finally:
             listener.forget(signal, kind + name)
 
-    async def _hang(self, kind: str, name: str, deadline: Deadline) -> None:
+    async def _ring_at_changes(self, kind: str, name: str, deadline: Deadline) -> None:
         """See to it that our bell is rung at changes, for long enough."""
         bell, now, bells = self._listener.bell, self._runtime.now(), self._state.bells
         known, until = bells.get(kind + name, ("", 0.0))
-        if bell and (known != bell or until < now + HANG_AGAIN):
-            await self._run(steps.HANG, (kind, name, bell, HUNG), deadline.for_request())
+        if bell and (known != bell or until < now + WATCH_AGAIN):
+            await self._run(steps.WATCH, (kind, name, bell, WATCHED), deadline.for_request())
             if len(bells) > 1000:
                 for topic in [topic for topic, (_, till) in bells.items() if till <= now]:
                     bells.pop(topic, None)
-            bells[kind + name] = (bell, now + HUNG)
+            bells[kind + name] = (bell, now + WATCHED)
 
     # ---- registers ---------------------------------------------------------------------
 
@@ -350,7 +353,7 @@ class SqlStore(StoreDefaults):
             self._keeper_side._runner.source.after_fork()
 
     async def close(self) -> None:
-        self._listener.close()
+        self._share.leave()
         await self._runner.source.close()
         if self._keeper_side is not None and self._keeper_side is not self:
             await self._keeper_side._runner.source.close()

@@ -9,7 +9,7 @@ from typing import Any
 
 from interlock.errors import Unsupported
 from interlock.guards.sql.dbapi import settled
-from interlock.guards.sql.statements import pyformat
+from interlock.guards.sql.statements import named, pyformat
 from interlock.guards.sql.transaction import DIALECTS, PENDING, Dialect, Outcome, outside
 
 
@@ -48,7 +48,7 @@ class SQLAlchemyTransaction:
     async def execute(self, sql: str, parameters: Mapping[str, Any]) -> Outcome:
         connection = await self._connection()
         text = import_module("sqlalchemy").text
-        result = await settled(connection.execute(text(sql), dict(parameters)))
+        result = await settled(connection.execute(text(named(sql)), dict(parameters)))
         rows = tuple(tuple(row) for row in result) if result.returns_rows else ()
         return Outcome(result.rowcount, rows)
 

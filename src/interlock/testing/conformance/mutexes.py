@@ -6,12 +6,13 @@ same tests as a lock: each is the same rule over the same queue.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from typing import Any, ClassVar
 from uuid import uuid4
 
 from interlock._core.states import State
-from interlock.errors import Evicted, LeaseLost
+from interlock.errors import Evicted, LeaseLost, StoreUnavailable
 from interlock.model import EVERYTHING, Claim, Granted
 from interlock.testing.conformance.face import Actor, got, refused
 from interlock.testing.conformance.suite import Suite
@@ -144,9 +145,10 @@ class Mutexes(Suite):
         taken = await self.take(ours)
         end = self.runtime.now() + 2 * ttl
         while self.runtime.now() < end:
-            if await self.take(theirs, blocking=False):
-                await self.give(theirs)
-                return False
+            with suppress(StoreUnavailable):  # a busy machine: no answer, and no verdict
+                if await self.take(theirs, blocking=False):
+                    await self.give(theirs)
+                    return False
             await self.runtime.sleep(ttl / 10)
         if self.lease(taken).state is not State.HELD:
             return False

@@ -6,7 +6,6 @@ a connection nor its `sql_mode` matters, also where the connection is a user's o
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
@@ -41,24 +40,19 @@ def beyond(prefix: str) -> str | None:
 
 
 def _items(items: Sequence[Sequence[Any]]) -> str:
-    """The renewals as a JSON text, with names in hex: JSON_TABLE then needs no knowledge of character sets."""
-    plain = [
-        (
-            resource.encode().hex(),
-            id.encode().hex(),
-            ttl,
-            None if note is None else note.encode().hex(),
-            permits,
-        )
+    """The renewals as one text: see the procedure `renew`."""
+    texts = [
+        f"{resource.encode().hex()},{id.encode().hex()},{ttl!r},{'-' if note is None else note.encode().hex()},"
+        f"{'-' if permits is None else permits};"
         for resource, id, ttl, note, permits in items
     ]
-    return "_utf8mb4 " + literal(json.dumps(plain))
+    return f"'{''.join(texts)}'"
 
 
 def _arguments(step: str, args: Sequence[Any]) -> str:
     if step == steps.RENEW:
         return f"{_items(args[0])}, {literal(args[1])}"
-    if step == steps.HANG:
+    if step == steps.WATCH:
         kind, name, bell, seconds = args
         args = (kind + name, bell, seconds)
     elif step == steps.NAMES:
@@ -88,13 +82,13 @@ def _claim(results: Results) -> Rows:
 
 
 def _renew(results: Results) -> Rows:
-    """One row for each renewal; what was told stands in the first."""
-    ((answers, reasons, told),) = _plain(results)
+    """One row for each renewal; the messages stand in the first."""
+    ((answers, reasons, messages),) = _plain(results)
     given = iter(reasons.split(","))
     rows: list[tuple[str, str | None, str | None]] = []
     for answer in answers:
         reason = bytes.fromhex(next(given)).decode() if answer == "e" else None
-        rows.append((answer, reason, None if rows else told))
+        rows.append((answer, reason, None if rows else messages))
     return rows
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from interlock._core.drive import drive
-from interlock.backends.sql.dialect import Ear, NotInstalled, Source
+from interlock.backends.sql.dialect import NotInstalled, Source, Subscription
 from interlock.backends.sql.mysql.address import Address
 from interlock.backends.sql.mysql.driver import BlockingDriver, library
-from interlock.backends.sql.mysql.ear import MysqlEar
 from interlock.backends.sql.mysql.engines import EngineSource, Lender
+from interlock.backends.sql.mysql.galera import ClusterCheck
 from interlock.backends.sql.mysql.link import MysqlLink
+from interlock.backends.sql.mysql.subscription import MysqlSubscription
 from interlock.backends.sql.pool import LinkPool
 from interlock.model import Traits
 
@@ -42,7 +43,12 @@ class MysqlDialect:
         self.connect_timeout = connect_timeout
         self._address = address
         self._lender = lender
+        self._check = ClusterCheck(address.place)
         library("pymysql")  # now, not at the first claim: what is missing is said where the store is named
+
+    @property
+    def listener_key(self) -> None:
+        return None
 
     @property
     def claim_table(self) -> str:
@@ -69,34 +75,39 @@ class MysqlDialect:
 
     def _blocking_link(self) -> MysqlLink:
         address = self._address
-        return MysqlLink(BlockingDriver(self.place), address.schema, self.place, address.settings)
+        return MysqlLink(
+            BlockingDriver(self.place), address.schema, self.place, address.settings, self._check
+        )
 
     def _loop_link(self) -> MysqlLink:
         from interlock.backends.sql.mysql.loop_driver import LoopDriver  # here, not above: it needs asyncio
 
         address = self._address
-        return MysqlLink(LoopDriver(self.place), address.schema, self.place, address.settings)
+        return MysqlLink(LoopDriver(self.place), address.schema, self.place, address.settings, self._check)
 
-    def ear(self) -> Ear | None:
-        """Never None: where rings cannot arrive, the ear looks for its mail instead."""
+    def subscribe(self) -> Subscription | None:
+        """Never None: where rings cannot arrive, it looks for its mail instead."""
         address = self._address
         driver, helper = BlockingDriver(self.place), BlockingDriver(self.place)
-        ear = MysqlEar(driver, address.schema, self.place)
+        subscription = MysqlSubscription(driver, address.schema, self.place)
         try:
             drive(driver.connect(address.settings, self.connect_timeout), nested=True)
             drive(helper.connect(address.settings, self.connect_timeout), nested=True)
+            drive(self._check.ask(helper, self.connect_timeout), nested=True)
             try:
-                ear.open(lambda sql: drive(helper.query(sql, self.connect_timeout), nested=True))
+                subscription.open(lambda sql: drive(helper.query(sql, self.connect_timeout), nested=True))
             except NotInstalled:
                 link = MysqlLink(helper, address.schema, self.place, address.settings)
                 drive(link.install(self.connect_timeout), nested=True)
-                ear.open(lambda sql: drive(helper.query(sql, self.connect_timeout), nested=True))
+                subscription.open(lambda sql: drive(helper.query(sql, self.connect_timeout), nested=True))
+            if self._check.galera:
+                subscription.look_often()
         except BaseException:
             driver.discard()
             raise
         finally:
             helper.discard()
-        return ear
+        return subscription
 
 
 def _running_loop() -> Any:

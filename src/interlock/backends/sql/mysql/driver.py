@@ -10,11 +10,12 @@ import importlib
 import select
 import socket
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, Protocol
 
 from interlock.backends.sql.dialect import Rows
 from interlock.backends.sql.mysql.calls import Results
-from interlock.backends.sql.mysql.errors import connect_error, server_error, timeout_error
+from interlock.backends.sql.mysql.errors import connect_error, server_error, system_error, timeout_error
 from interlock.errors import InterlockError, StoreUnfit, Unreached
 
 QUERY = 3  # COM_QUERY
@@ -54,7 +55,7 @@ def failure(place: str, error: BaseException, timeout: float, *, connecting: boo
             f"{place}: the server's way of authentication needs one more package: pip install cryptography"
         )
     if connecting:
-        return connect_error(place, code, f"{said} ({cause})" if isinstance(cause, OSError) else said)
+        return system_error(place, cause) if isinstance(cause, OSError) else connect_error(place, code, said)
     return server_error(place, code, said)
 
 
@@ -66,9 +67,8 @@ class BlockingDriver:
         self._connection = connection  # or one that was borrowed from a user's engine
 
     async def connect(self, settings: Mapping[str, Any], timeout: float) -> None:
-        connections = library("pymysql.connections")
         given = {**settings, "connect_timeout": timeout, "read_timeout": timeout, "write_timeout": timeout}
-        connection = self._connection = connections.Connection(**given, defer_connect=True)
+        connection = self._connection = _unconnected(given)
         try:
             connection.connect()
         except Exception as error:
@@ -111,7 +111,7 @@ class BlockingDriver:
         """Wait for the first bytes of an answer; False if none came in time."""
         return readable(self._connection._sock.fileno(), timeout)
 
-    def hang_up(self) -> None:
+    def shut_down(self) -> None:
         """End a read in which another thread is blocked."""
         sock = getattr(self._connection, "_sock", None)
         if sock is not None:
@@ -131,6 +131,32 @@ class BlockingDriver:
     def abandon(self) -> None:
         """Closes our copy of the socket; the parent's stays open, since nothing is sent."""
         self.discard()
+
+
+def _unconnected(settings: Mapping[str, Any]) -> Any:
+    """A connection of PyMySQL that is not made yet.
+
+    Without settings for TLS, later versions of PyMySQL use TLS where the server offers it, and check nothing. For this each connection would
+    load all certificates of the system, which takes longer than everything else about it: so all share one context that loads none.
+    """
+    connections = library("pymysql.connections")
+    if "ssl" in settings:
+        return connections.Connection(**settings, defer_connect=True)
+    connection = connections.Connection(**settings, defer_connect=True, ssl_disabled=True)
+    if hasattr(connection, "_ssl_required"):
+        connection.ssl, connection.ctx = True, _unchecked()
+    return connection
+
+
+@cache
+def _unchecked() -> Any:
+    """The settings of TLS with a server that nobody checks."""
+    import ssl  # here, not above: the driver has loaded it by now
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
 
 
 def readable(descriptor: int, timeout: float = 0.0) -> bool:

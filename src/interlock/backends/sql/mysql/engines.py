@@ -1,6 +1,6 @@
 """Connections that an engine of SQLAlchemy lends for one call each; no lease keeps one.
 
-The keeper and the ear do not use the engine's pool: they connect for themselves, with the settings of a connection that the engine has lent.
+The keeper and the subscription do not use the engine's pool: they connect for themselves, with the settings of a connection that the engine has lent.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from interlock.backends.sql.dialect import Again, Broken, Demoted, NotInstalled
 from interlock.errors import InterlockError, StoreUnavailable, StoreUnfit, Unreached
 
@@ -19,7 +21,7 @@ KILLED = 1317  # by `kill query`
 
 
 class Killed(Broken):
-    """The statement was ended by `kill query`: so an ear is woken. The connection is sound."""
+    """The statement was ended by `kill query`: so a subscription is woken. The connection is sound."""
 
 
 SENTENCES = {
@@ -70,6 +72,25 @@ def connect_error(place: str, code: int, said: str) -> InterlockError:
     if code in SENTENCES:
         return StoreUnfit(f"{place}: {SENTENCES[code]} (it says: {said})")
     return Unreached(f"{place}: {said}; is the server running, and reachable?")
+
+
+def system_error(place: str, error: OSError) -> InterlockError:
+    """The error for a connection that the system could not make, or TLS did not allow: nothing was sent."""
+    kinds = [
+        kind.__name__ for kind in type(error).__mro__
+    ]  # by name: `ssl` is not loaded for programs without TLS
+    said = str(error.strerror or error)
+    if "SSLError" in kinds:
+        why = str(getattr(error, "verify_message", "") or getattr(error, "reason", None) or said).rstrip(".")
+        return Unreached(
+            f"{place}: TLS failed ({why.replace('_', ' ').lower()}); check tls and ssl_ca in the URL"
+        )
+    if "gaierror" in kinds:
+        return Unreached(
+            f"{place}: its host cannot be looked up ({said}); check the name in the URL, and DNS on this machine"
+        )
+    why = os.strerror(error.errno) if error.errno else said
+    return Unreached(f"{place}: {why[:1].lower()}{why[1:]}; is the server running, and reachable?")
 
 
 def timeout_error(place: str, timeout: float) -> StoreUnavailable:

@@ -9,6 +9,7 @@ from typing import Any
 from interlock.backends.sql.dialect import NotInstalled, Rows
 from interlock.backends.sql.mysql import calls
 from interlock.backends.sql.mysql.driver import Driver
+from interlock.backends.sql.mysql.galera import ClusterCheck
 from interlock.backends.sql.mysql.schema import Schema
 from interlock.errors import StoreUnfit
 
@@ -22,12 +23,18 @@ class MysqlLink:
     """A connection to MariaDB or MySQL. `settings` are those of the driver's connect; None where the connection is a user's."""
 
     def __init__(
-        self, driver: Driver, schema: Schema, place: str, settings: Mapping[str, Any] | None
+        self,
+        driver: Driver,
+        schema: Schema,
+        place: str,
+        settings: Mapping[str, Any] | None,
+        check: ClusterCheck | None = None,
     ) -> None:
         self._driver = driver
         self._schema = schema
         self._place = place
         self._settings = settings
+        self._check = check
         self._used = 0.0
         self._least = 0.0  # seconds that a step has at least: a distant server cannot answer sooner
         self._opened = settings is None
@@ -41,6 +48,8 @@ class MysqlLink:
         self._least = min(
             FARTHEST, (self._used - began) / 2
         )  # of the four round trips or more that connecting takes
+        if self._check is not None:
+            await self._check.ask(self._driver, max(self._least, began + timeout - self._used))
 
     async def run(self, step: str, args: Sequence[Any], timeout: float) -> Rows:
         results = await self._driver.query(calls.call(self._schema, step, args), max(timeout, self._least))

@@ -10,17 +10,17 @@
 -- * A guard may have locked a claim's row in a user's open transaction. Such a row still stands, and nothing here waits for it: rows
 --   are locked with SKIP LOCKED before they are changed, and a change that must be made all the same goes to interlock_pending.
 -- * They run with the rights of their definer: users need EXECUTE and nothing else.
--- * `told` and `rings` collect whom to ring: messages for the caller's own bell `own` are returned, others are put into
+-- * `messages` and `rings` collect whom to ring: those for the caller's own bell `own` are returned, others are put into
 --   interlock_mail, and after the commit `ring` ends the sleep of each process that has mail.
 
--- name: tell
--- Puts a message into the mail of a bell; one for the caller's own bell goes into `told`. b: the bell, '' is nobody's.
-create procedure interlock_v1_tell(b varbinary(64), message varbinary(1400), own varbinary(64), inout told longblob, inout rings longblob)
+-- name: notify
+-- Puts a message into the mail of a bell; one for the caller's own bell goes into `messages`. b: the bell, '' is nobody's.
+create procedure interlock_v1_notify(b varbinary(64), message varbinary(1400), own varbinary(64), inout messages longblob, inout rings longblob)
 modifies sql data
 begin
   if b <> '' then
     if b = own then
-      set told = concat_ws(char(10), nullif(told, ''), message);
+      set messages = concat_ws(char(10), nullif(messages, ''), message);
     else
       insert into interlock_mail (bell, message, sent) values (b, message, timestampdiff(microsecond, '1970-01-01', utc_timestamp(6)) / 1e6);
       if not find_in_set(b, rings) then set rings = concat_ws(',', nullif(rings, ''), b); end if;
@@ -46,22 +46,22 @@ begin
 end;
 
 -- name: watchers
--- Rings the bells that hang at a topic, but for the caller's own. topic: 'q' and a resource, or 'r' and a register.
+-- Rings the bells of those who watch a topic, but for the caller's own. topic: 'q' and a resource, or 'r' and a register.
 create procedure interlock_v1_watchers(about varbinary(1101), t double, own varbinary(64), inout rings longblob)
 modifies sql data
 begin
   declare b varbinary(64);
-  declare told longblob default '';
+  declare messages longblob default '';
   declare done boolean default false;
-  declare hanging cursor for select bell from interlock_bell where topic = about and lapses_at > t and bell <> own;
+  declare watching cursor for select bell from interlock_bell where topic = about and lapses_at > t and bell <> own;
   declare continue handler for not found set done = true;
-  open hanging;
+  open watching;
   walk: loop
-    fetch hanging into b;
+    fetch watching into b;
     if done then leave walk; end if;
-    call interlock_v1_tell(b, about, '', told, rings);
+    call interlock_v1_notify(b, about, '', messages, rings);
   end loop;
-  close hanging;
+  close watching;
 end;
 
 -- name: apply
@@ -137,10 +137,10 @@ begin
 end;
 
 -- name: advance
--- Admits and rings the claims that fit now and have not been told; removes lapsed ones at the front. The first claim that does not
+-- Admits and rings the claims that fit now and have not been notified; removes lapsed ones at the front. The first claim that does not
 -- fit is rung too if it waits for all holders alike (a semaphore): others may have come in ahead of it, and it knows nothing of
 -- their lapses. It stops there, so the cost does not grow with the queue. asking: the id of the claim that is not rung. The slot is locked.
-create procedure interlock_v1_advance(r varbinary(1100), asking varbinary(200), t double, own varbinary(64), inout told longblob, inout rings longblob)
+create procedure interlock_v1_advance(r varbinary(1100), asking varbinary(200), t double, own varbinary(64), inout messages longblob, inout rings longblob)
 modifies sql data
 begin
   declare tok, previous bigint default -1;
@@ -160,14 +160,14 @@ begin
     if taken > c then
       if i <> asking and widest + p <= c and rang = 0 then
         update interlock_claim set rung = 1 where resource = r and token = tok;
-        call interlock_v1_tell(b, concat('c', i, ' 0'), own, told, rings);
+        call interlock_v1_notify(b, concat('c', i, ' 0'), own, messages, rings);
       end if;
       leave walk;
     end if;
     set widest = greatest(widest, p);
     if s = 0 then
       update interlock_claim set state = 1, since = t, rung = 1 where resource = r and token = tok;
-      call interlock_v1_tell(b, concat('c', i, ' ', tok), own, told, rings);
+      call interlock_v1_notify(b, concat('c', i, ' ', tok), own, messages, rings);
     end if;
   end loop;
 end;
@@ -176,7 +176,7 @@ end;
 -- Rings the claims that stay outside and watched one that leaves, so that they ask again: `to_watch` seen from the other end. Beyond
 -- a claim at least as wide as the leaving one nobody can have watched it, so a mutex looks at one row.
 -- tok, was, wide: token, state and permits of the leaving claim. The slot is locked.
-create procedure interlock_v1_nudge(r varbinary(1100), tok bigint, was tinyint, wide int, t double, own varbinary(64), inout told longblob, inout rings longblob)
+create procedure interlock_v1_nudge(r varbinary(1100), tok bigint, was tinyint, wide int, t double, own varbinary(64), inout messages longblob, inout rings longblob)
 modifies sql data
 begin
   declare widest, p, c int default 0;
@@ -189,7 +189,7 @@ begin
     if tok is null then leave walk; end if;
     if s = 0 and rang = 0 and ((widest = 0 and was = 0) or (wide + p > c and c >= widest + p)) then
       update interlock_claim set rung = 1 where resource = r and token = tok;
-      call interlock_v1_tell(b, concat('c', i, ' 0'), own, told, rings);
+      call interlock_v1_notify(b, concat('c', i, ' 0'), own, messages, rings);
     end if;
     set widest = greatest(widest, p);
     if widest >= wide then leave walk; end if;
@@ -197,18 +197,13 @@ begin
 end;
 
 -- name: claim
--- See `steps.CLAIM`. A claim on an idle resource is answered ('g', token) alone; otherwise all columns of the step come back.
+-- See `steps.CLAIM`. A claim on an idle resource is answered ('g', token) alone. It has few variables: each costs time in every call.
 create procedure interlock_v1_claim(r varbinary(1100), i varbinary(200), its_ttl double, wants int, cap int, queued boolean,
   place_ttl double, block int, b varbinary(64), n mediumblob, w mediumblob)
 modifies sql data
-whole: begin
-  declare t, life, retry, first_lapse, latest, h_since, h_lapses double;
-  declare tok, mine, below, taken, ahead, first, free bigint;
-  declare dead, others, own_capacity, takes, gone, h_permits int;
-  declare stood tinyint;
-  declare fits, moved, let_in, cleared, gone_ahead boolean default false;
-  declare reason, h_note, h_who mediumblob; declare h_id varbinary(200);
-  declare told, rings longblob default '';
+begin
+  declare t double;
+  declare tok bigint;
   declare exit handler for sqlexception begin rollback; resignal; end;
   set transaction isolation level read committed;
   start transaction;
@@ -218,8 +213,27 @@ whole: begin
   insert into interlock_claim select r, tok, i, 1, wants, cap, its_ttl, t + its_ttl, t, 0, '', n, w from dual
     where wants <= cap and not exists (select 1 from interlock_claim where resource = r)
       and not exists (select 1 from interlock_bell where topic = concat('q', r));
-  if row_count() = 1 then commit; select 'g', tok; leave whole; end if;
+  if row_count() = 1 then
+    commit;
+    select 'g', tok;
+  else
+    call interlock_v1_join(r, i, its_ttl, wants, cap, queued, place_ttl, b, n, w, tok, t);
+  end if;
+end;
 
+-- name: join
+-- The rest of `claim`, for a resource that is not idle. Ends the transaction, and returns all columns of the step. tok: a new token; t: now.
+create procedure interlock_v1_join(r varbinary(1100), i varbinary(200), its_ttl double, wants int, cap int, queued boolean,
+  place_ttl double, b varbinary(64), n mediumblob, w mediumblob, tok bigint, t double)
+modifies sql data
+whole: begin
+  declare life, retry, first_lapse, latest, h_since, h_lapses double;
+  declare mine, below, taken, ahead, first, free bigint;
+  declare dead, others, own_capacity, takes, gone, h_permits int;
+  declare stood tinyint;
+  declare fits, moved, let_in, cleared, gone_ahead boolean default false;
+  declare reason, h_note, h_who mediumblob; declare h_id varbinary(200);
+  declare messages, rings longblob default '';
   if exists (select 1 from interlock_pending where resource = r) then call interlock_v1_apply(r, t); end if;
   select a.token, if(p.state = 2, 2, a.state), a.permits, a.capacity, if(p.state = 2, p.note, a.note) into mine, stood, takes, own_capacity, reason
     from interlock_claim a left join interlock_pending p on p.resource = a.resource and p.token = a.token
@@ -264,41 +278,62 @@ whole: begin
     select id, permits, t - since, lapses_at - t, note, who into h_id, h_permits, h_since, h_lapses, h_note, h_who
       from interlock_claim where resource = r and token = first;
   end if;
-  if gone_ahead or let_in then call interlock_v1_advance(r, i, t, b, told, rings); end if;
+  if gone_ahead or let_in then call interlock_v1_advance(r, i, t, b, messages, rings); end if;
   if gone_ahead or moved then call interlock_v1_watchers(concat('q', r), t, '', rings); end if;
   if gone_ahead or mine is not null then commit; else rollback; end if;
   if rings <> '' then call interlock_v1_ring(rings); end if;
-  select if(fits, 'g', 'b'), mine, ahead, retry, null, told, h_id, if(h_id is null, null, first), h_permits, h_since, h_lapses, h_note, h_who;
+  select if(fits, 'g', 'b'), mine, ahead, retry, null, messages, h_id, if(h_id is null, null, first), h_permits, h_since, h_lapses, h_note, h_who;
 end;
 
 -- name: release
--- See `steps.RELEASE`. Comes back: (stood, told).
+-- See `steps.RELEASE`. Comes back: (stood, messages). There are two short ways: for a lone claim, and for a mutex that goes to its next waiter.
+-- The second rings before the commit: whoever is woken reads its mail with a lock, and so waits for the commit in place of the ring.
 create procedure interlock_v1_release(r varbinary(1100), i varbinary(200), linger double, own varbinary(64), late boolean)
 modifies sql data
 whole: begin
   declare t double;
-  declare tok, ahead bigint;
+  declare tok, ahead, other bigint;
   declare p, cap int;
   declare s tinyint;
-  declare pinned boolean default false;
-  declare b varbinary(64);
-  declare told, rings longblob default '';
+  declare plain, pinned boolean default false;
+  declare b, next_bell varbinary(64);
+  declare next_id varbinary(200);
+  declare messages, rings longblob default '';
   declare exit handler for sqlexception begin rollback; resignal; end;
   set transaction isolation level read committed;
   start transaction;
   select last into tok from interlock_slot where k = crc32(r) & 1023 for update;
   set t = timestampdiff(microsecond, '1970-01-01', utc_timestamp(6)) / 1e6, tok = null;
-  if exists (select 1 from interlock_pending where resource = r) then call interlock_v1_apply(r, t); end if;
-  select token, state, permits, capacity, bell into tok, s, p, cap, b from interlock_claim
+  select token, state, permits, capacity, bell, (select o.token from interlock_claim o where o.resource = r and o.token <> c.token order by o.token limit 1),
+      not exists (select 1 from interlock_pending where resource = r) and not exists (select 1 from interlock_bell where topic = concat('q', r))
+    into tok, s, p, cap, b, other, plain from interlock_claim c
     where resource = r and id = i and state < 2 and lapses_at > t order by token limit 1 for update skip locked;
-  if tok is not null and linger <= 0 then
-    delete from interlock_claim where resource = r and token = tok;
-    if b = '' and not exists (select 1 from interlock_claim where resource = r) and not exists (select 1 from interlock_pending where resource = r)
-      and not exists (select 1 from interlock_bell where topic = concat('q', r)) then
-      commit; select 1, null; leave whole;
+  if plain and linger <= 0 and b in ('', own) then
+    if b <> '' then set messages = concat('c', i, ' 0'); end if;  -- somebody may wait for it to go: the waiter of a condition
+    if other > tok and cap = 1 then
+      select id, bell into next_id, next_bell from interlock_claim
+        where resource = r and token = other and state = 0 and lapses_at > t and permits = 1 and capacity = 1;
     end if;
+    if other is null or next_id is not null then
+      delete from interlock_claim where resource = r and token = tok;
+      if next_id is not null then
+        update interlock_claim set state = 1, since = t, rung = 1 where resource = r and token = other;
+        call interlock_v1_notify(next_bell, concat('c', next_id, ' ', other), own, messages, rings);
+        if rings <> '' then call interlock_v1_ring(rings); end if;
+      end if;
+      commit;
+      select 1, messages;
+      leave whole;
+    end if;
+    set messages = '';
   end if;
 
+  if exists (select 1 from interlock_pending where resource = r) then
+    call interlock_v1_apply(r, t);
+    set tok = null;
+    select token, state, permits, capacity, bell into tok, s, p, cap, b from interlock_claim
+      where resource = r and id = i and state < 2 and lapses_at > t order by token limit 1 for update skip locked;
+  end if;
   if tok is null then  -- it does not stand, or a guard has locked its row, or it lives because of a renewal that could not reach the row
     select a.token, a.state, a.permits, a.capacity, a.bell into tok, s, p, cap, b
       from interlock_claim a left join interlock_pending q on q.resource = a.resource and q.token = a.token
@@ -324,48 +359,44 @@ whole: begin
   else
     delete from interlock_claim where resource = r and token = tok;
   end if;
-  call interlock_v1_tell(b, concat('c', i, ' 0'), own, told, rings);  -- somebody may wait for it to go: the waiter of a condition
-  call interlock_v1_advance(r, '', t, own, told, rings);
+  call interlock_v1_notify(b, concat('c', i, ' 0'), own, messages, rings);  -- somebody may wait for it to go: the waiter of a condition
+  call interlock_v1_advance(r, '', t, own, messages, rings);
   call interlock_v1_watchers(concat('q', r), t, '', rings);
-  call interlock_v1_nudge(r, tok, s, p, t, own, told, rings);
+  call interlock_v1_nudge(r, tok, s, p, t, own, messages, rings);
   commit;
   if rings <> '' then call interlock_v1_ring(rings); end if;
-  select 1, told;
+  select 1, messages;
 end;
 
 -- name: renew
--- See `steps.RENEW`. items: a JSON array of [resource, id, ttl, note or null, permits or null], with resource, id and note in hex.
--- Comes back: one row, (answers, reasons, told): a letter for each item, and the reasons of evicted ones in hex, separated by commas.
+-- See `steps.RENEW`. items: each is "resource,id,ttl,note,permits;" with resource, id and note in hex, and - for a null. A plain text, because
+-- JSON_TABLE would write a temporary table to the disk for each call.
+-- Comes back: one row, (answers, reasons, messages): a letter for each item, and the reasons of evicted ones in hex, separated by commas.
 -- First all rows that are free are prolonged in one transaction, without the lock on any resource. What is left has gone, is locked
 -- by somebody, or asks for more than time: it is decided one by one, each under the lock of its resource.
-create procedure interlock_v1_renew(items longtext character set utf8mb4, own varbinary(64))
+create procedure interlock_v1_renew(items longtext character set ascii, own varbinary(64))
 modifies sql data
 begin
   declare r varbinary(1100); declare i varbinary(200);
   declare its_ttl, t double;
   declare reason mediumblob;
-  declare n_hex longtext character set utf8mb4;
+  declare rest, item, n_hex longtext character set ascii default items;
   declare shrinks int;
   declare place int default 0;
   declare tok bigint;
   declare one varchar(1) character set ascii;
   declare answers, reasons longtext character set ascii default '';
-  declare told, rings longblob default '';
-  declare done boolean default false;
-  declare asked cursor for select unhex(resource), unhex(id), ttl, note, permits from json_table(items, '$[*]' columns (
-    o for ordinality, resource varchar(2200) path '$[0]', id varchar(400) path '$[1]', ttl double path '$[2]', note longtext path '$[3]',
-    permits int path '$[4]')) as j order by o;
-  declare continue handler for not found set done = true;
+  declare messages, rings longblob default '';
   declare exit handler for sqlexception begin rollback; resignal; end;
   set transaction isolation level read committed;
   start transaction;
   set t = timestampdiff(microsecond, '1970-01-01', utc_timestamp(6)) / 1e6;
-  open asked;
-  first_pass: loop
-    fetch asked into r, i, its_ttl, n_hex, shrinks;
-    if done then leave first_pass; end if;
-    set tok = null, one = '?';
-    if n_hex is null and shrinks is null then
+  while rest <> '' do
+    set item = substring_index(rest, ';', 1), tok = null, one = '?';
+    set rest = substring(rest, length(item) + 2);
+    if item like '%,-,-' then
+      set r = unhex(substring_index(item, ',', 1)), i = unhex(substring_index(substring_index(item, ',', 2), ',', -1)),
+        its_ttl = substring_index(substring_index(item, ',', 3), ',', -1);
       select token into tok from interlock_claim
         where resource = r and id = i and state < 2 and lapses_at > t order by token limit 1 for update skip locked;
       if tok is not null and not exists (select 1 from interlock_pending where resource = r and token = tok) then
@@ -374,34 +405,32 @@ begin
         set one = 'r';
       end if;
     end if;
-    set answers = concat(answers, one), done = false;  -- a select that found nothing is no end of the list
-  end loop;
-  close asked;
+    set answers = concat(answers, one);
+  end while;
   commit;
   if locate('?', answers) then
-    set done = false;
-    open asked;
-    second_pass: loop
-      fetch asked into r, i, its_ttl, n_hex, shrinks;
-      if done then leave second_pass; end if;
-      set place = place + 1;
+    set rest = items;
+    while rest <> '' do
+      set item = substring_index(rest, ';', 1), place = place + 1;
+      set rest = substring(rest, length(item) + 2);
       if substring(answers, place, 1) = '?' then
-        call interlock_v1_renew_one(r, i, its_ttl, unhex(n_hex), shrinks, own, one, reason, told, rings);
+        set r = unhex(substring_index(item, ',', 1)), i = unhex(substring_index(substring_index(item, ',', 2), ',', -1)),
+          its_ttl = substring_index(substring_index(item, ',', 3), ',', -1),
+          n_hex = nullif(substring_index(substring_index(item, ',', 4), ',', -1), '-'), shrinks = nullif(substring_index(item, ',', -1), '-');
+        call interlock_v1_renew_one(r, i, its_ttl, unhex(n_hex), shrinks, own, one, reason, messages, rings);
         set answers = insert(answers, place, 1, one);
         if one = 'e' then set reasons = concat(reasons, hex(reason), ','); end if;
       end if;
-      set done = false;
-    end loop;
-    close asked;
+    end while;
   end if;
   if rings <> '' then call interlock_v1_ring(rings); end if;
-  select answers, reasons, told;
+  select answers, reasons, messages;
 end;
 
 -- name: renew_one
 -- One renewal under the lock of its resource, as a transaction of its own.
 create procedure interlock_v1_renew_one(r varbinary(1100), i varbinary(200), its_ttl double, n mediumblob, shrinks int, own varbinary(64),
-  out answer varchar(1) character set ascii, out reason mediumblob, inout told longblob, inout rings longblob)
+  out answer varchar(1) character set ascii, out reason mediumblob, inout messages longblob, inout rings longblob)
 modifies sql data
 begin
   declare t double;
@@ -431,11 +460,11 @@ begin
     else set answer = 'n'; end if;
     if answer = 'r' and shrinks < p then
       update interlock_claim set permits = shrinks where resource = r and token = tok;
-      call interlock_v1_advance(r, '', t, own, told, rings);
-      call interlock_v1_nudge(r, tok, s, p, t, own, told, rings);
+      call interlock_v1_advance(r, '', t, own, messages, rings);
+      call interlock_v1_nudge(r, tok, s, p, t, own, messages, rings);
       if s = 0 then
         update interlock_claim set rung = 1 where resource = r and token = tok;
-        call interlock_v1_tell(b, concat('c', i, ' 0'), own, told, rings);  -- a narrower claim watches other claims
+        call interlock_v1_notify(b, concat('c', i, ' 0'), own, messages, rings);  -- a narrower claim watches other claims
       end if;
       set changed = true;
     end if;
@@ -453,7 +482,7 @@ begin
   declare tok, free bigint;
   declare i varbinary(200); declare b varbinary(64);
   declare s tinyint; declare p int;
-  declare told, rings longblob default '';
+  declare messages, rings longblob default '';
   declare done boolean default false;
   declare victims cursor for select token, id, state, ttl, bell from (select a.token, a.id, a.state, a.ttl, a.bell,
       sum(a.permits) over (order by a.token) <= a.capacity as inside
@@ -490,16 +519,16 @@ begin
     else
       update interlock_claim set state = 2, permits = 0, rung = 1, note = reason, ttl = life, lapses_at = t + life where resource = r and token = tok;
     end if;
-    call interlock_v1_tell(b, concat('c', i, ' 0'), '', told, rings);
+    call interlock_v1_notify(b, concat('c', i, ' 0'), '', messages, rings);
   end loop;
   close victims;
-  call interlock_v1_advance(r, '', t, '', told, rings);
+  call interlock_v1_advance(r, '', t, '', messages, rings);
   call interlock_v1_watchers(concat('q', r), t, '', rings);
   nudging: loop
     set done = false;
     fetch leaving into tok, s, p;
     if done then leave nudging; end if;
-    call interlock_v1_nudge(r, tok, s, p, t, '', told, rings);
+    call interlock_v1_nudge(r, tok, s, p, t, '', messages, rings);
   end loop;
   close leaving;
   commit;
@@ -534,8 +563,8 @@ begin
 end;
 
 -- name: find
--- See `steps.FIND`. If our bell hangs in the row already, it only reads. Otherwise it takes the lock of the resource: a bell that is
--- hung between the moment in which another call reads the old one and its commit would never be rung.
+-- See `steps.FIND`. If our bell is in the row already, it only reads. Otherwise it takes the lock of the resource: a bell that is
+-- written between the moment in which another call reads the old one and its commit would never be rung.
 create procedure interlock_v1_find(r varbinary(1100), i varbinary(200), own varbinary(64))
 modifies sql data
 whole: begin
@@ -602,9 +631,9 @@ whole: begin
   select new_value, number;
 end;
 
--- name: hang
--- See `steps.HANG`. It takes the lock of the name: the caller looks afterwards, and sees every change that did not ring its bell.
-create procedure interlock_v1_hang(about varbinary(1101), b varbinary(64), seconds double)
+-- name: watch
+-- See `steps.WATCH`. It takes the lock of the name: the caller looks afterwards, and sees every change that did not ring its bell.
+create procedure interlock_v1_watch(about varbinary(1101), b varbinary(64), seconds double)
 modifies sql data
 begin
   declare t double; declare k0 bigint;
@@ -620,13 +649,16 @@ end;
 -- name: listen
 -- Returns the mail of a bell, as (n, message). If there is none, it sleeps for so many seconds first and looks once more; `ring` ends the
 -- sleep. A ring at any moment is noticed: before the first look the mail is there already, and between the look and the sleep it
--- ends the whole call with error 1317, after which the caller looks again. seen: the numbers of mail that was read before, separated by commas; tidy: whether to remove it.
+-- ends the whole call with error 1317, after which the caller looks again. Both looks wait for mail that is written and not committed yet,
+-- because a ring may come before the commit. The session is at READ COMMITTED, so that nobody waits for a look. seen: the numbers of mail that was read before, separated by commas; tidy: whether to remove it.
 create procedure interlock_v1_listen(b varbinary(64), seconds double, seen longtext character set ascii, tidy boolean)
 modifies sql data
 begin
   if tidy then delete from interlock_mail where bell = b and find_in_set(n, seen); end if;
-  if seconds > 0 and not exists (select 1 from interlock_mail where bell = b and not find_in_set(n, seen)) then do sleep(seconds); end if;
-  select n, message from interlock_mail where bell = b and not find_in_set(n, seen) order by n;
+  if seconds > 0 and not exists (select 1 from interlock_mail where bell = b and not find_in_set(n, seen) lock in share mode) then
+    do sleep(seconds);
+  end if;
+  select n, message from interlock_mail where bell = b and not find_in_set(n, seen) order by n lock in share mode;
 end;
 
 -- name: sweep

@@ -20,7 +20,7 @@ insert ignore into interlock_slot
 
 -- name: claim
 -- One row for each claim that stands, in the order of the queue: the token is the place.
--- state: 0 waits, 1 is in (and was told), 2 was evicted (permits 0; the row tells its owner why, in `note`).
+-- state: 0 waits, 1 is in (and was notified), 2 was evicted (permits 0; `note` says why).
 -- ttl: how far ahead lapses_at was set; a row further ahead is from before the server's clock was set back, and is corrected.
 -- since: when it was admitted; for a waiter, when it came.
 -- rung: something has changed for this claim since it was last answered.

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Hashable
 from typing import Any
 
-from interlock.backends.sql.dialect import Ear, Source
+from interlock.backends.sql.dialect import Source, Subscription
 from interlock.backends.sql.pool import LinkPool
 from interlock.backends.sql.postgresql.address import Address
-from interlock.backends.sql.postgresql.ear import DeafConnection, PostgresEar
 from interlock.backends.sql.postgresql.link import BlockingWaits, PostgresLink, Waits
 from interlock.backends.sql.postgresql.statements import statements
+from interlock.backends.sql.postgresql.subscription import NoNotifications, PostgresSubscription
 from interlock.backends.sql.postgresql.user_pools import UserPool, UserSource
 from interlock.model import Traits
 
@@ -46,13 +47,13 @@ class PostgresDialect:
         self,
         address: Address,
         *,
-        relaxed: bool = False,
+        durability: str = "durable",
         connections: int = CONNECTIONS,
         pool: UserPool | None = None,
     ) -> None:
         self.address = address
         self.connect_timeout = address.connect_timeout
-        self._statements = statements(address.schema, relaxed=relaxed)
+        self._statements = statements(address.schema, durability)
         self._connections = connections
         self._pool = pool
 
@@ -63,6 +64,13 @@ class PostgresDialect:
     @property
     def claim_table(self) -> str:
         return self.address.schema.name("claim")
+
+    @property
+    def listener_key(self) -> Hashable | None:
+        if self._pool is not None:  # how it connects is known only later
+            return None
+        address = self.address
+        return frozenset(address.settings.items()), address.schema, address.connect_timeout
 
     def source(self, runtime: Any, *, blocking: bool) -> Source:
         if self._pool is not None:
@@ -84,13 +92,13 @@ class PostgresDialect:
             loop=loop,
         )
 
-    def ear(self) -> Ear | None:
+    def subscribe(self) -> Subscription | None:
         def link() -> PostgresLink:
             return PostgresLink(self.address, self._statements, BlockingWaits())
 
         try:
-            return PostgresEar(link, self.connect_timeout)
-        except DeafConnection:
+            return PostgresSubscription(link, self.connect_timeout)
+        except NoNotifications:
             if self.place not in _said:
                 _said.add(self.place)
                 logging.getLogger("interlock").warning(

@@ -37,18 +37,18 @@ begin
   return '';
 end $$;
 
--- Tells those who watch the queue of a resource as observers.
-create or replace function @tell@(r text, t float8) returns void language plpgsql as $$
+-- Notifies the clients that watch the queue of a resource.
+create or replace function @notify@(r text, t float8) returns void language plpgsql as $$
 begin
   perform pg_notify(bell, 'q' || r) from @claim@ where resource = r and token < 0 and lapses_at > t;
 end $$;
 
--- Admits and rings the claims that fit now and have not been told; removes those at the front that have lapsed. A lapsed row that a
+-- Admits and rings the claims that fit now and have not been notified; removes those at the front that have lapsed. A lapsed row that a
 -- guard's open transaction has locked (KEY SHARE) is not removed, and still stands.
 -- The first claim that does not fit is rung too if it waits for all holders alike (a semaphore): others may have come in ahead of it, and it
 -- knows nothing of their lapses. The claim that is `asking` is not rung. Returns messages for the asking client, each after a newline.
 create or replace function @advance@(r text, t float8, asking text, b text) returns text language plpgsql as $$
-declare c record; taken bigint := 0; widest int := 0; told text := '';
+declare c record; taken bigint := 0; widest int := 0; messages text := '';
 begin
   for c in select token, id, state, permits, capacity, lapses_at, rung, bell from @claim@
            where resource = r and state < 2 order by token loop
@@ -61,40 +61,40 @@ begin
     if taken > c.capacity then
       if c.id <> asking and not c.rung and widest <= c.capacity - c.permits then
         update @claim@ set rung = true where resource = r and token = c.token;
-        told := told || @ring@(c.bell, b, 'c' || c.id || ' 0');
+        messages := messages || @ring@(c.bell, b, 'c' || c.id || ' 0');
       end if;
       exit;
     end if;
     widest := greatest(widest, c.permits);
     if c.state = 0 then
       update @claim@ set state = 1, since = t, rung = true where resource = r and token = c.token;
-      told := told || @ring@(c.bell, b, 'c' || c.id || ' ' || c.token);
+      messages := messages || @ring@(c.bell, b, 'c' || c.id || ' ' || c.token);
     end if;
   end loop;
-  return told;
+  return messages;
 end $$;
 
 -- Rings the claims that stay outside and watched a claim that leaves or shrinks (its token, permits and state before that).
 -- Beyond a claim at least as wide nobody can have watched it, so a mutex looks at one row.
 create or replace function @nudge@(r text, t float8, tok bigint, its_permits int, its_state int, b text) returns text
 language plpgsql as $$
-declare c record; widest int := 0; told text := '';
+declare c record; widest int := 0; messages text := '';
 begin
   for c in select token, id, state, permits, capacity, rung, bell from @claim@
            where resource = r and token > tok and state < 2 and lapses_at > t order by token loop
     if c.state = 0 and not c.rung and ((widest = 0 and its_state = 0)
         or (its_permits > c.capacity - c.permits and widest <= c.capacity - c.permits)) then
       update @claim@ set rung = true where resource = r and token = c.token;
-      told := told || @ring@(c.bell, b, 'c' || c.id || ' 0');
+      messages := messages || @ring@(c.bell, b, 'c' || c.id || ' 0');
     end if;
     widest := greatest(widest, c.permits);
     exit when widest >= its_permits;
   end loop;
-  return told;
+  return messages;
 end $$;
 
 -- Enters a claim, or repeats it. Returns 'g' and the token, or an array in JSON:
--- ["b", token or null, ahead, retry, null, told, id, token, permits, age, lapses in, note, who of the first], ["e", …, reason], ["m", …, capacity].
+-- ["b", token or null, ahead, retry, null, messages, id, token, permits, age, lapses in, note, who of the first], ["e", …, reason], ["m", …, capacity].
 create or replace function @claim_step@(
   r text, i text, its_ttl float8, wants int, cap int, queued boolean, place_ttl float8, block int, b text, n text, w text
 ) returns text language plpgsql as $$
@@ -122,7 +122,7 @@ create or replace function @claim_long@(
 ) returns text language plpgsql as $$
 declare
   tok bigint; stood int; takes int; reason text; others int; taken bigint; ahead bigint; dead boolean; far boolean; pinned boolean := false;
-  watched boolean; fits boolean; told text := ''; retry float8; first_lapse float8; moved boolean := false; holder record;
+  watched boolean; fits boolean; messages text := ''; retry float8; first_lapse float8; moved boolean := false; holder record;
 begin
   select coalesce(bool_or(lapses_at <= t), false), coalesce(bool_or(lapses_at > t + ttl + 1), false), coalesce(bool_or(state = 3), false)
     into dead, far, watched from @claim@ where resource = r;
@@ -141,8 +141,8 @@ begin
          min(lapses_at) filter (where tok is null or token < tok), coalesce(bool_or(lapses_at <= t), false)
     into others, taken, ahead, first_lapse, pinned from @claim@ where resource = r and state < 2;
   if others <> cap then
-    if dead then told := @advance@(r, t, i, b); end if;
-    return json_build_array('m', null, others, null, null, substr(told, 2), null, null, null, null, null, null, null);
+    if dead then messages := @advance@(r, t, i, b); end if;
+    return json_build_array('m', null, others, null, null, substr(messages, 2), null, null, null, null, null, null, null);
   end if;
   if tok is null then
     fits := taken + wants <= cap;
@@ -162,10 +162,10 @@ begin
       lapses_at = greatest(lapses_at, t + case when fits then its_ttl else place_ttl end)
       where resource = r and token = tok;
   end if;
-  if dead or (moved and stood is not null) then told := @advance@(r, t, i, b); end if;
-  if watched and (dead or moved) then perform @tell@(r, t); end if;
-  if fits and told = '' then return 'g' || tok; end if;
-  if fits then return json_build_array('g', tok, null, null, null, substr(told, 2), null, null, null, null, null, null, null); end if;
+  if dead or (moved and stood is not null) then messages := @advance@(r, t, i, b); end if;
+  if watched and (dead or moved) then perform @notify@(r, t); end if;
+  if fits and messages = '' then return 'g' || tok; end if;
+  if fits then return json_build_array('g', tok, null, null, null, substr(messages, 2), null, null, null, null, null, null, null); end if;
   -- What it must watch: the nearest ahead that cannot share with it; else all holders, or the one just ahead.
   select lapses_at into retry from @claim@ where resource = r and state < 2 and permits > cap - wants
     and (tok is null or token < tok) order by token desc limit 1;
@@ -176,7 +176,7 @@ begin
   if pinned then retry := least(retry, 0.05); end if;
   select c.id, c.token, c.permits, t - c.since as age, c.lapses_at - t as left, c.note, c.who into holder from @claim@ c
     where c.resource = r and c.state < 2 and (tok is null or c.token < tok) order by c.token limit 1;
-  return json_build_array('b', tok, ahead, greatest(retry, 0.0), null, substr(told, 2),
+  return json_build_array('b', tok, ahead, greatest(retry, 0.0), null, substr(messages, 2),
     holder.id, holder.token, holder.permits, holder.age, holder.left, holder.note, holder.who);
 end $$;
 
@@ -217,7 +217,7 @@ end $$;
 
 create or replace function @release_long@(r text, i text, linger float8, b text, late boolean, key bigint, t float8) returns text
 language plpgsql as $$
-declare tok bigint; its_state int; its_permits int; cap int; its_bell text; told text := '';
+declare tok bigint; its_state int; its_permits int; cap int; its_bell text; messages text := '';
 begin
   -- This waits for a renewal that is just being committed, and not for a guard.
   select token, state, permits, capacity, bell into tok, its_state, its_permits, cap, its_bell from @claim@
@@ -239,16 +239,16 @@ begin
     end if;
   end if;
   if its_bell <> b then perform @ring@(its_bell, '', 'c' || i || ' 0'); end if;
-  told := @advance@(r, t, '', b) || @nudge@(r, t, tok, its_permits, its_state, b);
-  perform @tell@(r, t);
-  return 't' || told;
+  messages := @advance@(r, t, '', b) || @nudge@(r, t, tok, its_permits, its_state, b);
+  perform @notify@(r, t);
+  return 't' || messages;
 end $$;
 
 -- Moves lapses further away, never nearer, and never makes a row. Returns 'r' and their number if all were renewed, else an array in JSON with
--- [answer, reason, told] for each: r renewed, e evicted, x gone.
+-- [answer, reason, messages] for each: r renewed, e evicted, x gone.
 create or replace function @renew_step@(rs text[], ids text[], ttls float8[], notes text[], ps int[], b text) returns text
 language plpgsql as $$
-declare t float8; done int[]; n int; told text; answers jsonb := '[]'; why text; special boolean;
+declare t float8; done int[]; n int; messages text; answers jsonb := '[]'; why text; special boolean;
 begin
   special := exists (select from unnest(notes, ps) as u(note, p) where u.note is not null or u.p is not null);
   if special then  -- in one order, and before any row: others take the lock of a resource first, too
@@ -271,11 +271,11 @@ begin
   select array_agg(u.n::int) into done from renewed d join unnest(rs, ids) with ordinality as u(r, i, n) on u.r = d.resource and u.i = d.id;
   if not special and cardinality(done) = cardinality(rs) then return 'r' || cardinality(rs); end if;
   for n in 1 .. cardinality(rs) loop
-    told := ''; why := null;
+    messages := ''; why := null;
     if n = any (done) then
-      if ps[n] is not null then told := @shrink@(rs[n], ids[n], ps[n], t, b); end if;
-      if notes[n] is not null then perform @tell@(rs[n], t); end if;
-      answers := answers || jsonb_build_array(jsonb_build_array('r', null, substr(told, 2)));
+      if ps[n] is not null then messages := @shrink@(rs[n], ids[n], ps[n], t, b); end if;
+      if notes[n] is not null then perform @notify@(rs[n], t); end if;
+      answers := answers || jsonb_build_array(jsonb_build_array('r', null, substr(messages, 2)));
     else
       select note into why from @claim@ where resource = rs[n] and id = ids[n] and state = 2 and lapses_at > t limit 1;
       answers := answers || jsonb_build_array(jsonb_build_array(case when why is null then 'x' else 'e' end, why, null));
@@ -286,19 +286,19 @@ end $$;
 
 -- Lets a claim take fewer permits, and rings those whom this admits or who watched it.
 create or replace function @shrink@(r text, i text, p int, t float8, b text) returns text language plpgsql as $$
-declare tok bigint; its_state int; its_permits int; told text; its_bell text; was_rung boolean;
+declare tok bigint; its_state int; its_permits int; messages text; its_bell text; was_rung boolean;
 begin
   select token, state, permits, bell, rung into tok, its_state, its_permits, its_bell, was_rung from @claim@
     where resource = r and id = i and state < 2 and lapses_at > t;
   if tok is null or its_permits <= p then return ''; end if;
   update @claim@ set permits = p where resource = r and token = tok;
-  told := @advance@(r, t, '', b) || @nudge@(r, t, tok, its_permits, its_state, b);
+  messages := @advance@(r, t, '', b) || @nudge@(r, t, tok, its_permits, its_state, b);
   if its_state = 0 and not was_rung then  -- a narrower claim watches other claims
     update @claim@ set rung = true where resource = r and token = tok and state = 0 and not rung;
-    if found then told := told || @ring@(its_bell, b, 'c' || i || ' 0'); end if;
+    if found then messages := messages || @ring@(its_bell, b, 'c' || i || ' 0'); end if;
   end if;
-  perform @tell@(r, t);
-  return told;
+  perform @notify@(r, t);
+  return messages;
 end $$;
 
 -- Marks one claim, or all holders if i is null, as evicted. Returns the victims in JSON, as steps.EVICT says.
@@ -325,7 +325,7 @@ begin
   end loop;
   if cardinality(gone) > 0 then
     perform @advance@(r, t, '', '');
-    perform @tell@(r, t);
+    perform @notify@(r, t);
     for n in 1 .. cardinality(gone) loop
       perform @nudge@(r, t, gone[n], its_permits[n], its_state[n], '');
     end loop;
@@ -350,7 +350,7 @@ begin
   return json_build_array(val, new_version);
 end $$;
 
--- Looks for a claim by its id, and hangs a bell in its row unless it is ''. Returns [state, rung, token, lapses in] in JSON, or null.
+-- Looks for a claim by its id, and writes a bell into its row unless it is ''. Returns [state, rung, token, lapses in] in JSON, or null.
 create or replace function @find_step@(r text, i text, b text) returns text language plpgsql as $$
 declare t constant float8 := @now@; c record;
 begin
@@ -364,9 +364,9 @@ begin
   return json_build_array(c.state, c.rung, c.token, c.lapses_at - t);
 end $$;
 
--- Hangs a bell at a queue (q) or a register (r) for so many seconds. Under the lock: a change that does not see the bell has been
+-- Has a bell rung at changes of a queue (q) or a register (r), for so many seconds. Under the lock: a change that does not see the bell has been
 -- committed before this returns, and whoever looks next sees the change.
-create or replace function @hang_step@(kind text, n text, b text, seconds float8) returns void language plpgsql as $$
+create or replace function @watch_step@(kind text, n text, b text, seconds float8) returns void language plpgsql as $$
 declare key constant bigint := hashtextextended(n, case kind when 'q' then @seed@ else @seed@ + 1 end); t constant float8 := @enter@(key);
 begin
   if kind = 'q' then

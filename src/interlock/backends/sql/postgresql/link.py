@@ -120,7 +120,7 @@ class PostgresLink:
         return str(self._pgconn.error_message.decode("utf-8", "replace"))
 
     async def _greet(self, until: float) -> None:
-        """Learn what is between us and the server. A pooler shows itself: the process told at connect is not the server's own."""
+        """Learn what is between us and the server. A pooler shows itself: the process named at connect is not the server's own."""
         if (encoding := self._pgconn.parameter_status(b"server_encoding")) not in (b"UTF8", None):
             raise errors.unfit(
                 f"{self._place}: the database has the encoding {encoding.decode()}; interlock needs UTF8"

@@ -9,6 +9,7 @@ from interlock.backends.sql.assembly import Assembly
 from interlock.backends.sql.postgresql.address import Address
 from interlock.backends.sql.postgresql.dialect import CONNECTIONS, PostgresDialect
 from interlock.backends.sql.postgresql.schema import CLOCK, Schema
+from interlock.backends.sql.postgresql.statements import UNFLUSHED
 from interlock.backends.sql.postgresql.user_pools import (
     AsyncEngine,
     AsyncPsycopgPool,
@@ -39,15 +40,13 @@ def dialect_of_url(
     ours = dict(options)
     schema = schema_of_url(parts, clock)
     durability = ours.get("durability", "durable")
-    if durability not in ("durable", "relaxed"):
-        raise InvalidURL(f"durability={durability}: say durable (the default) or relaxed")
+    if durability not in UNFLUSHED:
+        raise InvalidURL(f"durability={durability}: say durable (the default), strict or relaxed")
     known = ("schema", "prefix", "durability", "connections")
     rest = urlencode([option for option in options if option[0] not in known])
     url = f"postgresql://{parts.netloc}{parts.path}{'?' if rest else ''}{rest}"
     address = Address.of_url(url, schema, connect_timeout)
-    return PostgresDialect(
-        address, relaxed=durability == "relaxed", connections=_connections(ours.get("connections"))
-    )
+    return PostgresDialect(address, durability=durability, connections=_connections(ours.get("connections")))
 
 
 def schema_of_url(parts: SplitResult, clock: str = CLOCK) -> Schema:

@@ -12,15 +12,17 @@ from interlock.errors import InvalidSetting
 
 VERSION = 1
 CLOCK = "extract(epoch from clock_timestamp())::float8"
-LONGEST = 63 - len("register_gone")  # bytes of a prefix: PostgreSQL cuts longer names without a word
 INSTALL_LOCK = 0x696E7465726C6F63  # "interloc": everybody who creates tables of interlock takes turns
 
 TABLES = ("meta", "slot", "claim", "register", "bell", "register_gone")
 FUNCTIONS = (
-    *("enter", "draw", "ring", "tell", "advance", "nudge", "shrink"),
+    *("enter", "draw", "ring", "notify", "advance", "nudge", "shrink"),
     *("claim_step", "claim_long", "release_step", "release_long", "renew_step", "evict_step"),
-    *("write_step", "find_step", "hang_step", "sweep_step"),
+    *("write_step", "find_step", "watch_step", "sweep_step"),
 )
+
+LONGEST = 63 - max(len(f"{name}_{VERSION}") for name in (*TABLES, *FUNCTIONS))
+"""The bytes of a prefix, at most: PostgreSQL cuts longer names without a word."""
 
 
 @cache
@@ -90,6 +92,8 @@ class Schema:
                 "set local client_min_messages = warning;  -- nothing is said of tables that are there already",
                 "-- `if not exists` alone fails when many start at once: they take turns.",
                 f"select pg_advisory_xact_lock({INSTALL_LOCK});",
+                "-- A session that looked for the schema before it waited remembers that there is none, until it next locks a table.",
+                "lock table pg_catalog.pg_namespace in access share mode;",
                 self.render(_file("schema.sql")),
                 self.render(_file("functions.sql")),
                 "commit;",

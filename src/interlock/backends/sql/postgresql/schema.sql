@@ -44,7 +44,7 @@ create table if not exists @register@ (
 ) with (fillfactor = 70);
 create index if not exists @register_gone@ on @register@ (lapses_at) where lapses_at is not null;
 
--- Who wants to be told of changes of a register.
+-- The clients that watch registers.
 create table if not exists @bell@ (
   name text collate "C",
   address text,

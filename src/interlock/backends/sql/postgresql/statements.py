@@ -149,13 +149,27 @@ and state < 2 and lapses_at > t order by resource limit $3"""
 READ = "select value, version from @register@ where name = $1 and (lapses_at is null or lapses_at > @now@)"
 
 
-def statements(schema: Schema, *, relaxed: bool) -> dict[str, Statement]:
-    """The statements of all steps. `relaxed` commits do not wait for the disk; the setting ends with the statement's transaction."""
+UNFLUSHED = {
+    "strict": frozenset[str](),
+    "durable": frozenset({steps.RELEASE, steps.SWEEP, steps.WATCH}),
+    "relaxed": frozenset(steps.ALL),
+}
+"""The steps whose commit does not wait for the disk, for each durability.
+
+Nobody relies on a release that has not reached the disk. Whatever is claimed later has a later commit, and waits for the disk with all that
+was committed before it. If the server crashes before that, the released claim stands again and lapses, as that of a dead holder
+does; a waiter that was let in still has its place, ahead of everybody who comes later. Swept rows are swept again, and clients watch
+again, because their connections have ended with the server.
+"""
+
+
+def statements(schema: Schema, durability: str = "durable") -> dict[str, Statement]:
+    """The statements of all steps."""
 
     def call(step: str, count: int) -> str:
         called = f"{schema.name(step + '_step')}({', '.join(f'${n}' for n in range(1, count + 1))})"
-        if relaxed:
-            return f"select f from set_config('synchronous_commit', 'off', true) s, lateral {called} f"
+        if step in UNFLUSHED[durability]:  # read at the commit; it ends with the transaction of the statement
+            return f"select {called}, set_config('synchronous_commit', 'off', true)"
         return f"select {called}"
 
     # fmt: off
@@ -169,7 +183,7 @@ def statements(schema: Schema, *, relaxed: bool) -> dict[str, Statement]:
         steps.READ: (schema.render(READ), _plain, _register),
         steps.WRITE: (call("write", 6), _plain, _json_row),
         steps.FIND: (call("find", 3), _plain, _json_row),
-        steps.HANG: (call("hang", 4), _plain, _none),
+        steps.WATCH: (call("watch", 4), _plain, _none),
         steps.SWEEP: (call("sweep", 3), _plain, _json_row),
     }
     # fmt: on

@@ -19,12 +19,12 @@ from interlock.errors import InterlockError
 PROBE = 0.3  # seconds for a notification to come back to us; directly it takes 2 ms
 
 
-class DeafConnection(Exception):
+class NoNotifications(Exception):
     """Notifications do not arrive on this connection: a pooler in transaction mode is in between."""
 
 
-class PostgresEar:
-    """See `dialect.Ear`. Made blocking, on the listener's thread."""
+class PostgresSubscription:
+    """See `dialect.Subscription`. Made blocking, on the listener's thread."""
 
     def __init__(self, make: Callable[[], PostgresLink], timeout: float) -> None:
         self.bell = f"il_{os.urandom(8).hex()}"
@@ -62,7 +62,7 @@ class PostgresEar:
         while not self._arrived():
             left = patient - time.monotonic()
             if left <= 0 or not drive(BlockingWaits().readable(self._pgconn.socket, left), nested=True):
-                raise DeafConnection
+                raise NoNotifications
             self._pgconn.consume_input()
 
     def _arrived(self) -> list[str]:

@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 import interlock
-from interlock.backends.sql.mysql import ear as ears
 from interlock.backends.sql.mysql.address import from_url
 from interlock.backends.sql.mysql.dialect import MysqlDialect
-from interlock.backends.sql.mysql.ear import MysqlEar
+from interlock.backends.sql.mysql.subscription import FIRST_LOOK, KEPT, LONGEST, MysqlSubscription
 from interlock.testing.lag import at_most
 from interlock.urls import split
 from tests.mysql.server import Server
@@ -26,10 +25,10 @@ def installed(url: str) -> MysqlDialect:
     return MysqlDialect(from_url(split(url)), 5.0)
 
 
-def opened(dialect: MysqlDialect) -> MysqlEar:
-    ear = dialect.ear()
-    assert isinstance(ear, MysqlEar)
-    return ear
+def opened(dialect: MysqlDialect) -> MysqlSubscription:
+    subscription = dialect.subscribe()
+    assert isinstance(subscription, MysqlSubscription)
+    return subscription
 
 
 def send(server: Server, url: str, bell: str, message: str, *, ring: bool = True) -> None:
@@ -39,53 +38,90 @@ def send(server: Server, url: str, bell: str, message: str, *, ring: bool = True
     server.run(mail, *([f"call app.{prefix}v1_ring('{bell}')"] if ring else []))
 
 
-def test_every_message_arrives_once_whatever_the_ear_is_doing(server: Server, url: str) -> None:
-    ear = opened(installed(url))
+def test_every_message_arrives_once_whatever_the_subscription_is_doing(server: Server, url: str) -> None:
+    subscription = opened(installed(url))
     messages = [f"c{number} {number}" for number in range(40)]
 
     def send_all() -> None:
         for message in messages:
-            send(server, url, ear.bell, message)
+            send(server, url, subscription.bell, message)
 
     sender = threading.Thread(target=send_all)
     sender.start()
     got: list[str] = []
     end = time.monotonic() + PATIENCE
     while len(got) < len(messages) and time.monotonic() < end:
-        got += ear.receive(1.0)
+        got += subscription.receive(1.0)
     sender.join()
     assert got == messages
-    assert ear._pause == ears.LONGEST, "all of it was rung for"
-    ear.close()
+    assert subscription._pause == LONGEST, "all of it was rung for"
+    subscription.close()
+
+
+def test_mail_that_is_rung_for_before_its_commit_arrives_with_the_commit(server: Server, url: str) -> None:
+    """A release may ring before it commits. A look that begins in between waits for the commit: otherwise it would find nothing and sleep."""
+    subscription = opened(installed(url))
+    prefix = url.partition("prefix=")[2]
+    got: list[Any] = []
+    for moment in ("asleep", "before it looks"):
+        with closing(server.connect()) as sender, sender.cursor() as cursor:
+            listening = threading.Thread(target=lambda: got.append(subscription.receive(30.0)))
+            if moment == "asleep":
+                listening.start()
+                until(lambda: asleep(server))
+            sender.begin()
+            cursor.execute(
+                f"insert into {prefix}mail (bell, message, sent) values ('{subscription.bell}', 'qx', 0)"
+            )
+            cursor.execute(f"call {prefix}v1_ring('{subscription.bell}')")
+            if moment != "asleep":
+                listening.start()
+            until(lambda: _looking(server))
+            with at_most(0.5):
+                sender.commit()
+                until(lambda: got)
+            listening.join()
+            assert got.pop() == ["qx"], moment
+    subscription.close()
+
+
+def asleep(server: Server) -> bool:
+    return bool(server.run("select 1 from information_schema.processlist where state = 'User sleep'"))
+
+
+def _looking(server: Server) -> bool:
+    return bool(server.run("select 1 from information_schema.innodb_trx where trx_state = 'LOCK WAIT'"))
 
 
 def test_a_ring_ends_the_sleep_at_once(server: Server, url: str) -> None:
-    ear = opened(installed(url))
+    subscription = opened(installed(url))
     got: list[Any] = []
 
     def listen() -> None:
-        got.append((ear.receive(30.0), time.monotonic()))
+        got.append((subscription.receive(30.0), time.monotonic()))
 
     listening = threading.Thread(target=listen)
     listening.start()
     time.sleep(0.2)
     with at_most(0.5):
-        send(server, url, ear.bell, "qx")
+        send(server, url, subscription.bell, "qx")
         until(lambda: got)
     listening.join()
     assert got[0][0] == ["qx"]
-    ear.close()
+    subscription.close()
 
 
-def test_mail_without_a_ring_is_found_and_the_ear_looks_more_often_then(server: Server, url: str) -> None:
-    ear = opened(installed(url))
-    send(server, url, ear.bell, "qx", ring=False)
-    assert ear.receive(5.0) == ["qx"]
-    writing = threading.Timer(0.1, send, (server, url, ear.bell, "qy"), {"ring": False})
+def test_mail_without_a_ring_is_found_and_the_subscription_looks_more_often_then(
+    server: Server, url: str
+) -> None:
+    subscription = opened(installed(url))
+    send(server, url, subscription.bell, "qx", ring=False)
+    assert subscription.receive(5.0) == ["qx"]
+    writing = threading.Timer(0.1, send, (server, url, subscription.bell, "qy"), {"ring": False})
     writing.start()
-    assert ear.receive(10.0) == ["qy"]
-    assert ear._pause == ears.FIRST_LOOK
-    ear.close()
+    assert subscription.receive(10.0) == ["qy"]
+    assert subscription._pause == FIRST_LOOK
+    subscription.close()
 
 
 def test_a_bell_that_nobody_has_any_more_hits_nobody(server: Server, url: str) -> None:
@@ -138,7 +174,7 @@ def test_waiters_of_different_database_users_wake_each_other(server: Server) -> 
 def test_where_rings_cannot_arrive_waiters_are_served_all_the_same_and_it_is_said_once(
     server: Server, url: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(MysqlEar, "_rings_arrive", lambda self, probe: False)
+    monkeypatch.setattr(MysqlSubscription, "_rings_arrive", lambda self, probe: False)
     with interlock.connect(url) as one, interlock.connect(url) as two:
         for _ in range(3):
             lease = one.lock("x").acquire()
@@ -153,10 +189,10 @@ def test_where_rings_cannot_arrive_waiters_are_served_all_the_same_and_it_is_sai
 
 def test_read_mail_is_removed(server: Server, url: str) -> None:
     dialect = installed(url)
-    ear = opened(dialect)
-    for number in range(ears.KEPT + 3):
-        send(server, url, ear.bell, f"c{number} 0")
-        assert ear.receive(5.0)
-    ear.close()
+    subscription = opened(dialect)
+    for number in range(KEPT + 3):
+        send(server, url, subscription.bell, f"c{number} 0")
+        assert subscription.receive(5.0)
+    subscription.close()
     prefix = url.partition("prefix=")[2]
     assert server.run(f"select count(*) from app.{prefix}mail") == ((0,),)

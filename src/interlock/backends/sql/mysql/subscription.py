@@ -1,11 +1,11 @@
-"""The ear: one side connection for each process that waits, asleep on the server until somebody rings.
+"""The subscription: one side connection for each process that waits, asleep on the server until somebody rings.
 
 `listen` in procedures.sql looks for mail and sleeps. The procedure that lets a waiter in writes the mail in its own transaction, and ends the sleep with
-`kill query` after the commit. The ear is found by the named lock that its connection holds, whose name is the bell. So only an ear can be hit, on
+`kill query`. The subscription is found by the named lock that its connection holds, whose name is the bell. So only a subscription can be hit, on
 the server that it sleeps on, and nobody after a restart.
 
 Where that cannot work (a proxy that moves statements between connections, another node of a Galera cluster), the mail is there all the same: the
-ear finds it by looking, sooner and sooner while mail arrives without a ring. A probe at the start finds out which it is.
+subscription finds it by looking, sooner and sooner while mail arrives without a ring. A probe at the start finds out which it is.
 """
 
 from __future__ import annotations
@@ -17,24 +17,25 @@ from collections.abc import Callable
 from typing import Any
 
 from interlock._core.drive import drive
+from interlock.backends.sql.dialect import Again
 from interlock.backends.sql.mysql.calls import literal
 from interlock.backends.sql.mysql.driver import BlockingDriver
 from interlock.backends.sql.mysql.errors import Killed
 from interlock.backends.sql.mysql.schema import Schema
 from interlock.errors import InterlockError, StoreUnavailable
 
-LONGEST = (
-    1.0  # seconds of one sleep: a connection that we hang up on stays in the server's list for no longer
-)
+LONGEST = 1.0  # seconds of one sleep: a connection that we close stays in the server's list for no longer
 FIRST_LOOK = 0.02  # seconds between two looks for mail after some has come without a ring
 LAST_LOOK = 0.25  # the same while none comes, where rings cannot arrive
 GRACE = 2.0  # seconds beyond its sleep that a call may take before the connection counts as dead
 KEPT = 32  # numbers of read mail after which the mail is removed
-PROBE = 1.0  # seconds that the probe sleeps
+LOCK_WAIT = 1  # seconds that a look waits for mail whose sender has not committed yet
+ISOLATION = "set session transaction isolation level read committed"
+PROBE = 2.0  # seconds that the probe sleeps; rings that arrive end it after milliseconds
 
 
-class MysqlEar:
-    """See `interlock.backends.sql.dialect.Ear`."""
+class MysqlSubscription:
+    """See `interlock.backends.sql.dialect.Subscription`."""
 
     def __init__(self, driver: BlockingDriver, schema: Schema, place: str) -> None:
         self.bell = os.urandom(12).hex()
@@ -48,19 +49,25 @@ class MysqlEar:
 
     def open(self, probe: Callable[[str], Any]) -> None:
         """Take the lock by which we are found, and see whether rings arrive. `probe` runs a statement on another connection."""
+        self._ask(ISOLATION, GRACE)
+        self._ask(f"set session innodb_lock_wait_timeout = {LOCK_WAIT}", GRACE)
         ((taken,),) = self._ask(f"select get_lock('interlock.{self.bell}', 0)", GRACE)[0]
         if taken != 1 or not self._rings_arrive(probe):
-            self._pause = self._longest = LAST_LOOK
+            self.look_often()
             logging.getLogger("interlock").warning(
                 "%s: wake-ups do not reach this process (a proxy, or a server without KILL); it looks for them every %g to %g s",
                 *(self._place, FIRST_LOOK, LAST_LOOK),
             )
 
+    def look_often(self) -> None:
+        """Look for mail also while nobody rings: some who send it cannot ring here."""
+        self._pause = self._longest = LAST_LOOK
+
     def _rings_arrive(self, probe: Callable[[str], Any]) -> bool:
         """Send ourselves to sleep, and ring from another connection."""
         began = time.monotonic()
         self._driver.send(self._listen(PROBE), GRACE)
-        for _ in range(20):  # the first rings may come before it sleeps
+        while time.monotonic() < began + 0.75 * PROBE:  # the first rings may come before it sleeps
             time.sleep(0.002)
             probe(self._schema.call("ring", literal(self.bell)))
             if self._driver.answered(0.02):
@@ -80,7 +87,7 @@ class MysqlEar:
         until = time.monotonic() + timeout
         while True:
             if self._closed:
-                raise StoreUnavailable(f"{self._place}: hung up")
+                raise StoreUnavailable(f"{self._place}: the client is closed")
             asleep = time.monotonic()
             seconds = max(0.0, min(until - asleep, self._pause))
             messages = self._look(seconds)
@@ -102,7 +109,7 @@ class MysqlEar:
         tidied = len(self._read) >= KEPT
         try:
             (mail,) = self._ask(self._listen(seconds), seconds + GRACE)
-        except Killed:
+        except (Killed, Again):
             return []
         if tidied:
             self._read.clear()
@@ -117,7 +124,7 @@ class MysqlEar:
 
     def interrupt(self) -> None:
         self._closed = True
-        self._driver.hang_up()
+        self._driver.shut_down()
 
     def close(self) -> None:
         self._closed = True

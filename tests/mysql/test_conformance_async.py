@@ -1,0 +1,7 @@
+"""The store on MariaDB keeps every promise of the port, and the clients on it theirs: the faces for tasks."""
+
+from __future__ import annotations
+
+from tests.mysql.test_conformance import SUITES
+
+globals().update({name: suite for name, suite in SUITES.items() if name.endswith("Async")})

@@ -1,0 +1,95 @@
+"""Which steps are sent again after which error, and what the last error says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from interlock._core.drive import drive
+from interlock._runtime.threads import Threads
+from interlock.backends.sql import steps
+from interlock.backends.sql.dialect import Again, Broken, Demoted, NotInstalled, Rows
+from interlock.backends.sql.runner import Runner
+from interlock.errors import StoreUnavailable, Unreached
+
+
+class Connection:
+    """A connection, and the source that lends it: its answers are given beforehand."""
+
+    def __init__(self, *answers: Any) -> None:
+        self.answers = list(answers)
+        self.installed = self.drained = 0
+
+    async def borrow(self, until: float, patient: bool) -> tuple[Any, bool]:
+        return self, False
+
+    async def run(self, step: str, args: Sequence[Any], timeout: float) -> Rows:
+        answer = self.answers.pop(0)
+        if isinstance(answer, BaseException):
+            raise answer
+        return [(answer,)]
+
+    async def install(self, timeout: float) -> None:
+        self.installed += 1
+
+    async def give_back(self, link: Any, sound: bool) -> None: ...
+
+    async def warm(self, timeout: float) -> None: ...
+
+    def drain(self) -> None:
+        self.drained += 1
+
+    def discard(self) -> None: ...
+
+    def inside(self) -> bool:
+        return False
+
+    def after_fork(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+def run(connection: Connection, step: str = steps.CLAIM, timeout: float = 5.0) -> Rows:
+    runtime = Threads()
+    return drive(Runner(connection, runtime, connect_timeout=5.0).run(step, (), runtime.now() + timeout))
+
+
+def test_a_step_that_did_nothing_is_sent_again_until_it_succeeds() -> None:
+    assert run(Connection(Again("deadlock"), Again("deadlock"), Demoted("read-only"), "done")) == [("done",)]
+
+
+def test_a_missing_table_is_created_once() -> None:
+    connection = Connection(NotInstalled("no table"), "done")
+    assert run(connection) == [("done",)]
+    assert connection.installed == 1
+    with pytest.raises(NotInstalled):
+        run(Connection(NotInstalled("no table"), NotInstalled("no table")))
+
+
+def test_a_step_whose_answer_was_lost_is_sent_again_once_unless_it_is_a_release() -> None:
+    connection = Connection(Broken("reset"), "done")
+    assert run(connection) == [("done",)]
+    assert connection.drained == 1
+    with pytest.raises(Broken, match="reset again"):
+        run(Connection(Broken("reset"), Broken("reset again")))
+    with pytest.raises(Broken, match="reset"):
+        run(Connection(Broken("reset"), "done"), steps.RELEASE)
+
+
+def test_after_a_lost_answer_nobody_is_told_that_nothing_was_done() -> None:
+    with pytest.raises(Broken, match="reset; then no route"):
+        run(Connection(Broken("reset"), Unreached("no route")))
+    with pytest.raises(Broken, match="reset; then deadlock"):
+        run(Connection(Broken("reset"), *[Again("deadlock")] * 9), timeout=0.1)
+
+
+def test_the_error_of_a_last_try_without_time_names_why_the_others_failed() -> None:
+    with pytest.raises(StoreUnavailable, match="read-only; then no answer") as caught:
+        run(Connection(Demoted("read-only"), StoreUnavailable("no answer")))
+    assert not isinstance(caught.value, Unreached)
+    with pytest.raises(Unreached, match="read-only; then no route"):
+        run(Connection(Demoted("read-only"), Unreached("no route")))
+    with pytest.raises(Unreached, match=r"^read-only$"):
+        run(Connection(Demoted("read-only"), Demoted("read-only")), timeout=0.15)
