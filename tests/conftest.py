@@ -41,7 +41,6 @@ ON_DEMAND = (
     "tests/etcd/test_field.py",
     "tests/etcd/test_processes.py",
     "tests/postgresql/test_field.py",
-    "tests/postgresql/test_interrupts.py",
     "tests/postgresql/test_pooler_conformance.py",
     "tests/storm/test_postgresql.py",
     "tests/storm/test_mysql.py",
