@@ -24,7 +24,7 @@ from benchmarks.tasks import in_tasks
 
 @cache
 def _ensemble() -> Any:
-    from tests.zookeeper.ensemble import steady
+    from tests.zookeeper.shared import steady
 
     return steady()
 

@@ -11,14 +11,14 @@ import interlock
 from interlock.errors import InvalidURL, StoreUnfit, Unreached
 from tests.redis.tls import certificate
 from tests.server_process import free_port
-from tests.zookeeper.ensemble import Ensemble, running
+from tests.zookeeper.ensemble import Ensemble, Servers, running
 
 
 def with_user(url: str, user: str) -> str:
     return url.replace("zookeeper://", f"zookeeper://{user}@")
 
 
-def test_what_one_user_locks_another_cannot_touch_and_is_told_why(ensemble: Ensemble) -> None:
+def test_what_one_user_locks_another_cannot_touch_and_is_told_why(ensemble: Servers) -> None:
     url = ensemble.fresh()
     with (
         interlock.connect(with_user(url, "ann:s%40cret")) as ann,
@@ -33,7 +33,7 @@ def test_what_one_user_locks_another_cannot_touch_and_is_told_why(ensemble: Ense
         pass
 
 
-def test_open_nodes_are_for_everybody_who_says_so(ensemble: Ensemble) -> None:
+def test_open_nodes_are_for_everybody_who_says_so(ensemble: Servers) -> None:
     url = ensemble.fresh(acl="open")
     with interlock.connect(with_user(url, "ann:secret")) as ann, interlock.connect(url) as anybody:
         with ann.lock("x"):

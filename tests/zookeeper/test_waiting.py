@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from typing import Any
 from uuid import uuid4
 
@@ -16,7 +17,7 @@ from interlock._runtime.threads import Threads
 from interlock.model import Busy, Claim, Granted
 from interlock.urls import open_store
 from tests.patience import until
-from tests.zookeeper.ensemble import Ensemble, running
+from tests.zookeeper.ensemble import Ensemble, Node, Servers, running
 
 
 def opened(url: str) -> Any:
@@ -124,13 +125,25 @@ async def _hand_offs(ensemble: Ensemble, waiters: int) -> float:
         tasks = [asyncio.create_task(wait()) for _ in range(waiters)]
         while len((await holder.inspect("x")).waiters) < waiters:
             await asyncio.sleep(0.05)
+        await asyncio.to_thread(_until_quiet, node)  # each of them has begun to listen
         await first.release()  # type: ignore[union-attr]
         await done.wait()
         await asyncio.gather(*tasks)
     return (marks[1] - marks[0]) / (passes - 1)
 
 
-def test_a_hundred_tasks_share_one_connection(ensemble: Ensemble) -> None:
+def _until_quiet(node: Node) -> None:
+    """Wait until nobody asks a server for anything."""
+
+    def quiet() -> bool:
+        before = node.metric("zk_packets_received")
+        time.sleep(0.5)
+        return node.metric("zk_packets_received") - before <= 2  # heartbeats
+
+    until(quiet)
+
+
+def test_a_hundred_tasks_share_one_connection(ensemble: Servers) -> None:
     async def work() -> None:
         async with aio.connect(ensemble.fresh()) as client:
             before = threading.active_count()
