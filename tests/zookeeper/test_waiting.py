@@ -16,7 +16,7 @@ from interlock._core.drive import drive
 from interlock._runtime.threads import Threads
 from interlock.model import Busy, Claim, Granted
 from interlock.urls import open_store
-from tests.patience import until
+from tests.patience import PATIENCE, until
 from tests.zookeeper.ensemble import Ensemble, Node, Servers, running
 
 
@@ -51,7 +51,7 @@ def test_two_waiters_of_a_full_semaphore_are_let_in_though_the_second_only_watch
     for holder in holders:
         drive(theirs.release("s", holder.id))
     for thread in threads:
-        thread.join(20.0)
+        thread.join(PATIENCE)
     assert len(granted) == 2, "the second slept on"
     for store in (theirs, *ours):
         drive(store.close())
@@ -71,8 +71,30 @@ def test_a_waiter_that_is_evicted_just_before_the_holder_leaves_never_gets_in(ur
     drive(theirs._calls.beat(theirs._link.session, _deadline(theirs)))  # lets the wait begin, or not
     drive(theirs.evict("x", waiter.id, "drill"))
     drive(theirs.release("x", holder.id))
-    thread.join(60.0)
+    thread.join(PATIENCE)
     assert found == [None]
+    for store in (ours, theirs):
+        drive(store.close())
+
+
+def test_a_waiter_whose_neighbour_gives_up_is_not_let_in_beside_the_holder(url: str) -> None:
+    """What it watched has gone, but that was not the only claim ahead of it."""
+    ours, theirs = opened(url), opened(url)
+    holder, neighbour, waiter = (Claim("x", uuid4().hex, 30.0) for _ in range(3))
+    drive(theirs.claim(holder))
+    drive(theirs.claim(neighbour))
+    busy = drive(ours.claim(waiter))
+    assert isinstance(busy, Busy)
+    found: list[Any] = []
+    thread = threading.Thread(target=lambda: found.append(drive(ours.wait(waiter, busy, 60.0))), daemon=True)
+    thread.start()
+    until(lambda: any(ours._link._client._data_watchers.values()))
+    drive(theirs.release("x", neighbour.id))
+    until(lambda: found or [p.id for p in ours._ledger.entries[waiter.id].ahead] == [holder.id])
+    assert found == []
+    drive(theirs.release("x", holder.id))
+    thread.join(PATIENCE)
+    assert isinstance(found[0], Granted)
     for store in (ours, theirs):
         drive(store.close())
 
