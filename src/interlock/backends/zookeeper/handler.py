@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import queue
 from collections.abc import Callable
+from functools import partial
 from ssl import CERT_NONE, CERT_REQUIRED, SSLContext, create_default_context
 from typing import Any
 
@@ -58,6 +59,7 @@ class Handler:
         self._report = report  # told why a server could not be reached, which kazoo only logs
         self.running = False
         self.sleep_func = wire.original("time", "sleep")
+        self.select = partial(wire.ready, poller=wire.original("select", "poll"))
         self.client: Any = None  # whose handler this is
 
     def start(self) -> None:
@@ -77,8 +79,6 @@ class Handler:
 
     def dispatch_callback(self, callback: Any) -> None:
         callback.func(*callback.args)
-
-    select = staticmethod(wire.ready)
 
     def create_connection(
         self, address: tuple[str, int], hostname: str, timeout: float, use_ssl: bool = False, **tls: Any

@@ -11,8 +11,8 @@ import select
 import socket
 import ssl
 import sys
-from collections.abc import Callable, Sequence, Sized
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence, Sized
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from math import ceil
 from typing import Any
@@ -69,6 +69,8 @@ class Waker:
         for end in (self._near, self._far):
             end.setblocking(False)
         self._rung = False
+        self._ident: Callable[[], int] = native.original("get_ident")
+        self._together: int | None = None  # the thread that puts several requests into the queue
         self.fileno = self._near.fileno
 
     def pending(self) -> int:
@@ -76,11 +78,22 @@ class Waker:
 
     def send(self, _: bytes) -> int:
         """Wake the loop; called after the request was put into the queue."""
-        if not self._rung:
+        if not self._rung and self._together != self._ident():
             self._rung = True
             with suppress(BlockingIOError):
                 self._far.send(b"\0")
         return 1
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Wake the loop once, after the block, for all that its thread asks for: it would take the first from us at once, and we wait for our turn."""
+        self._together = self._ident()
+        try:
+            yield
+        finally:
+            self._together = None
+            with suppress(OSError):  # closed meanwhile
+                self.send(b"\0")
 
     def recv(self, _: int) -> bytes:
         return b"\0"
@@ -97,7 +110,11 @@ class Waker:
 
 
 def ready(
-    readers: Sequence[Any], writers: Sequence[Any], _: Sequence[Any], timeout: float | None = None
+    readers: Sequence[Any],
+    writers: Sequence[Any],
+    _: Sequence[Any],
+    timeout: float | None = None,
+    poller: Callable[[], select.poll] = select.poll,
 ) -> tuple[list[Any], list[Any], list[Any]]:
     """As `select.select`, for kazoo: who can be read from or written to, at the latest after so many seconds.
 
@@ -106,7 +123,7 @@ def ready(
     writable = [one for one in writers if not one.full]
     if writable or any(isinstance(one, Wire) and one.pending() for one in readers):
         return [one for one in readers if one.pending()], writable, []
-    poll = original("select", "poll")()
+    poll = poller()
     for wanted, event in ((readers, select.POLLIN), (writers, select.POLLOUT)):
         for one in wanted:
             if one.fileno() < 0:
