@@ -38,7 +38,7 @@ MUTANTS: list[Mutant] = [
         "two hold a lock after a waiter between them has given up",
         (
             STORE,
-            "if len(entry.ahead) != 1 or watched[0] not in bell.deleted:",
+            "if entry.ahead != 1 or watched[0] not in bell.deleted:",
             "if watched[0] not in bell.deleted:",
         ),
         tests=waiting("neighbour_gives_up"),

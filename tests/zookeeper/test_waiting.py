@@ -14,7 +14,8 @@ import interlock
 from interlock import aio
 from interlock._core.drive import drive
 from interlock._runtime.threads import Threads
-from interlock.model import Busy, Claim, Granted
+from interlock.backends.zookeeper import requests
+from interlock.model import Busy, Claim, Gone, Granted
 from interlock.urls import open_store
 from tests.patience import PATIENCE, until
 from tests.zookeeper.ensemble import Ensemble, Node, Servers, running
@@ -90,11 +91,44 @@ def test_a_waiter_whose_neighbour_gives_up_is_not_let_in_beside_the_holder(url: 
     thread.start()
     until(lambda: any(ours._link._client._data_watchers.values()))
     drive(theirs.release("x", neighbour.id))
-    until(lambda: found or [p.id for p in ours._ledger.entries[waiter.id].ahead] == [holder.id])
+    until(lambda: found or ours._ledger.entries[waiter.id].ahead == 1)
     assert found == []
     drive(theirs.release("x", holder.id))
     thread.join(PATIENCE)
     assert isinstance(found[0], Granted)
+    for store in (ours, theirs):
+        drive(store.close())
+
+
+def test_whoever_is_far_back_looks_seldom_at_the_whole_queue_and_still_sees_what_matters(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("interlock.backends.zookeeper.store.FAR", 3)
+    ours, theirs = opened(url), opened(url)
+    before = [Claim("x", uuid4().hex, 30.0) for _ in range(4)]
+    for claim in before:
+        drive(theirs.claim(claim))
+    waiter = Claim("x", uuid4().hex, 30.0)
+    listed: list[Any] = []
+    call = ours._link._call
+
+    def counted(request: Any, answer: Any) -> None:
+        if request.type == requests.get_children("/").type:
+            listed.append(request)
+        call(request, answer)
+
+    ours._link._call = counted
+    assert drive(ours.claim(waiter)).ahead == 4
+    listed.clear()
+    for _ in range(3):
+        assert drive(ours.claim(waiter)).ahead == 4
+    assert listed == []
+    drive(theirs.release("x", before[3].id))
+    assert drive(ours.claim(waiter)).ahead == 3, "what it waited for has gone, so it looks"
+    ours._ledger.entries[waiter.id].looked -= 60.0
+    assert drive(ours.claim(waiter)).holder is not None, "it looks now and then"
+    drive(theirs.evict("x", waiter.id, "drill"))
+    assert isinstance(drive(ours.claim(waiter)), Gone)
     for store in (ours, theirs):
         drive(store.close())
 

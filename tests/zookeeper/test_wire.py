@@ -5,6 +5,7 @@ from __future__ import annotations
 import select
 import socket
 import ssl
+import time
 from collections import deque
 from typing import Any
 
@@ -62,6 +63,22 @@ def select_alone(waker: Waker) -> bool:
     poll = select.poll()
     poll.register(waker.fileno(), select.POLLIN)
     return bool(poll.poll(0))
+
+
+def test_being_woken_for_what_was_sent_already_is_not_the_end_of_a_timeout() -> None:
+    """When nothing is ready, kazoo takes the server for dead if a heartbeat was not answered yet."""
+    queue: deque[str] = deque()
+    waker = Waker(lambda: queue)
+    waker.send(b"\0")
+    began = time.monotonic()
+    assert ready([waker], [], [], 0.2)[0] == []
+    assert time.monotonic() - began >= 0.2
+    with waker.together():
+        queue.append("one")
+        waker.send(b"\0")
+        assert not select_alone(waker), "all at once"
+    assert select_alone(waker)
+    waker.close()
 
 
 def test_thousands_of_requests_do_not_fill_what_wakes_the_loop() -> None:

@@ -17,7 +17,7 @@ from importlib import import_module
 from math import ceil
 from typing import Any
 
-from interlock import native
+from interlock import clock, native
 
 CHUNK = 65536  # bytes that are read at once
 
@@ -129,15 +129,27 @@ def ready(
             if one.fileno() < 0:
                 raise OSError("the socket is closed")
             poll.register(one.fileno(), event)
-    busy = any(one.pending() for one in readers)
-    found = dict(poll.poll(0 if busy else None if timeout is None else ceil(max(0.0, timeout) * 1000)))
-    for one in readers:
-        if isinstance(one, Waker) and one.fileno() in found:
-            one.heard()
-    writable = [one for one in writers if one.fileno() in found]
-    for one in writable:
-        one.full = False
-    return [one for one in readers if one.fileno() in found or one.pending()], writable, []
+    until = None if timeout is None else clock.now() + timeout
+    while True:
+        left = None if until is None else max(0.0, until - clock.now())
+        if any(one.pending() for one in readers):
+            left = 0.0
+        found = dict(poll.poll(None if left is None else ceil(left * 1000)))
+        for one in readers:
+            if isinstance(one, Waker) and one.fileno() in found:
+                one.heard()
+        readable = [one for one in readers if one.pending() or _has_come(one, found)]
+        writable = [one for one in writers if one.fileno() in found]
+        for one in writable:
+            one.full = False
+        # Not if the loop was only woken for what it has sent already: kazoo would take that for the end of its patience with the server.
+        if readable or writable or not found:
+            return readable, writable, []
+
+
+def _has_come(one: Any, found: dict[int, int]) -> bool:
+    """Whether a socket has something to read; what wakes the loop has nothing but the queue."""
+    return not isinstance(one, Waker) and one.fileno() in found
 
 
 def connection(address: tuple[str, int], timeout: float) -> Any:
