@@ -26,13 +26,14 @@ LONGEST = (
     "tests/simulation/test_seeds.py",
     "tests/storm/test_storm.py",
     "tests/attacks/test_interrupts.py",
+    "tests/storm/test_zookeeper_storm.py",
+    "tests/zookeeper/test_conformance",
 )
 """Files that run first: each stays with one worker, and one that began late would keep all others waiting."""
 
 
 ON_DEMAND = (
     "tests/mysql/",
-    "tests/zookeeper/",
     "tests/etcd/test_field.py",
     "tests/etcd/test_processes.py",
     "tests/postgresql/test_connections.py",
@@ -41,7 +42,6 @@ ON_DEMAND = (
     "tests/postgresql/test_pooler_conformance.py",
     "tests/storm/test_mysql.py",
     "tests/storm/test_postgresql.py",
-    "tests/storm/test_zookeeper.py",
     "tests/storm/test_storm.py::test_nothing_that_must_never_be_in_a_short_storm[etcd]",
 )
 """Tests of the new stores that have not been green in a whole run yet, so they run with `--full` alone.

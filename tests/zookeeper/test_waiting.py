@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import time
 from typing import Any
@@ -19,6 +20,9 @@ from interlock.model import Busy, Claim, Gone, Granted
 from interlock.urls import open_store
 from tests.patience import PATIENCE, until
 from tests.zookeeper.ensemble import Ensemble, Node, Servers, running
+
+
+MULTITUDE = int(os.environ.get("INTERLOCK_WAITERS", 5000))
 
 
 def opened(url: str) -> Any:
@@ -158,6 +162,15 @@ def test_the_servers_work_for_one_hand_off_does_not_grow_with_the_queue() -> Non
         costs = {waiters: asyncio.run(_hand_offs(ensemble, waiters)) for waiters in (2, 32, 256)}
     print(costs)
     assert costs[256] <= costs[2] * 1.25 + 1, costs
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(900)
+def test_five_thousand_waiters_cost_the_server_as_much_for_one_hand_off_as_two() -> None:
+    with running(1) as ensemble:
+        costs = {waiters: asyncio.run(_hand_offs(ensemble, waiters)) for waiters in (2, MULTITUDE)}
+    print(costs)
+    assert costs[MULTITUDE] <= costs[2] * 1.25 + 1, costs
 
 
 async def _hand_offs(ensemble: Ensemble, waiters: int) -> float:
