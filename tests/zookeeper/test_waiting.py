@@ -21,7 +21,6 @@ from interlock.urls import open_store
 from tests.patience import PATIENCE, until
 from tests.zookeeper.ensemble import Ensemble, Node, Servers, running
 
-
 MULTITUDE = int(os.environ.get("INTERLOCK_WAITERS", 5000))
 
 
