@@ -86,8 +86,8 @@ def program(text: str, *arguments: str) -> Iterator[Any]:
 
 @pytest.fixture
 def session() -> float:
-    """A session that a test can wait for."""
-    return stretched(1.5)
+    """A session that a test can wait for; as many digits as a URL shows, because a ttl beyond it is refused."""
+    return round(stretched(1.5), 2)
 
 
 def test_a_killed_holder_delays_others_for_one_session(ensemble: Servers, session: float) -> None:
