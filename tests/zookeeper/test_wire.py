@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from interlock.backends.zookeeper.wire import Waker, Wire, ready
+from interlock.backends.zookeeper.wire import POLL, Waker, Wire, ready
 
 
 class Meanwhile:
@@ -23,7 +23,7 @@ class Meanwhile:
     def recv(self, most: int) -> bytes:
         if self._before:
             self._ask()
-        read = self._near.recv(most)
+        read: bytes = self._near.recv(most)
         if not self._before:
             self._ask()
         return read
@@ -94,6 +94,20 @@ def test_thousands_of_requests_do_not_fill_what_wakes_the_loop() -> None:
         taken += 1
     assert taken == 10_000
     waker.close()
+
+
+@pytest.mark.parametrize("poller", [POLL, None], ids=["poll", "select"])
+def test_systems_without_poll_wait_as_well(poller: Any) -> None:
+    near, far = socket.socketpair()
+    wire: Any = Wire(near)
+    waker = Waker(lambda: ())
+    assert ready([wire, waker], [], [], 0.05, poller)[0] == []
+    far.sendall(b"x")
+    assert ready([wire, waker], [], [], 10.0, poller)[0] == [wire]
+    wire.full = True
+    assert ready([], [wire], [], 10.0, poller)[1] == [wire]
+    for end in (wire, far, waker):
+        end.close()
 
 
 def test_what_was_read_with_an_earlier_reply_counts_as_ready() -> None:

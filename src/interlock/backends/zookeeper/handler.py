@@ -59,7 +59,7 @@ class Handler:
         self._report = report  # told why a server could not be reached, which kazoo only logs
         self.running = False
         self.sleep_func = wire.original("time", "sleep")
-        self.select = partial(wire.ready, poller=wire.original("select", "poll"))
+        self.select = partial(wire.ready, poller=wire.original("select", "poll", None))
         self.client: Any = None  # whose handler this is
 
     def start(self) -> None:

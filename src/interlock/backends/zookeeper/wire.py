@@ -11,13 +11,15 @@ import select
 import socket
 import ssl
 import sys
-from collections.abc import Callable, Iterator, Sequence, Sized
+from collections.abc import Callable, Collection, Iterator, Sequence, Sized
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from math import ceil
 from typing import Any
 
 from interlock import clock, native
+
+POLL: Any = getattr(select, "poll", None)  # not on Windows
 
 CHUNK = 65536  # bytes that are read at once
 
@@ -65,7 +67,10 @@ class Waker:
 
     def __init__(self, requests: Callable[[], Sized]) -> None:
         self._requests = requests  # that are to be sent
-        self._near, self._far = _socket.socketpair()
+        # Of the system, whatever gevent has put before it; on Windows only `socket` has it.
+        self._near: Any
+        self._far: Any
+        self._near, self._far = getattr(_socket, "socketpair", socket.socketpair)()
         for end in (self._near, self._far):
             end.setblocking(False)
         self._rung = False
@@ -114,7 +119,7 @@ def ready(
     writers: Sequence[Any],
     _: Sequence[Any],
     timeout: float | None = None,
-    poller: Callable[[], select.poll] = select.poll,
+    poller: Any = POLL,
 ) -> tuple[list[Any], list[Any], list[Any]]:
     """As `select.select`, for kazoo: who can be read from or written to, at the latest after so many seconds.
 
@@ -123,18 +128,14 @@ def ready(
     writable = [one for one in writers if not one.full]
     if writable or any(isinstance(one, Wire) and one.pending() for one in readers):
         return [one for one in readers if one.pending()], writable, []
-    poll = poller()
-    for wanted, event in ((readers, select.POLLIN), (writers, select.POLLOUT)):
-        for one in wanted:
-            if one.fileno() < 0:
-                raise OSError("the socket is closed")
-            poll.register(one.fileno(), event)
+    if any(one.fileno() < 0 for one in (*readers, *writers)):
+        raise OSError("the socket is closed")
     until = None if timeout is None else clock.now() + timeout
     while True:
         left = None if until is None else max(0.0, until - clock.now())
         if any(one.pending() for one in readers):
             left = 0.0
-        found = dict(poll.poll(None if left is None else ceil(left * 1000)))
+        found = _wait(readers, writers, left, poller)
         for one in readers:
             if isinstance(one, Waker) and one.fileno() in found:
                 one.heard()
@@ -147,7 +148,21 @@ def ready(
             return readable, writable, []
 
 
-def _has_come(one: Any, found: dict[int, int]) -> bool:
+def _wait(
+    readers: Sequence[Any], writers: Sequence[Any], timeout: float | None, poller: Any
+) -> Collection[int]:
+    """The descriptors that are ready. `select` cannot wait for those above 1023, but Windows has no `poll`."""
+    if poller is None:
+        ready, full, _ = select.select(readers, writers, (), timeout)
+        return {one.fileno() for one in (*ready, *full)}
+    poll = poller()
+    for wanted, event in ((readers, select.POLLIN), (writers, select.POLLOUT)):
+        for one in wanted:
+            poll.register(one.fileno(), event)
+    return dict(poll.poll(None if timeout is None else ceil(timeout * 1000)))
+
+
+def _has_come(one: Any, found: Collection[int]) -> bool:
     """Whether a socket has something to read; what wakes the loop has nothing but the queue."""
     return not isinstance(one, Waker) and one.fileno() in found
 
@@ -167,10 +182,10 @@ def connection(address: tuple[str, int], timeout: float) -> Any:
     return made
 
 
-def original(module: str, name: str) -> Any:
-    """What a module has under this name, before greenlets were put in its place."""
+def original(module: str, name: str, *otherwise: Any) -> Any:
+    """What a module has under this name, before greenlets were put in its place; `otherwise` if it has no such name."""
     library = native.green(module)
     if library == "gevent":
         return sys.modules["gevent.monkey"].get_original(module, name)
     found = sys.modules["eventlet.patcher"].original(module) if library else import_module(module)
-    return getattr(found, name)
+    return getattr(found, name, *otherwise)
