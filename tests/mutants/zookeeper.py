@@ -50,12 +50,12 @@ MUTANTS: list[Mutant] = [
         tests=Tests("tests/zookeeper/test_deadline_rule.py"),
     ),
     mutant(
-        "zookeeper: the loop forgets that it was woken",
+        "zookeeper: the loop looks at the queue before it forgets that it was woken",
         "a request that comes while the loop wakes up is sent with the next heartbeat, seconds later",
         (
             "backends/zookeeper/wire.py",
-            "            self._near.recv(16)\n        self._rung = False\n",
-            "            self._rung = False\n            self._near.recv(16)\n",
+            "        for one in readers:\n            if isinstance(one, Waker) and one.fileno() in found:\n                one.heard()\n        readable = [one for one in readers if one.pending() or _has_come(one, found)]\n",
+            "        readable = [one for one in readers if one.pending() or _has_come(one, found)]\n        for one in readers:\n            if isinstance(one, Waker) and one.fileno() in found:\n                one.heard()\n",
         ),
         tests=Tests("tests/zookeeper/test_wire.py"),
     ),

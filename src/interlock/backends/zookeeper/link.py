@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable, Collection, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from typing import Any
 
 from interlock import clock, native
@@ -298,12 +298,10 @@ class Link:
         """Send requests one after the other; the signal is set when the last of them is answered, as all are by then."""
         self._beat_if_due()
         sent: list[Answer] = []
-        waker = None if self._client is None else self._client._connection._write_sock
-        with nullcontext() if waker is None or len(asked) == 1 else waker.together():
-            for place, request in enumerate(asked, 1):
-                answer = Answer(self, request, signal if place == len(asked) else None)
-                sent.append(answer)
-                self._call(request, answer)
+        for place, request in enumerate(asked, 1):
+            answer = Answer(self, request, signal if place == len(asked) else None)
+            sent.append(answer)
+            self._call(request, answer)
         return sent
 
     def tell(self, request: Request, then: Callable[[Answer], None]) -> None:

@@ -11,8 +11,8 @@ import select
 import socket
 import ssl
 import sys
-from collections.abc import Callable, Collection, Iterator, Sequence, Sized
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Sequence, Sized
+from contextlib import suppress
 from importlib import import_module
 from math import ceil
 from typing import Any
@@ -62,7 +62,8 @@ class Waker:
     """Both ends of what wakes kazoo's loop when a request is to be sent.
 
     kazoo sends itself one byte for each request over a pair of sockets, and reads one for each that it has sent. A few hundred fill such a pair, and the
-    loop, which sends requests too, would then wait for itself. Here there is never more than one byte, and the queue tells what is left.
+    loop, which sends requests too, would then wait for itself. Here the queue tells what is left to be sent, and a byte that does not fit is not
+    needed. Nothing else is remembered: an interrupt may strike a caller at any step.
     """
 
     def __init__(self, requests: Callable[[], Sized]) -> None:
@@ -73,9 +74,6 @@ class Waker:
         self._near, self._far = getattr(_socket, "socketpair", socket.socketpair)()
         for end in (self._near, self._far):
             end.setblocking(False)
-        self._rung = False
-        self._ident: Callable[[], int] = native.original("get_ident")
-        self._together: int | None = None  # the thread that puts several requests into the queue
         self.fileno = self._near.fileno
 
     def pending(self) -> int:
@@ -83,31 +81,17 @@ class Waker:
 
     def send(self, _: bytes) -> int:
         """Wake the loop; called after the request was put into the queue."""
-        if not self._rung and self._together != self._ident():
-            self._rung = True
-            with suppress(BlockingIOError):
-                self._far.send(b"\0")
+        with suppress(BlockingIOError):
+            self._far.send(b"\0")
         return 1
-
-    @contextmanager
-    def together(self) -> Iterator[None]:
-        """Wake the loop once, after the block, for all that its thread asks for: it would take the first from us at once, and we wait for our turn."""
-        self._together = self._ident()
-        try:
-            yield
-        finally:
-            self._together = None
-            with suppress(OSError):  # closed meanwhile
-                self.send(b"\0")
 
     def recv(self, _: int) -> bytes:
         return b"\0"
 
     def heard(self) -> None:
-        """The loop is awake, and looks at the queue after this. In this order: a byte that came between would be read, and nobody send another."""
+        """The loop is awake, and looks at the queue after this: in the other order it would sleep through what comes between."""
         with suppress(BlockingIOError):
-            self._near.recv(16)
-        self._rung = False
+            self._near.recv(CHUNK)
 
     def close(self) -> None:
         self._near.close()
