@@ -34,6 +34,7 @@ LONGEST = (
 
 ON_DEMAND = (
     "tests/mysql/",
+    "tests/zookeeper/test_conformance",
     "tests/etcd/test_field.py",
     "tests/etcd/test_processes.py",
     "tests/postgresql/test_connections.py",
@@ -42,6 +43,7 @@ ON_DEMAND = (
     "tests/postgresql/test_pooler_conformance.py",
     "tests/storm/test_mysql.py",
     "tests/storm/test_postgresql.py",
+    "tests/storm/test_zookeeper",
     "tests/storm/test_storm.py::test_nothing_that_must_never_be_in_a_short_storm[etcd]",
 )
 """Tests of the new stores that have not been green in a whole run yet, so they run with `--full` alone.
