@@ -6,6 +6,7 @@ look who else is there, so nobody reaches it.
 
 from __future__ import annotations
 
+import atexit
 import json
 import time
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
 from typing import Any
+from uuid import uuid4
 
 from benchmarks import ours
 from benchmarks.ours import SETTLE, on
@@ -23,21 +25,25 @@ from benchmarks.tasks import in_tasks
 
 
 @cache
-def _ensemble() -> Any:
-    from tests.zookeeper.ensemble import steady
+def _follower() -> str:
+    """The address of one follower of an ensemble of three. All cases ask the same server: the leader answers a write sooner than the others do."""
+    from tests.zookeeper.ensemble import Ensemble
 
-    return steady()
+    ensemble = Ensemble()
+    atexit.register(ensemble.close)
+    ensemble.start()
+    return f"127.0.0.1:{ensemble.follower().port}"
 
 
 @contextmanager
 def served() -> Iterator[str]:
-    """One ensemble for all cases, so that they are measured on the same servers; a place of its own for each."""
-    yield _ensemble().fresh(session=30)
+    """A place of its own for each case."""
+    yield f"zookeeper://{_follower()}/{uuid4().hex}?session_timeout=30"
 
 
 @contextmanager
 def hosts() -> Iterator[str]:
-    yield _ensemble().hosts
+    yield _follower()
 
 
 def _kazoo(addresses: str) -> Any:

@@ -26,6 +26,8 @@ LONGEST = (
     "tests/simulation/test_seeds.py",
     "tests/storm/test_storm.py",
     "tests/attacks/test_interrupts.py",
+    "tests/storm/test_zookeeper_storm.py",
+    "tests/zookeeper/test_conformance",
 )
 """Files that run first: each stays with one worker, and one that began late would keep all others waiting."""
 
@@ -37,14 +39,14 @@ ON_DEMAND = (
     "tests/mysql/test_field.py",
     "tests/mysql/test_pinned.py",
     "tests/mysql/test_races.py",
-    "tests/zookeeper/",
+    "tests/zookeeper/test_conformance",
     "tests/etcd/test_field.py",
     "tests/etcd/test_processes.py",
     "tests/postgresql/test_field.py",
     "tests/postgresql/test_pooler_conformance.py",
     "tests/storm/test_postgresql.py",
     "tests/storm/test_mysql.py",
-    "tests/storm/test_zookeeper.py",
+    "tests/storm/test_zookeeper",
     "tests/storm/test_storm.py::test_nothing_that_must_never_be_in_a_short_storm[etcd]",
 )
 """Tests of the new stores that have not been green in a whole run yet, so they run with `--full` alone.
@@ -54,9 +56,9 @@ To be moved into every run, folder by folder, once they are."""
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
-    soaks = [item for item in items if item.get_closest_marker("soak") or item.nodeid.startswith(ON_DEMAND)]
-    if soaks and not FULL:
-        config.hook.pytest_deselected(items=soaks)
+    if not FULL:
+        soaks = {item for item in items if item.get_closest_marker("soak") or item.nodeid.startswith(ON_DEMAND)}
+        config.hook.pytest_deselected(items=list(soaks))
         items[:] = [item for item in items if item not in soaks]
 
 

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.mutants import core, meetings, sessions, sqlite
+from tests.mutants import core, meetings, sessions, sqlite, zookeeper
 
-MUTANTS = [*core.MUTANTS, *meetings.MUTANTS, *sessions.MUTANTS, *sqlite.MUTANTS]
+MUTANTS = [*core.MUTANTS, *meetings.MUTANTS, *sessions.MUTANTS, *sqlite.MUTANTS, *zookeeper.MUTANTS]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import os
 import shutil
 import signal
@@ -10,8 +9,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from functools import cache
+from contextlib import contextmanager, suppress
 from glob import glob
 from tempfile import mkdtemp
 from uuid import uuid4
@@ -90,7 +88,7 @@ class Node:
                 ],
                 stdout=log,
                 stderr=log,
-                preexec_fn=die_with_parent,
+                preexec_fn=_as_a_server,
             )
 
     @property
@@ -147,8 +145,28 @@ class Node:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-class Ensemble:
-    """Three servers, or as many as asked."""
+class Servers:
+    """Where the servers of an ensemble are."""
+
+    @property
+    def ports(self) -> list[int]:
+        raise NotImplementedError
+
+    @property
+    def hosts(self) -> str:
+        return ",".join(f"127.0.0.1:{port}" for port in self.ports)
+
+    def url(self, chroot: str = "", *, session: float = 40.0, **options: object) -> str:
+        query = "".join(f"&{name}={value}" for name, value in options.items())
+        return f"zookeeper://{self.hosts}/{chroot}?session_timeout={session:g}{query}"
+
+    def fresh(self, **options: object) -> str:
+        """A place where nothing stands yet."""
+        return self.url(f"t-{uuid4().hex[:12]}", **options)  # type: ignore[arg-type]
+
+
+class Ensemble(Servers):
+    """Three servers, or as many as asked; signals and ends are for tests that break them."""
 
     def __init__(
         self,
@@ -160,6 +178,10 @@ class Ensemble:
     ) -> None:
         self.nodes = [Node(number + 1, sync_limit, extra, jvm) for number in range(size)]
         self._peer_ports = peer_ports  # of a proxy before it, for tests that cut a server off
+
+    @property
+    def ports(self) -> list[int]:
+        return [node.port for node in self.nodes]
 
     def start(self) -> None:
         members = []
@@ -180,18 +202,6 @@ class Ensemble:
         """Wait until so many servers serve, all of those that run if not said."""
         wanted = sum(node.up for node in self.nodes) if serving is None else serving
         until(lambda: sum(bool(node.up and node.mode()) for node in self.nodes) >= wanted)
-
-    @property
-    def hosts(self) -> str:
-        return ",".join(f"127.0.0.1:{node.port}" for node in self.nodes)
-
-    def url(self, chroot: str = "", *, session: float = 40.0, **options: object) -> str:
-        query = "".join(f"&{name}={value}" for name, value in options.items())
-        return f"zookeeper://{self.hosts}/{chroot}?session_timeout={session:g}{query}"
-
-    def fresh(self, **options: object) -> str:
-        """A place where nothing stands yet."""
-        return self.url(f"t-{uuid4().hex[:12]}", **options)  # type: ignore[arg-type]
 
     def leader(self) -> Node:
         return self._with_mode("leader", "standalone")
@@ -214,6 +224,13 @@ class Ensemble:
             node.close()
 
 
+def _as_a_server() -> None:
+    """In the child: end with the tests, and come before them if the system permits it. Real servers do not share a processor with their clients."""
+    die_with_parent()
+    with suppress(OSError):
+        os.nice(-5)
+
+
 def until(fact: Callable[[], bool]) -> None:
     """Wait for a fact about servers: on a busy machine a JVM may take a minute to start and to find the others."""
     patience = 3 * PATIENCE
@@ -231,12 +248,3 @@ def running(size: int = 3, **settings: object) -> Iterator[Ensemble]:
         yield ensemble
     finally:
         ensemble.close()
-
-
-@cache
-def steady() -> Ensemble:
-    """The ensemble for all suites of a worker, which neither break it nor count what it was asked."""
-    ensemble = Ensemble()
-    atexit.register(ensemble.close)
-    ensemble.start()
-    return ensemble

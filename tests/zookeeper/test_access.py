@@ -1,24 +1,34 @@
-"""Credentials, ACLs, TLS, and URLs that say too much or too little."""
+"""Credentials, ACLs, TLS, servers that are far, dead or mute, and URLs that say too much or too little."""
 
 from __future__ import annotations
 
+import asyncio
+import gc
+import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import interlock
+from interlock import aio
 from interlock.errors import InvalidURL, StoreUnfit, Unreached
+from interlock.testing.lag import stretched
+from tests.patience import PATIENCE
+from tests.redis.proxy import proxied
+from tests.redis.test_connecting import environment
 from tests.redis.tls import certificate
 from tests.server_process import free_port
-from tests.zookeeper.ensemble import Ensemble, running
+from tests.zookeeper.ensemble import Ensemble, Servers, running
 
 
 def with_user(url: str, user: str) -> str:
     return url.replace("zookeeper://", f"zookeeper://{user}@")
 
 
-def test_what_one_user_locks_another_cannot_touch_and_is_told_why(ensemble: Ensemble) -> None:
+def test_what_one_user_locks_another_cannot_touch_and_is_told_why(ensemble: Servers) -> None:
     url = ensemble.fresh()
     with (
         interlock.connect(with_user(url, "ann:s%40cret")) as ann,
@@ -33,7 +43,7 @@ def test_what_one_user_locks_another_cannot_touch_and_is_told_why(ensemble: Ense
         pass
 
 
-def test_open_nodes_are_for_everybody_who_says_so(ensemble: Ensemble) -> None:
+def test_open_nodes_are_for_everybody_who_says_so(ensemble: Servers) -> None:
     url = ensemble.fresh(acl="open")
     with interlock.connect(with_user(url, "ann:secret")) as ann, interlock.connect(url) as anybody:
         with ann.lock("x"):
@@ -84,6 +94,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Ensemble
 
 
 def test_tls_with_a_checked_certificate(secured: tuple[Ensemble, int, Path]) -> None:
+    """A refused handshake leaves no socket behind: warnings of them are errors, at the latest when the garbage is collected."""
     _, port, made = secured
     url = f"zookeeper://localhost:{port}/tls?tls=1&ca={made}"
     with interlock.connect(url) as client, client.lock("x"):
@@ -91,3 +102,53 @@ def test_tls_with_a_checked_certificate(secured: tuple[Ensemble, int, Path]) -> 
     with interlock.connect(f"zookeeper://localhost:{port}/tls?tls=1", connect_timeout=2) as stranger:
         with pytest.raises(Unreached, match=r"(?i)certificate"):
             stranger.lock("x").acquire()
+    gc.collect()
+
+
+def test_a_server_that_is_far_away_is_not_called_silent(secured: tuple[Ensemble, int, Path]) -> None:
+    """To try without waiting is not to do without the network: 0.3 s for each round trip, with TLS and a password."""
+    _, port, made = secured
+    with proxied(port, 0.3) as proxy:
+        url = f"zookeeper://ann:secret@127.0.0.1:{proxy.port}/far?tls=1&ca={made}"
+        with interlock.connect(url) as client, interlock.connect(url) as other:
+            lease = client.lock("x").acquire(blocking=False)
+            assert lease
+            assert not other.lock("x").acquire(blocking=False)
+            lease.release()
+
+            async def same() -> None:
+                async with aio.connect(url) as client:
+                    assert await client.lock("x").acquire(blocking=False)
+
+            asyncio.run(same())
+
+
+def test_servers_that_accept_and_say_nothing_are_passed_over(ensemble: Servers) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as two:
+        mute = [f"127.0.0.1:{listening.getsockname()[1]}" for listening in (one, two)]
+        url = f"zookeeper://{mute[0]},{mute[1]},127.0.0.1:{ensemble.ports[0]}/mute?session_timeout=40"
+        for _ in range(3):  # in whatever order they are tried
+            with interlock.connect(url, connect_timeout=stretched(3.0)) as client:
+                assert client.lock("x").acquire(blocking=False)
+
+
+def test_a_server_that_is_not_there_is_one_sentence_on_the_command_line() -> None:
+    """kazoo would warn of each attempt to connect."""
+    url = f"zookeeper://127.0.0.1:{free_port()}/x?connect_timeout=1"
+    words = [sys.executable, "-m", "interlock", "ls", "--url", url]
+    done = subprocess.run(words, env=environment(), capture_output=True, text=True, timeout=PATIENCE)
+    assert done.returncode == 69
+    assert done.stdout == ""
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"interlock: {url.partition('?')[0]}: no server could be reached in 1 s (")
+
+
+def test_what_kazoo_says_can_be_read_by_whoever_wants_it(caplog: pytest.LogCaptureFixture) -> None:
+    url = f"zookeeper://127.0.0.1:{free_port()}/x"
+    with caplog.at_level("DEBUG", "interlock.kazoo"), interlock.connect(url, connect_timeout=0.2) as client:
+        with pytest.raises(Unreached):
+            client.lock("x").acquire()
+    said = [record for record in caplog.records if record.name == "interlock.kazoo"]
+    assert any("refused" in record.getMessage() for record in said)
+    assert {record.levelname for record in said} <= {"DEBUG", "Level 5"}
+    assert any(record.filename == "connection.py" for record in said), "where kazoo said it"

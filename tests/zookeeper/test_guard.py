@@ -15,11 +15,11 @@ import interlock
 from interlock import aio
 from interlock.errors import LeaseLost, StaleToken, Unsupported
 from interlock.guards.zookeeper import AsyncGuard, Guard
-from tests.zookeeper.ensemble import Ensemble
+from tests.zookeeper.ensemble import Servers
 
 
 @pytest.fixture
-def zk(ensemble: Ensemble) -> Iterator[Any]:
+def zk(ensemble: Servers) -> Iterator[Any]:
     client: Any = KazooClient(hosts=ensemble.hosts)
     client.start()
     place = f"/t-{uuid4().hex[:12]}"

@@ -13,11 +13,11 @@ from kazoo.client import KazooClient
 import interlock
 from interlock.errors import ForeignKey
 from tests.patience import until
-from tests.zookeeper.ensemble import Ensemble
+from tests.zookeeper.ensemble import Servers
 
 
 @pytest.fixture
-def both(ensemble: Ensemble) -> Iterator[tuple[interlock.Client, Any]]:
+def both(ensemble: Servers) -> Iterator[tuple[interlock.Client, Any]]:
     """A client of interlock and one of kazoo, in the same chroot."""
     place = f"t-{uuid4().hex[:12]}"
     admin = KazooClient(hosts=ensemble.hosts)

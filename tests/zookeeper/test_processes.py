@@ -18,7 +18,7 @@ from interlock.testing.lag import stretched
 from tests.house.source import ROOT
 from tests.patience import PATIENCE, until
 from tests.server_process import die_with_parent
-from tests.zookeeper.ensemble import Ensemble
+from tests.zookeeper.ensemble import Servers
 from tests.zookeeper.stores import link_of
 
 HOLDER = """
@@ -86,11 +86,11 @@ def program(text: str, *arguments: str) -> Iterator[Any]:
 
 @pytest.fixture
 def session() -> float:
-    """A session that a test can wait for."""
-    return stretched(1.5)
+    """A session that a test can wait for; as many digits as a URL shows, because a ttl beyond it is refused."""
+    return round(stretched(1.5), 2)
 
 
-def test_a_killed_holder_delays_others_for_one_session(ensemble: Ensemble, session: float) -> None:
+def test_a_killed_holder_delays_others_for_one_session(ensemble: Servers, session: float) -> None:
     url = ensemble.fresh(session=session)
     with interlock.connect(url, ttl=session) as client, program(HOLDER, url, f"{session}") as holder:
         token = int(holder.stdout.readline())
@@ -101,7 +101,7 @@ def test_a_killed_holder_delays_others_for_one_session(ensemble: Ensemble, sessi
 
 
 def test_a_holder_stopped_past_its_session_is_told_first_thing_and_its_write_refused(
-    ensemble: Ensemble, session: float
+    ensemble: Servers, session: float
 ) -> None:
     url = ensemble.fresh(session=session)
     with interlock.connect(url, ttl=session) as client, program(HOLDER, url, f"{session}") as holder:
@@ -119,7 +119,7 @@ def test_a_holder_stopped_past_its_session_is_told_first_thing_and_its_write_ref
                 fence.accept(token)
 
 
-def test_waiters_that_are_killed_do_not_stand_in_the_way(ensemble: Ensemble, session: float) -> None:
+def test_waiters_that_are_killed_do_not_stand_in_the_way(ensemble: Servers, session: float) -> None:
     url = ensemble.fresh(session=session)
     with interlock.connect(url, ttl=session) as client, interlock.connect(url, ttl=session) as other:
         held = client.lock("x").acquire()
@@ -136,7 +136,7 @@ def test_waiters_that_are_killed_do_not_stand_in_the_way(ensemble: Ensemble, ses
 
 
 def test_a_forked_child_holds_nothing_and_begins_a_session_of_its_own(
-    ensemble: Ensemble, session: float
+    ensemble: Servers, session: float
 ) -> None:
     with program(FORKING, ensemble.fresh(session=2 * session), f"{session}") as parent:
         assert parent.stdout.readline() == "well\n"

@@ -23,12 +23,12 @@ from interlock.model import Claim, Gone, Granted, Renewal, Renewed
 from interlock.urls import open_store
 from tests.patience import until
 from tests.server_process import free_port
-from tests.zookeeper.ensemble import Ensemble, running
+from tests.zookeeper.ensemble import Servers, running
 from tests.zookeeper.stores import expire, link_of
 
 
 @pytest.fixture
-def kazoo(ensemble: Ensemble) -> Iterator[Any]:
+def kazoo(ensemble: Servers) -> Iterator[Any]:
     client = KazooClient(hosts=ensemble.hosts)
     client.start()
     yield client
@@ -90,7 +90,7 @@ def test_a_claim_whose_reply_was_lost_is_found_again_under_the_same_token(url: s
     drive(store.close())
 
 
-def test_a_ttl_beyond_the_session_is_refused_where_it_is_known(ensemble: Ensemble) -> None:
+def test_a_ttl_beyond_the_session_is_refused_where_it_is_known(ensemble: Servers) -> None:
     with pytest.raises(InvalidSetting, match=r"between 0\.5 s and 10 s"):
         interlock.connect(ensemble.fresh(session=10), ttl=30)
     with interlock.connect(ensemble.fresh(session=100), ttl=90) as client:  # the servers allow 60 s
@@ -127,7 +127,7 @@ def test_a_shorter_ttl_is_a_local_deadline_that_releases(url: str) -> None:
 
 
 def test_an_idle_session_is_proved_all_the_time_so_the_first_claim_after_a_pause_is_long(
-    ensemble: Ensemble,
+    ensemble: Servers,
 ) -> None:
     with interlock.connect(ensemble.fresh(session=2), ttl=2) as client:
         client.lock("x").locked()
@@ -141,7 +141,7 @@ def test_an_idle_session_is_proved_all_the_time_so_the_first_claim_after_a_pause
         lease.release()
 
 
-def test_the_connection_going_is_doubt_and_its_return_ends_it(ensemble: Ensemble) -> None:
+def test_the_connection_going_is_doubt_and_its_return_ends_it(ensemble: Servers) -> None:
     with interlock.connect(ensemble.fresh(session=20), ttl=20) as client:
         lease = client.lock("x").acquire()
         assert isinstance(lease, interlock.Lease)
@@ -193,7 +193,7 @@ def test_closing_a_client_removes_every_claim_of_it_and_its_thread(url: str, kaz
     until(lambda: threading.active_count() <= before)
 
 
-def test_a_users_own_client_gives_its_address_and_keeps_its_session(ensemble: Ensemble, kazoo: Any) -> None:
+def test_a_users_own_client_gives_its_address_and_keeps_its_session(ensemble: Servers, kazoo: Any) -> None:
     place = f"/t-{uuid4().hex[:12]}"
     theirs = KazooClient(hosts=ensemble.hosts + place, timeout=20.0)
     theirs.start_async().wait(20)
@@ -201,7 +201,7 @@ def test_a_users_own_client_gives_its_address_and_keeps_its_session(ensemble: En
     theirs.create("/mine", b"", ephemeral=True)
     client = interlock.connect(theirs, ttl=10)
     with client.lock("x") as lease:
-        assert f"zookeeper://127.0.0.1:{ensemble.nodes[0].port}" in repr(client)
+        assert f"zookeeper://127.0.0.1:{ensemble.ports[0]}" in repr(client)
         (node,) = kazoo.get_children(f"{place}/interlock/x")
         assert kazoo.exists(f"{place}/interlock/x/{node}").czxid == lease.token
     assert client.lock("x").acquire()

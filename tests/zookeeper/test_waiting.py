@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
+import time
 from typing import Any
 from uuid import uuid4
 
@@ -13,10 +15,13 @@ import interlock
 from interlock import aio
 from interlock._core.drive import drive
 from interlock._runtime.threads import Threads
-from interlock.model import Busy, Claim, Granted
+from interlock.backends.zookeeper import requests
+from interlock.model import Busy, Claim, Gone, Granted
 from interlock.urls import open_store
-from tests.patience import until
-from tests.zookeeper.ensemble import Ensemble, running
+from tests.patience import PATIENCE, until
+from tests.zookeeper.ensemble import Ensemble, Node, Servers, running
+
+MULTITUDE = int(os.environ.get("INTERLOCK_WAITERS", 5000))
 
 
 def opened(url: str) -> Any:
@@ -50,7 +55,7 @@ def test_two_waiters_of_a_full_semaphore_are_let_in_though_the_second_only_watch
     for holder in holders:
         drive(theirs.release("s", holder.id))
     for thread in threads:
-        thread.join(20.0)
+        thread.join(PATIENCE)
     assert len(granted) == 2, "the second slept on"
     for store in (theirs, *ours):
         drive(store.close())
@@ -70,8 +75,63 @@ def test_a_waiter_that_is_evicted_just_before_the_holder_leaves_never_gets_in(ur
     drive(theirs._calls.beat(theirs._link.session, _deadline(theirs)))  # lets the wait begin, or not
     drive(theirs.evict("x", waiter.id, "drill"))
     drive(theirs.release("x", holder.id))
-    thread.join(60.0)
+    thread.join(PATIENCE)
     assert found == [None]
+    for store in (ours, theirs):
+        drive(store.close())
+
+
+def test_a_waiter_whose_neighbour_gives_up_is_not_let_in_beside_the_holder(url: str) -> None:
+    """What it watched has gone, but that was not the only claim ahead of it."""
+    ours, theirs = opened(url), opened(url)
+    holder, neighbour, waiter = (Claim("x", uuid4().hex, 30.0) for _ in range(3))
+    drive(theirs.claim(holder))
+    drive(theirs.claim(neighbour))
+    busy = drive(ours.claim(waiter))
+    assert isinstance(busy, Busy)
+    found: list[Any] = []
+    thread = threading.Thread(target=lambda: found.append(drive(ours.wait(waiter, busy, 60.0))), daemon=True)
+    thread.start()
+    until(lambda: any(ours._link._client._data_watchers.values()))
+    drive(theirs.release("x", neighbour.id))
+    until(lambda: found or ours._ledger.entries[waiter.id].ahead == 1)
+    assert found == []
+    drive(theirs.release("x", holder.id))
+    thread.join(PATIENCE)
+    assert isinstance(found[0], Granted)
+    for store in (ours, theirs):
+        drive(store.close())
+
+
+def test_whoever_is_far_back_looks_seldom_at_the_whole_queue_and_still_sees_what_matters(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("interlock.backends.zookeeper.store.FAR", 3)
+    ours, theirs = opened(url), opened(url)
+    before = [Claim("x", uuid4().hex, 30.0) for _ in range(4)]
+    for claim in before:
+        drive(theirs.claim(claim))
+    waiter = Claim("x", uuid4().hex, 30.0)
+    listed: list[Any] = []
+    call = ours._link._call
+
+    def counted(request: Any, answer: Any) -> None:
+        if request.type == requests.get_children("/").type:
+            listed.append(request)
+        call(request, answer)
+
+    ours._link._call = counted
+    assert drive(ours.claim(waiter)).ahead == 4
+    listed.clear()
+    for _ in range(3):
+        assert drive(ours.claim(waiter)).ahead == 4
+    assert listed == []
+    drive(theirs.release("x", before[3].id))
+    assert drive(ours.claim(waiter)).ahead == 3, "what it waited for has gone, so it looks"
+    ours._ledger.entries[waiter.id].looked -= 60.0
+    assert drive(ours.claim(waiter)).holder is not None, "it looks now and then"
+    drive(theirs.evict("x", waiter.id, "drill"))
+    assert isinstance(drive(ours.claim(waiter)), Gone)
     for store in (ours, theirs):
         drive(store.close())
 
@@ -103,6 +163,15 @@ def test_the_servers_work_for_one_hand_off_does_not_grow_with_the_queue() -> Non
     assert costs[256] <= costs[2] * 1.25 + 1, costs
 
 
+@pytest.mark.soak
+@pytest.mark.timeout(900)
+def test_five_thousand_waiters_cost_the_server_as_much_for_one_hand_off_as_two() -> None:
+    with running(1) as ensemble:
+        costs = {waiters: asyncio.run(_hand_offs(ensemble, waiters)) for waiters in (2, MULTITUDE)}
+    print(costs)
+    assert costs[MULTITUDE] <= costs[2] * 1.25 + 1, costs
+
+
 async def _hand_offs(ensemble: Ensemble, waiters: int) -> float:
     """Packets that the server received for one hand-off, in the midst of a queue."""
     node, url = ensemble.nodes[0], ensemble.fresh(session=60)
@@ -124,13 +193,25 @@ async def _hand_offs(ensemble: Ensemble, waiters: int) -> float:
         tasks = [asyncio.create_task(wait()) for _ in range(waiters)]
         while len((await holder.inspect("x")).waiters) < waiters:
             await asyncio.sleep(0.05)
+        await asyncio.to_thread(_until_quiet, node)  # each of them has begun to listen
         await first.release()  # type: ignore[union-attr]
         await done.wait()
         await asyncio.gather(*tasks)
     return (marks[1] - marks[0]) / (passes - 1)
 
 
-def test_a_hundred_tasks_share_one_connection(ensemble: Ensemble) -> None:
+def _until_quiet(node: Node) -> None:
+    """Wait until nobody asks a server for anything."""
+
+    def quiet() -> bool:
+        before = node.metric("zk_packets_received")
+        time.sleep(0.5)
+        return node.metric("zk_packets_received") - before <= 2  # heartbeats
+
+    until(quiet)
+
+
+def test_a_hundred_tasks_share_one_connection(ensemble: Servers) -> None:
     async def work() -> None:
         async with aio.connect(ensemble.fresh()) as client:
             before = threading.active_count()

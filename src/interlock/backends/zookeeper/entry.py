@@ -27,7 +27,12 @@ class Entry:
         self.permits = claim.permits
         self.markers: tuple[str, ...] = ()
         self.note = claim.note
-        self.ahead: Sequence[Place] = ()  # as of the last look; nobody ever comes ahead of it later
+        # As of the last look; nobody ever comes ahead of it later. Not the queue itself: thousands who wait would each keep thousands.
+        self.looked = now
+        self.ahead = 0
+        self.first: Place | None = None
+        self.fits = False
+        self.watched: list[str] = []  # the paths of the claims that must change before this one can be let in
         self.waited = False
         self.owes_touch = False  # it was let in after it waited, and those behind it may not know
         self.since_told = False  # its node says since when it holds
@@ -54,17 +59,16 @@ class Entry:
         if answer.error is None:
             self.owes_touch, self.since_told = False, self.admitted_at is not None
 
-    def permits_ahead(self) -> list[int]:
-        return [place.permits_of(self.claim.capacity) for place in self.ahead]
-
-    def fits(self) -> bool:
-        return sum(self.permits_ahead()) + self.permits <= self.claim.capacity
-
-    def watches(self) -> list[str]:
-        """The paths of the claims that must change before this one can be let in."""
-        permits = [*self.permits_ahead(), self.permits]
-        places = to_watch(permits, len(self.ahead), self.claim.capacity)
-        return [f"{self.folder}/{self.ahead[place].node}" for place in places]
+    def see(self, ahead: Sequence[Place], now: float) -> None:
+        """Note what a look at the queue says about this claim."""
+        capacity = self.claim.capacity
+        permits = [place.permits_of(capacity) for place in ahead]
+        self.looked, self.ahead, self.first = now, len(ahead), ahead[0] if ahead else None
+        self.fits = sum(permits) + self.permits <= capacity
+        self.watched = []
+        if not self.fits:
+            found = to_watch([*permits, self.permits], len(ahead), capacity)
+            self.watched = [f"{self.folder}/{ahead[place].node}" for place in found]
 
     def shares(self) -> bool:
         """Whether claims on this resource can hold together, so that more than a departure can let one in."""

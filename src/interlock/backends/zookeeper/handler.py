@@ -7,18 +7,37 @@ a signal and return, so they are called where the reply is read.
 from __future__ import annotations
 
 import queue
-import socket
-import threading
-import time
 from collections.abc import Callable
+from functools import partial
+from ssl import CERT_NONE, CERT_REQUIRED, SSLContext, create_default_context
 from typing import Any
 
 from interlock import native
-from interlock.backends.zookeeper.library import utils
+from interlock.backends.zookeeper import wire
+from interlock.backends.zookeeper.wire import Waker, Wire
 
 
 class TimedOut(Exception):
     """A socket was not ready in time."""
+
+
+class Event:
+    """As `threading.Event`, for those who never wait for it: kazoo does so only where it is set already, before it starts."""
+
+    def __init__(self) -> None:
+        self._is_set = False
+
+    def is_set(self) -> bool:
+        return self._is_set
+
+    def set(self) -> None:
+        self._is_set = True
+
+    def clear(self) -> None:
+        self._is_set = False
+
+    def wait(self, timeout: float | None = None) -> bool:
+        return self._is_set
 
 
 class Handler:
@@ -26,7 +45,6 @@ class Handler:
 
     name = "interlock"
     timeout_exception = TimedOut
-    sleep_func = staticmethod(time.sleep)
     queue_impl = queue.Queue
     queue_empty = queue.Empty
 
@@ -36,10 +54,13 @@ class Handler:
         run: Callable[[Callable[[], None]], None],
         report: Callable[[Exception], None],
     ) -> None:
-        self._connect_timeout = connect_timeout  # for one server: those after it must get their turn
+        self.connect_timeout = connect_timeout  # for one server: those after it must get their turn
         self._run_loop = run
         self._report = report  # told why a server could not be reached, which kazoo only logs
         self.running = False
+        self.sleep_func = wire.original("time", "sleep")
+        self.select = partial(wire.ready, poller=wire.original("select", "poll", None))
+        self.client: Any = None  # whose handler this is
 
     def start(self) -> None:
         self.running = True
@@ -47,33 +68,61 @@ class Handler:
     def stop(self) -> None:
         self.running = False
 
-    def spawn(self, loop: Callable[[], None]) -> Any:
-        thread = native.Thread(target=self._run_loop, args=(loop,), name="interlock-zookeeper", daemon=True)
-        thread.start()
-        return thread
+    def spawn(self, loop: Callable[[], None]) -> None:
+        """Run kazoo's loop on a thread of the system: beside greenlets that compute, the session must be kept."""
+        if native.green():
+            native.run(lambda: self._run_loop(loop))
+        else:
+            native.Thread(
+                target=self._run_loop, args=(loop,), name="interlock-zookeeper", daemon=True
+            ).start()
 
     def dispatch_callback(self, callback: Any) -> None:
         callback.func(*callback.args)
 
-    def select(self, *args: Any, **options: Any) -> Any:
-        return utils.selector_select(*args, **options)
-
-    def create_connection(self, *args: Any, timeout: float | None = None, **options: Any) -> Any:
-        limit = self._connect_timeout if timeout is None else min(timeout, self._connect_timeout)
+    def create_connection(
+        self, address: tuple[str, int], hostname: str, timeout: float, use_ssl: bool = False, **tls: Any
+    ) -> Wire:
+        """A connection to one server. kazoo's own function leaves the socket open if the handshake of TLS fails."""
         try:
-            return utils.create_tcp_connection(socket, *args, timeout=limit, **options)
+            made = wire.connection(address, min(timeout, self.connect_timeout))
+            try:
+                return Wire(_secured(**tls).wrap_socket(made, server_hostname=hostname) if use_ssl else made)
+            except BaseException:
+                made.close()
+                raise
         except Exception as error:
             self._report(error)
             raise
 
-    def create_socket_pair(self) -> Any:
-        return utils.create_socket_pair(socket)
+    def create_socket_pair(self) -> tuple[Waker, Waker]:
+        waker = Waker(lambda: self.client._queue)
+        return waker, waker
 
-    def event_object(self) -> threading.Event:
-        return threading.Event()
+    def event_object(self) -> Event:
+        return Event()
 
     def lock_object(self) -> Any:
-        return threading.Lock()
+        return native.guard()
 
     def rlock_object(self) -> Any:
-        return threading.RLock()
+        return native.guard()
+
+
+def _secured(
+    ca: str | None,
+    certfile: str | None,
+    keyfile: str | None,
+    keyfile_password: str | None,
+    verify_certs: bool,
+    check_hostname: bool,
+) -> SSLContext:
+    """What TLS needs. The files are read for each connection, because certificates are replaced now and then."""
+    made = create_default_context()
+    if ca:
+        made.load_verify_locations(ca)
+    made.check_hostname = check_hostname
+    made.verify_mode = CERT_REQUIRED if verify_certs else CERT_NONE
+    if certfile and keyfile:
+        made.load_cert_chain(certfile, keyfile, keyfile_password)
+    return made

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import os
 import socket
-import threading
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from typing import Any
@@ -24,7 +23,7 @@ from interlock.backends.zookeeper import requests
 from interlock.backends.zookeeper.deadline_rule import APART, ConfirmedWrites
 from interlock.backends.zookeeper.errors import refused, translated
 from interlock.backends.zookeeper.handler import Handler
-from interlock.backends.zookeeper.library import NodeExists, NoNode, client, serialization, states
+from interlock.backends.zookeeper.library import LOG, NodeExists, NoNode, client, serialization, states
 from interlock.backends.zookeeper.paths import Paths
 from interlock.backends.zookeeper.requests import Request
 from interlock.backends.zookeeper.settings import Settings
@@ -140,6 +139,7 @@ class Link:
         self._last_error = ""  # of the last attempt to connect
         self._closed = False
         self._thread: int | None = None  # the connection's
+        self._ident: Callable[[], int] = native.original("get_ident")
         self._awaiting: set[Signal] = set()  # of those who wait for a connection
 
     # ---- connecting --------------------------------------------------------------------
@@ -198,6 +198,7 @@ class Link:
             hosts=settings.hosts_text,
             timeout=settings.session_timeout,
             handler=handler,
+            logger=LOG,
             auth_data=settings.auth,
             sasl_options=dict(settings.sasl) if settings.sasl else None,
             connection_retry={
@@ -209,9 +210,15 @@ class Link:
             },
             **settings.tls,
         )
+        handler.client = made
         made.add_listener(self._on_state)
+        self._tap(made, handler)
+        return made
+
+    def _tap(self, made: Any, handler: Handler) -> None:
+        """Learn from kazoo's connection what it hides, and have it try the next server in time."""
         connection = made._connection
-        connect, ping = connection._connect, connection._send_ping
+        connect, ping, invoke = connection._connect, connection._send_ping, connection._invoke
 
         def _connect(host: str, address: str, port: int) -> Any:
             asked, is_new = self.now(), not made._session_id
@@ -226,12 +233,15 @@ class Link:
             ping(connect_timeout)
             self._beat_if_due(APART)  # the next ping may come late: rather too early now
 
-        connection._connect, connection._send_ping = _connect, _send_ping
-        return made
+        def _invoke(timeout: float, *asked: Any, **options: Any) -> Any:
+            # kazoo gives a server that accepts connections and says nothing a third of the session, or more.
+            return invoke(min(timeout, handler.connect_timeout), *asked, **options)
+
+        connection._connect, connection._send_ping, connection._invoke = _connect, _send_ping, _invoke
 
     def _run(self, loop: Callable[[], None]) -> None:
         """Run kazoo's loop; when it ends, nobody needs its sockets any more, and the next call begins anew."""
-        self._thread = threading.get_ident()
+        self._thread = self._ident()
         made = self._client
         try:
             loop()
@@ -377,7 +387,7 @@ class Link:
 
     def inside(self) -> bool:
         """Whether the caller is in a critical section, or on the connection's own thread, which must not wait for itself."""
-        return self.guard._is_owned() or self._thread == threading.get_ident()
+        return self.guard._is_owned() or self._thread == self._ident()
 
     async def close(self, runtime: WaitRuntime) -> None:
         """End the session, and with it all its claims; wait a moment for that, and never on the connection's thread."""
@@ -405,11 +415,11 @@ class Link:
         left = self._client
         self._reset()
         if left is not None:
-            connection = left._connection
-            for sock in (connection._socket, connection._read_sock, connection._write_sock):
-                if sock is not None:
-                    with suppress(OSError, ValueError):
-                        os.close(sock.detach())
+            connection, waker = left._connection, left._connection._read_sock
+            with suppress(OSError, ValueError, AttributeError):
+                os.close(connection._socket.detach())
+            if waker is not None:
+                waker.close()
 
 
 def _written_at(request_type: int, value: Any) -> float | None:

@@ -15,6 +15,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
+from operator import attrgetter
 from urllib.parse import unquote
 
 from interlock.model import EVERYTHING, LINGERING
@@ -72,6 +74,9 @@ class Place:
         return capacity if self.foreign else self.permits
 
 
+_SEQUENCE = attrgetter("sequence")
+
+
 def claim_prefix(id: str, permits: int, capacity: int) -> str:
     """The name that the server completes with a sequence number."""
     return f"{escaped(id)}-{permits}-{capacity}__lock__"
@@ -91,25 +96,36 @@ def places(children: Iterable[str]) -> list[Place]:
     found: list[Place] = []
     shrunk: dict[str, list[tuple[int, str]]] = {}
     for child in children:
-        if claim := CLAIM.fullmatch(child):
-            id = unquote(claim["id"])
-            found.append(
-                Place(int(claim["sequence"]), child, id, int(claim["permits"]), int(claim["capacity"]))
-            )
-        elif other := FOREIGN.fullmatch(child):
-            found.append(Place(int(other["sequence"]), child, child, EVERYTHING, 0))
-        elif marker := SHRUNK.fullmatch(child):
-            shrunk.setdefault(unquote(marker["id"]), []).append((int(marker["permits"]), child))
+        read = _read(child)
+        if isinstance(read, Place):
+            found.append(read)
+        elif read is not None:
+            id, permits = read
+            shrunk.setdefault(id, []).append((permits, child))
     if shrunk:
         found = [_shrunk(place, shrunk[place.id]) if place.id in shrunk else place for place in found]
     return in_order(found)
 
 
+@lru_cache(maxsize=2**14)  # a client that waits in a long queue lists the same nodes again and again
+def _read(node: str) -> Place | tuple[str, int] | None:
+    """What the name of a node says: a claim, the permits that a claim has left, or nothing to us."""
+    if claim := CLAIM.fullmatch(node):
+        id = unquote(claim["id"])
+        return Place(int(claim["sequence"]), node, id, int(claim["permits"]), int(claim["capacity"]))
+    if other := FOREIGN.fullmatch(node):
+        return Place(int(other["sequence"]), node, node, EVERYTHING, 0)
+    if marker := SHRUNK.fullmatch(node):
+        return unquote(marker["id"]), int(marker["permits"])
+    return None
+
+
 def in_order(found: list[Place]) -> list[Place]:
     """Sort by sequence number. The server counts with 32 bits, so after the highest number comes the lowest."""
-    numbers = [place.sequence for place in found]
-    wrapped = bool(numbers) and max(numbers) - min(numbers) > 2**31
-    return sorted(found, key=lambda place: place.sequence % 2**32 if wrapped else place.sequence)
+    found = sorted(found, key=_SEQUENCE)
+    if found and found[-1].sequence - found[0].sequence > 2**31:
+        found.sort(key=lambda place: place.sequence % 2**32)
+    return found
 
 
 def _shrunk(place: Place, markers: list[tuple[int, str]]) -> Place:

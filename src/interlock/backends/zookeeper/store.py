@@ -58,6 +58,8 @@ TRAITS = Traits(
 ENOUGH = 0.3  # the part of the session's timeout that must be left when a claim is granted; or three quarters of its ttl
 MANY = 300  # claims in a session from which on a renewal asks for its own claims alone
 SWEEPING = 0.25  # seconds that a renewal spends on old notes, at most
+FAR = 100  # claims ahead from which on a waiter asks less often where it stands: for each so many,
+LOOK_EVERY = 10.0  # seconds more pass between two looks
 ENTERED = 3  # times a claim is entered, if its folder vanishes or an operator removes it meanwhile
 
 
@@ -135,18 +137,31 @@ class ZooKeeperStore(Registers, Operators, StoreDefaults):
     async def _repeat(self, entry: Entry, deadline: Deadline) -> ClaimAnswer:
         """Look again where a claim stands whose node we know."""
         asked = self._runtime.now()
+        if await self._waits_on(entry, deadline):
+            return Busy(entry.ahead, entry.session.timeout)
         listed = await self._calls.one(requests.get_children(entry.folder), deadline)
         children: list[str] = [] if listed.failed(NoNode) else listed.get()
         answer = await self._judge(entry, children, asked, deadline)
-        if not isinstance(answer, Busy) or not entry.ahead:
+        first = entry.first
+        if not isinstance(answer, Busy) or first is None:
             return answer
-        first = entry.ahead[0]
         read = await self._calls.one(requests.get_data(f"{entry.folder}/{first.node}"), deadline)
         if read.error is not None:
             return answer
         now = await self._calls.server_now(deadline)
         holder = self._standing(first, read.get(), True, entry.claim.capacity, now)
         return Busy(answer.ahead, answer.retry_after, holder)
+
+    async def _waits_on(self, entry: Entry, deadline: Deadline) -> bool:
+        """Whether a claim far back in the queue of a lock, and what it waits for, stand as before. Its turn is not near.
+
+        Thousands who wait would otherwise list thousands, every few seconds. What they say of their place is old then.
+        """
+        fresh = self._runtime.now() < entry.looked + entry.ahead / FAR * LOOK_EVERY
+        if entry.ahead < FAR or entry.shares() or not fresh:
+            return False
+        asked = [requests.get_data(path) for path in (entry.path, *entry.watched)]
+        return all(answer.error is None for answer in await self._calls.ask(asked, deadline))
 
     async def _resume(self, claim: Claim, session: Session, deadline: Deadline) -> ClaimAnswer:
         """Find the node of a claim that was sent before, and perhaps applied; a node of an earlier session is not ours."""
@@ -187,26 +202,27 @@ class ZooKeeperStore(Registers, Operators, StoreDefaults):
     ) -> ClaimAnswer:
         """Answer by the list of nodes; a claim that may not stay is withdrawn first."""
         claim = entry.claim
-        if not self._see(entry, children):
+        ahead = self._see(entry, children)
+        if ahead is None:
             self._ledger.forget(claim.id)
             if (gone := await self._tombstones.find(claim.id, deadline)) is not None:
                 return self._evicted(claim.id, gone)
             return await self._enter(claim, entry.session, deadline)
-        other = next((p.capacity for p in entry.ahead if p.capacity not in (0, claim.capacity)), None)
+        other = next((p.capacity for p in ahead if p.capacity not in (0, claim.capacity)), None)
         if other is not None:
             await self._delete(entry, deadline)
             raise SettingsMismatch(claim.resource, claim.capacity, other)
-        retry_after = await self._end_lingering(entry, deadline)
-        if entry.fits():
+        retry_after = await self._end_lingering(entry, ahead, deadline)
+        if entry.fits:
             return self._grant(entry, asked)
         if not claim.queued:
             await self._delete(entry, deadline)
         entry.waited = True
-        return Busy(len(entry.ahead), retry_after)
+        return Busy(entry.ahead, retry_after)
 
-    async def _end_lingering(self, entry: Entry, deadline: Deadline) -> float:
+    async def _end_lingering(self, entry: Entry, ahead: list[Place], deadline: Deadline) -> float:
         """Remove what has lingered ahead for long enough; return the seconds after which it is worth asking again."""
-        lingering = [place for place in entry.ahead if place.lingering]
+        lingering = [place for place in ahead if place.lingering]
         if not lingering:
             return entry.session.timeout
         left = await self._lingering_left(entry.folder, lingering, deadline)
@@ -214,18 +230,18 @@ class ZooKeeperStore(Registers, Operators, StoreDefaults):
             if seconds <= 0:
                 await self._calls.one(requests.delete(f"{entry.folder}/{place.node}"), deadline)
         over = {place.node for place, seconds in zip(lingering, left, strict=True) if seconds <= 0}
-        entry.ahead = [place for place in entry.ahead if place.node not in over]
+        entry.see([place for place in ahead if place.node not in over], self._runtime.now())
         return min((seconds for seconds in left if seconds > 0), default=entry.session.timeout)
 
-    @staticmethod
-    def _see(entry: Entry, children: list[str]) -> bool:
-        """Note who stands ahead of a claim; False if it does not stand itself."""
+    def _see(self, entry: Entry, children: list[str]) -> list[Place] | None:
+        """Note who stands ahead of a claim, and return them; None if it does not stand itself."""
         queue = places(children)
         for index, place in enumerate(queue):
             if place.node == entry.node:
-                entry.ahead = queue[:index]
-                return True
-        return False
+                ahead = queue[:index]
+                entry.see(ahead, self._runtime.now())
+                return ahead
+        return None
 
     def _grant(self, entry: Entry, asked: float) -> Granted:
         """The grant, with as much of the session's time as is proved."""
@@ -249,8 +265,8 @@ class ZooKeeperStore(Registers, Operators, StoreDefaults):
         if entry is None or not entry.stands_in(self._link.session):
             await self._runtime.wait(self._runtime.signal(), min(deadline.left(), 0.02))
             return None
-        while not deadline.passed():
-            watched = [] if busy is None else entry.watches()
+        while not deadline.passed() and (busy is None or entry.watched):
+            watched = [] if busy is None else entry.watched
             bell = Bell(self._runtime.signal())
             paths = [entry.path, *watched]
             try:
@@ -285,8 +301,8 @@ class ZooKeeperStore(Registers, Operators, StoreDefaults):
         if bell.deleted or bell.broken:
             return True
         if len(answers) > len(nodes):
-            before = entry.watches()
-            if not self._see(entry, answers[-1].get()) or entry.fits() or entry.watches() != before:
+            before = entry.watched
+            if self._see(entry, answers[-1].get()) is None or entry.fits or entry.watched != before:
                 return True
         return await self._runtime.wait(bell.signal, deadline.left())
 
@@ -300,15 +316,15 @@ class ZooKeeperStore(Registers, Operators, StoreDefaults):
         """
         if holds or not self._stands(entry, bell):
             return None
-        if len(entry.ahead) != 1 or watched[0] not in bell.deleted:
+        if entry.ahead != 1 or watched[0] not in bell.deleted:
             asked = requests.get_children(entry.folder)
             listed = await self._calls.one(asked, deadline)
-            if listed.failed(NoNode) or not self._see(entry, listed.get()):
+            if listed.failed(NoNode) or self._see(entry, listed.get()) is None:
                 bell.deleted.add(entry.path)
                 return None
-            if not entry.fits():
+            if not entry.fits:
                 return None
-        entry.ahead = ()
+        entry.see((), self._runtime.now())
         return self._grant(entry, self._runtime.now())
 
     def _stands(self, entry: Entry, bell: Bell) -> bool:

@@ -1,0 +1,175 @@
+"""Sockets as kazoo's connection uses them, of the system and not of greenlets, with one call of the system for each reply.
+
+kazoo asks before each read and write whether the socket is ready, and reads the length of a reply and the reply itself apart: that is
+three times a new epoll, and two reads. Here a write is tried first, a read takes all that is there, and `ready` knows of it.
+"""
+
+from __future__ import annotations
+
+import _socket
+import select
+import socket
+import ssl
+import sys
+from collections.abc import Callable, Collection, Sequence, Sized
+from contextlib import suppress
+from importlib import import_module
+from math import ceil
+from typing import Any
+
+from interlock import clock, native
+
+POLL: Any = getattr(select, "poll", None)  # not on Windows
+
+CHUNK = 65536  # bytes that are read at once
+
+
+class Wire:
+    """A connection to a server. It does not block; `select` below waits for it."""
+
+    def __init__(self, sock: Any) -> None:
+        self._sock = sock
+        self._read = b""  # from the server, of which kazoo has taken so much:
+        self._taken = 0
+        self.full = False  # the last write did not fit
+        self.fileno, self.close, self.detach = sock.fileno, sock.close, sock.detach
+        self.setblocking, self.shutdown, self.getpeername = sock.setblocking, sock.shutdown, sock.getpeername
+
+    def pending(self) -> int:
+        """Bytes that can be had without the network."""
+        left = len(self._read) - self._taken
+        if not left and isinstance(self._sock, ssl.SSLSocket):
+            left = self._sock.pending()
+        return left
+
+    def recv(self, most: int) -> bytes:
+        if self._taken == len(self._read):
+            self._read, self._taken = self._sock.recv(max(most, CHUNK)), 0
+        start = self._taken
+        self._taken = min(start + most, len(self._read))
+        return self._read[start : self._taken]
+
+    def send(self, data: Any) -> int:
+        try:
+            sent: int = self._sock.send(data)
+            return sent
+        except (BlockingIOError, ssl.SSLWantWriteError):
+            self.full = True
+            raise ssl.SSLWantWriteError(ssl.SSL_ERROR_WANT_WRITE, "full") from None  # for which kazoo waits
+
+
+class Waker:
+    """Both ends of what wakes kazoo's loop when a request is to be sent.
+
+    kazoo sends itself one byte for each request over a pair of sockets, and reads one for each that it has sent. A few hundred fill such a pair, and the
+    loop, which sends requests too, would then wait for itself. Here the queue tells what is left to be sent, and a byte that does not fit is not
+    needed. Nothing else is remembered: an interrupt may strike a caller at any step.
+    """
+
+    def __init__(self, requests: Callable[[], Sized]) -> None:
+        self._requests = requests  # that are to be sent
+        # Of the system, whatever gevent has put before it; on Windows only `socket` has it.
+        self._near: Any
+        self._far: Any
+        self._near, self._far = getattr(_socket, "socketpair", socket.socketpair)()
+        for end in (self._near, self._far):
+            end.setblocking(False)
+        self.fileno = self._near.fileno
+
+    def pending(self) -> int:
+        return len(self._requests())
+
+    def send(self, _: bytes) -> int:
+        """Wake the loop; called after the request was put into the queue."""
+        with suppress(BlockingIOError):
+            self._far.send(b"\0")
+        return 1
+
+    def recv(self, _: int) -> bytes:
+        return b"\0"
+
+    def heard(self) -> None:
+        """The loop is awake, and looks at the queue after this: in the other order it would sleep through what comes between."""
+        with suppress(BlockingIOError):
+            self._near.recv(CHUNK)
+
+    def close(self) -> None:
+        self._near.close()
+        self._far.close()
+
+
+def ready(
+    readers: Sequence[Any],
+    writers: Sequence[Any],
+    _: Sequence[Any],
+    timeout: float | None = None,
+    poller: Any = POLL,
+) -> tuple[list[Any], list[Any], list[Any]]:
+    """As `select.select`, for kazoo: who can be read from or written to, at the latest after so many seconds.
+
+    Requests that are to be sent do not keep replies waiting: the server would stop reading if nobody read from it.
+    """
+    writable = [one for one in writers if not one.full]
+    if writable or any(isinstance(one, Wire) and one.pending() for one in readers):
+        return [one for one in readers if one.pending()], writable, []
+    if any(one.fileno() < 0 for one in (*readers, *writers)):
+        raise OSError("the socket is closed")
+    until = None if timeout is None else clock.now() + timeout
+    while True:
+        left = None if until is None else max(0.0, until - clock.now())
+        if any(one.pending() for one in readers):
+            left = 0.0
+        found = _wait(readers, writers, left, poller)
+        for one in readers:
+            if isinstance(one, Waker) and one.fileno() in found:
+                one.heard()
+        readable = [one for one in readers if one.pending() or _has_come(one, found)]
+        writable = [one for one in writers if one.fileno() in found]
+        for one in writable:
+            one.full = False
+        # Not if the loop was only woken for what it has sent already: kazoo would take that for the end of its patience with the server.
+        if readable or writable or not found:
+            return readable, writable, []
+
+
+def _wait(
+    readers: Sequence[Any], writers: Sequence[Any], timeout: float | None, poller: Any
+) -> Collection[int]:
+    """The descriptors that are ready. `select` cannot wait for those above 1023, but Windows has no `poll`."""
+    if poller is None:
+        ready, full, _ = select.select(readers, writers, (), timeout)
+        return {one.fileno() for one in (*ready, *full)}
+    poll = poller()
+    for wanted, event in ((readers, select.POLLIN), (writers, select.POLLOUT)):
+        for one in wanted:
+            poll.register(one.fileno(), event)
+    return dict(poll.poll(None if timeout is None else ceil(timeout * 1000)))
+
+
+def _has_come(one: Any, found: Collection[int]) -> bool:
+    """Whether a socket has something to read; what wakes the loop has nothing but the queue."""
+    return not isinstance(one, Waker) and one.fileno() in found
+
+
+def connection(address: tuple[str, int], timeout: float) -> Any:
+    """A connected socket, which blocks for at most so many seconds at a time."""
+    family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+    made = original("socket", "socket")(family, socket.SOCK_STREAM)
+    try:
+        made.settimeout(timeout)
+        made.connect(address)
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    except BaseException:
+        made.close()
+        raise
+    return made
+
+
+def original(module: str, name: str, *otherwise: Any) -> Any:
+    """What a module has under this name, before greenlets were put in its place; `otherwise` if it has no such name."""
+    library = native.green(module)
+    if library == "gevent":
+        return sys.modules["gevent.monkey"].get_original(module, name)
+    found = sys.modules["eventlet.patcher"].original(module) if library else import_module(module)
+    return getattr(found, name, *otherwise)
