@@ -65,7 +65,9 @@ async def handed_on(cluster: EtcdCluster, waiters: int) -> list[Counter[str]]:
         held: asyncio.Queue[aio.Lease] = asyncio.Queue()
 
         async def stand() -> None:
-            held.put_nowait(await ours.lock("x").acquire())
+            lease = await ours.lock("x").acquire()
+            assert lease
+            held.put_nowait(lease)
 
         tasks = [asyncio.create_task(stand()) for _ in range(waiters)]
         seen = await asleep(cluster, ASLEEP)

@@ -346,7 +346,7 @@ class Attempt:
         if client.closed:
             client.check_open()
         limit = min(left, max(0.001, busy.retry_after))
-        if not client.sessions:  # otherwise the place lives as long as the session, and asking again would not prolong it
+        if not client.sessions:  # a place of a session is not prolonged by asking again
             limit = min(limit, claim.place_ttl)
         if claim.block > 1 and (called := client.cohorts.join_heirs(self, busy)) is not None:
             until = self._runtime.now() + limit
