@@ -14,6 +14,7 @@ import interlock
 from interlock import aio
 from interlock.errors import InvalidURL, StoreUnavailable, StoreUnfit
 from tests.etcd.cluster import EtcdCluster, running
+from tests.server_process import free_port
 
 
 @pytest.fixture(scope="module")
@@ -157,6 +158,24 @@ def test_plain_to_a_port_of_tls_and_the_other_way_round_say_what_is_wrong(
             with pytest.raises((StoreUnavailable, StoreUnfit)) as refusal:
                 client.lock("x").acquire()
             assert "etcd" in str(refusal.value) or "TLS" in str(refusal.value), str(refusal.value)
+
+
+@pytest.mark.parametrize("scheme", ["etcd", "etcds"])
+def test_a_cluster_that_does_not_run_is_named_with_the_command_that_shows_it(scheme: str) -> None:
+    hosts = f"127.0.0.1:{free_port()},127.0.0.1:{free_port()}"
+    asked = f"{scheme}://{hosts}, and reachable from here? See: etcdctl --endpoints {hosts} endpoint health"
+    with interlock.connect(f"{scheme}://{hosts}", connect_timeout=2.0) as client:
+        with pytest.raises(StoreUnavailable, match="Connection refused") as refusal:
+            client.lock("x").acquire()
+        assert asked in str(refusal.value)
+
+    async def main() -> None:
+        async with aio.connect(f"{scheme}://{hosts}", connect_timeout=2.0) as client:
+            with pytest.raises(StoreUnavailable, match="Connection refused") as refusal:
+                await client.lock("x").acquire()
+            assert asked in str(refusal.value)
+
+    asyncio.run(main())
 
 
 def test_files_that_are_missing_are_named(cluster: EtcdCluster) -> None:

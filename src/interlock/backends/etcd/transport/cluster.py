@@ -11,10 +11,12 @@ from collections.abc import Callable
 
 from interlock.backends.etcd.address import Address, Endpoint
 from interlock.backends.etcd.errors import (
+    Advised,
     Broken,
     NotAuthenticated,
     NotProcessed,
     Refused,
+    nobody,
     unreachable,
 )
 from interlock.backends.etcd.transport.credentials import Credentials
@@ -183,7 +185,7 @@ class ClusterTransport(ABC):
                 line.end("another member is used")
         if second is None:
             if isinstance(error, StoreUnavailable):
-                raise Unreached(str(error)) from None
+                raise nobody(self.address.place, self.address.hosts, error) from None
             raise error
         self._first = second[1]
         return second[0]
@@ -200,8 +202,8 @@ class ClusterTransport(ABC):
             status = StatusAnswer(data)
         except Broken as error:
             line.end("no greeting")
-            raise unreachable(
-                line.place, f"{error.args[0]}; is it etcd's port for clients, and {hint}?"
+            raise Advised(
+                f"{line.place}: cannot connect: {error.args[0]}; is it etcd's port for clients, and {hint}?"
             ) from None
         except BaseException:
             line.end("no greeting")

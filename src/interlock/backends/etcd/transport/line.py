@@ -72,7 +72,7 @@ class Line(ABC):
     # ---- for both kinds -----------------------------------------------------------------
 
     def _head(self, method: Method, more: bytes = b"") -> bytes:
-        authority = self.place.encode()
+        authority = self.endpoint.authority.encode()
         return head(method, authority, tls=self._tls, metadata=self._credentials.metadata + more)
 
     def _request(self, method: Method, body: bytes, call: Call) -> Stream:
