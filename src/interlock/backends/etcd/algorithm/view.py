@@ -87,7 +87,11 @@ class View:
         place = self.place(own.key)
         if exclusive(claim) or place is None:
             ahead = next((entry for entry in self.tail if entry.created < own.created), None)
-            return (_own(own), *(() if ahead is None else (Watched(ahead.key),)))
+            # Who shares with nobody waits for everybody ahead to leave; that one of them says it was admitted changes nothing.
+            return (
+                _own(own),
+                *(() if ahead is None else (Watched(ahead.key, only_deletions=exclusive(claim)),)),
+            )
         return watched_in(claim, self.front[: place + 1], folder)
 
 

@@ -88,7 +88,7 @@ async def _look(side: Side, line: Line, claim: Claim, place: Place, deadline: De
     own, now = queue[-1], side.runtime.now()
     if len(queue) > 1 if view.exclusive(claim) else not view.is_in(claim, queue):
         place.watched = (
-            (Watched(mine, only_deletions=True), Watched(queue[-2].key))
+            tuple(Watched(entry.key, only_deletions=True) for entry in reversed(queue))
             if view.exclusive(claim)
             else view.watched_in(claim, queue, folder)
         )

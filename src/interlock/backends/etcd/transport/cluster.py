@@ -30,6 +30,8 @@ SHORTEST = 0.001
 FIRST_TRY = 1.0  # seconds that the first member has at least before another one is asked
 COMMIT = 0.5  # seconds that a request is given at least, but for releases and the keeper's
 SEEK = 4.0  # how much longer than the first connection the search for the leader may take
+UNSERVED = 1.0  # seconds without an answer that needs a leader, after which another member is asked,
+UNSERVED_KEEPER = 0.3  # and for the keeper, whose connection nobody else uses
 MOST_SEEK = 0.5  # and seconds that one member may take for it
 
 
@@ -79,7 +81,9 @@ class ClusterTransport(ABC):
                 share = min(left, max(FIRST_TRY, left / 2))  # a frozen member must not use up all of the time
             tries += 1
             try:
-                return await line.call(method, body, share)
+                answer = await line.call(method, body, share)
+                line.served = time.monotonic()
+                return answer
             except NotAuthenticated as error:
                 logins += 1
                 if logins > 1 or not self._credentials.user:
@@ -96,15 +100,24 @@ class ClusterTransport(ABC):
                     await self._pause(PAUSE)
 
     def leave(self, line: Line, error: StoreUnavailable, sent: float) -> None:
-        """The next call goes to another member, unless this one only closed an old connection."""
+        """The next call goes to another member, unless this one only closed an old connection, or is slow for a moment."""
         if isinstance(error, (Broken, NotProcessed)):
             line.end(str(error))
-        elif isinstance(error, Refused) or line.heard < sent:
+        elif isinstance(error, Refused) or line.heard < sent or self._unserved(line, sent):
             endpoints = self.address.endpoints
             if endpoints[self._first] == line.endpoint:
                 self._first = (self._first + 1) % len(endpoints)
             # Nothing came since the call was sent, or the member has no leader: its watchers must look elsewhere, too.
             line.end(str(error))
+
+    def _unserved(self, line: Line, sent: float) -> bool:
+        """Whether a member has served nothing for so long that it may be cut off from the others.
+
+        Such a member goes on with everything that it can do alone: it acknowledges data, answers pings and serializable reads.
+        """
+        patience = UNSERVED_KEEPER if self.hurried else UNSERVED
+        alone = len(self.address.endpoints) == 1
+        return not alone and line.served < sent and time.monotonic() - sent >= patience
 
     async def warm(self, timeout: float) -> None:
         """Connect, if there is no connection yet."""
