@@ -147,11 +147,15 @@ def test_a_waiter_evicted_between_its_event_and_its_look_is_told_in_time(
     pause = Pause(monkeypatch)
     held = scene.majority.lock("x").acquire()
     assert held
-    got = scene.waits(scene.stale, 1)
-    after = scene.waits(scene.behind, 2)
-    pause.id = scene.majority.inspect("x").waiters[0].id
+    between = scene.waits(scene.behind, 1)  # whoever follows the only claim ahead does not look
+    got = scene.waits(scene.stale, 2)
+    after = scene.waits(scene.behind, 3)
+    pause.id = scene.majority.inspect("x").waiters[1].id
     pause.armed.set()
     held.release()
+    until(lambda: between)
+    assert isinstance(between[0], Lease)
+    between[0].release()
     until(pause.reached.is_set)
     if moves:
         scene.stale._core.store._side.transport.address.endpoints += tuple(  # type: ignore[attr-defined]

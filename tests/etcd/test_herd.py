@@ -56,7 +56,7 @@ async def asleep(cluster: EtcdCluster, seconds: float) -> Counter[str]:
     return seen
 
 
-async def handed_on(cluster: EtcdCluster, waiters: int) -> list[Counter[str]]:
+async def handed_on(cluster: EtcdCluster, waiters: int, hand_offs: int = HAND_OFFS) -> list[Counter[str]]:
     """The messages of each hand-off, while `waiters` wait. Two clients: one that holds first, and those who wait."""
     url = cluster.url(prefix := f"{uuid4().hex}/")
     async with aio.connect(url, ttl=60) as ours, aio.connect(url, ttl=60) as theirs:
@@ -75,7 +75,7 @@ async def handed_on(cluster: EtcdCluster, waiters: int) -> list[Counter[str]]:
         assert len(keys.split()) == 1 + waiters
         costs: list[Counter[str]] = []
         lease = first
-        for _ in range(HAND_OFFS):
+        for _ in range(hand_offs):
             await lease.release()
             lease = await held.get()
             now = await asleep(cluster, DONE)
@@ -97,6 +97,14 @@ def test_the_cost_of_a_hand_off_does_not_grow_with_the_queue() -> None:
     # Each: a release, a look, two watches that are closed, a mark of the admission. Those who wait behind hear nothing.
     assert max(usual.values()) <= 5, costs
     assert usual[256] <= usual[8] + 1, costs
+
+
+def test_a_hand_off_to_the_only_waiter_is_told_by_the_event_alone() -> None:
+    """A release, two watches that are closed, and a mark for operators if the wait was long. No look."""
+    with running() as cluster:
+        costs = [asyncio.run(handed_on(cluster, 1, hand_offs=1))[0] for _ in range(2)]
+    assert min(cost["Range"] for cost in costs) == 0, costs  # a keep-alive may have one
+    assert min(cost.total() for cost in costs) <= 4, costs
 
 
 def test_an_uncontended_pair_is_two_requests() -> None:
