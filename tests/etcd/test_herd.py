@@ -70,9 +70,10 @@ async def handed_on(cluster: EtcdCluster, waiters: int, hand_offs: int = HAND_OF
             held.put_nowait(lease)
 
         tasks = [asyncio.create_task(stand()) for _ in range(waiters)]
-        seen = await asleep(cluster, ASLEEP)
+        await asleep(cluster, ASLEEP)
         keys = await asyncio.to_thread(cluster.ctl, "get", "--prefix", "--keys-only", prefix)
         assert len(keys.split()) == 1 + waiters
+        seen = await asyncio.to_thread(received, cluster)
         costs: list[Counter[str]] = []
         lease = first
         for _ in range(hand_offs):
