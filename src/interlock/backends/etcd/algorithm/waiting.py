@@ -3,7 +3,8 @@
 The look after a change is *serializable*: the member that told of the change answers it by itself, without asking the leader. That is
 enough. It has applied the deletion that it told of, and whatever stood ahead of us was created before we were, so nothing can
 appear ahead of us later. Only our own key could have been deleted since, which this member may not know yet: by the end of our session,
-which our own clock knows in time, or by an operator, who cannot count on a holder's knowing at once on any store.
+which our own clock knows in time, or by an operator, who cannot count on a holder's knowing at once on any store. (Attacked, with
+a member that is cut off between event and look: tests/etcd/test_eviction.py. The waiter is let in, and told like an evicted holder.)
 If only one claim was ahead of us, no look is needed: the event that tells of its end says as much.
 A member that does not have our own key yet, because we came from another one, has not caught up: then the look is linearizable.
 """
