@@ -13,7 +13,7 @@ import time
 
 from interlock.backends.etcd.algorithm.sessions import KEPT, Session, step
 from interlock.backends.etcd.algorithm.side import Side
-from interlock.backends.etcd.errors import LeaseNotFound
+from interlock.backends.etcd.errors import LeaseNotFound, NotAuthenticated
 from interlock.backends.etcd.transport.line import Line
 from interlock.backends.etcd.wire import messages
 from interlock.backends.etcd.wire.messages import LeaseAnswer, RangeAnswer
@@ -90,6 +90,9 @@ async def keep(side: Side, session: Session, deadline: Deadline, *, listed: bool
         except LeaseNotFound:
             side.sessions.lose(session)
             raise
+        except NotAuthenticated as error:  # perhaps nobody but the keeper has spoken to the server for long
+            await side.transport.log_in_again(line, error, _time(line, deadline), attempt + 1)
+            continue
         except StoreUnavailable as error:
             side.transport.leave(line, error, sent)
             if attempt or line.usable or deadline.passed():

@@ -86,10 +86,7 @@ class ClusterTransport(ABC):
                 return answer
             except NotAuthenticated as error:
                 logins += 1
-                if logins > 1 or not self._credentials.user:
-                    raise _no_login(line.place, error) from None
-                self._credentials.forget()
-                await self._log_in(line, left)
+                await self.log_in_again(line, error, left, logins)
             except StoreUnavailable as error:
                 self.leave(line, error, until - left)
                 if unsure is not None and not isinstance(error, Unreached):
@@ -223,6 +220,13 @@ class ClusterTransport(ABC):
             raise
         line.term = status.term
         return line, status
+
+    async def log_in_again(self, line: Line, error: Exception, timeout: float, logins: int) -> None:
+        """Get another token after a call was refused; `StoreUnfit` if that has been of no use."""
+        if logins > 1 or not self._credentials.user:
+            raise _no_login(line.place, error) from None
+        self._credentials.forget()
+        await self._log_in(line, timeout)
 
     async def _log_in(self, line: Line, timeout: float) -> None:
         credentials = self._credentials
