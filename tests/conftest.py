@@ -25,6 +25,7 @@ LONGEST = (
     "tests/redis/test_green.py",
     "tests/simulation/test_seeds.py",
     "tests/storm/test_storm.py",
+    "tests/storm/test_etcd.py",
     "tests/attacks/test_interrupts.py",
 )
 """Files that run first: each stays with one worker, and one that began late would keep all others waiting."""
@@ -33,8 +34,6 @@ LONGEST = (
 ON_DEMAND = (
     "tests/mysql/",
     "tests/zookeeper/",
-    "tests/etcd/test_field.py",
-    "tests/etcd/test_processes.py",
     "tests/postgresql/test_connections.py",
     "tests/postgresql/test_field.py",
     "tests/postgresql/test_interrupts.py",
@@ -42,7 +41,6 @@ ON_DEMAND = (
     "tests/storm/test_mysql.py",
     "tests/storm/test_postgresql.py",
     "tests/storm/test_zookeeper.py",
-    "tests/storm/test_storm.py::test_nothing_that_must_never_be_in_a_short_storm[etcd]",
 )
 """Tests of the new stores that have not been green in a whole run yet, so they run with `--full` alone.
 
