@@ -25,6 +25,7 @@ LONGEST = (
     "tests/redis/test_green.py",
     "tests/simulation/test_seeds.py",
     "tests/storm/test_storm.py",
+    "tests/storm/test_etcd.py",
     "tests/attacks/test_interrupts.py",
     "tests/storm/test_zookeeper_storm.py",
     "tests/zookeeper/test_conformance",
@@ -40,14 +41,11 @@ ON_DEMAND = (
     "tests/mysql/test_pinned.py",
     "tests/mysql/test_races.py",
     "tests/zookeeper/test_conformance",
-    "tests/etcd/test_field.py",
-    "tests/etcd/test_processes.py",
     "tests/postgresql/test_field.py",
     "tests/postgresql/test_pooler_conformance.py",
     "tests/storm/test_postgresql.py",
     "tests/storm/test_mysql.py",
     "tests/storm/test_zookeeper",
-    "tests/storm/test_storm.py::test_nothing_that_must_never_be_in_a_short_storm[etcd]",
 )
 """Tests of the new stores that have not been green in a whole run yet, so they run with `--full` alone.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +14,10 @@ import pytest
 import interlock
 from interlock import aio
 from interlock.errors import InvalidURL, StoreUnavailable, StoreUnfit
+from interlock.testing.lag import stretched
 from tests.etcd.cluster import EtcdCluster, running
+from tests.patience import PATIENCE
+from tests.server_process import free_port
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +50,37 @@ def test_a_token_that_has_expired_is_renewed(guarded: EtcdCluster) -> None:
             lease.renew()
         client._core.store._side.transport._credentials.accept(b"no.such.token")  # type: ignore[attr-defined]
         assert client.inspect("x").standings == ()
+
+
+def test_a_holder_whose_token_has_expired_keeps_its_lease(guarded: EtcdCluster) -> None:
+    """Nothing but the keeper speaks to the server meanwhile, so it must log in by itself."""
+    ttl = stretched(2.0)
+    with interlock.connect(guarded.url(login="ours:s3cret@"), ttl=ttl) as client, client.lock("x") as lease:
+        client._core.store._side.transport._credentials.accept(b"no.such.token")  # type: ignore[attr-defined]
+        time.sleep(1.5 * ttl)
+        lease.check()
+        client._core.store._side.transport._credentials.accept(b"no.such.token")  # type: ignore[attr-defined]
+        lease.renew()
+
+
+def test_a_changed_password_ends_what_is_held_in_time_and_is_told_in_one_sentence(
+    guarded: EtcdCluster,
+) -> None:
+    """etcd ends the tokens of a user whose password is changed; who knows only the old one can do nothing any more."""
+    root = ("--user", "root:rootpw")
+    guarded.ctl(*root, "user", "add", "rotated:before")
+    guarded.ctl(*root, "user", "grant-role", "rotated", "locks")
+    ttl = stretched(2.0)
+    with interlock.connect(guarded.url(login="rotated:before@"), ttl=ttl) as client:
+        lease = client.lock("rotated").acquire()
+        assert lease
+        guarded.ctl(*root, "user", "passwd", "rotated", "--interactive=false", input="after")
+        assert lease.lost.wait(PATIENCE)
+        with pytest.raises(StoreUnfit, match="logging in failed"):
+            client.lock("other").acquire()
+    with interlock.connect(guarded.url(login="rotated:after@"), ttl=ttl) as client:
+        with client.lock("rotated", timeout=PATIENCE) as next_lease:
+            assert next_lease.token > lease.token
 
 
 def test_the_async_face_logs_in_and_waits(guarded: EtcdCluster) -> None:
@@ -157,6 +192,24 @@ def test_plain_to_a_port_of_tls_and_the_other_way_round_say_what_is_wrong(
             with pytest.raises((StoreUnavailable, StoreUnfit)) as refusal:
                 client.lock("x").acquire()
             assert "etcd" in str(refusal.value) or "TLS" in str(refusal.value), str(refusal.value)
+
+
+@pytest.mark.parametrize("scheme", ["etcd", "etcds"])
+def test_a_cluster_that_does_not_run_is_named_with_the_command_that_shows_it(scheme: str) -> None:
+    hosts = f"127.0.0.1:{free_port()},127.0.0.1:{free_port()}"
+    asked = f"{scheme}://{hosts}, and reachable from here? See: etcdctl --endpoints {hosts} endpoint health"
+    with interlock.connect(f"{scheme}://{hosts}", connect_timeout=2.0) as client:
+        with pytest.raises(StoreUnavailable, match="Connection refused") as refusal:
+            client.lock("x").acquire()
+        assert asked in str(refusal.value)
+
+    async def main() -> None:
+        async with aio.connect(f"{scheme}://{hosts}", connect_timeout=2.0) as client:
+            with pytest.raises(StoreUnavailable, match="Connection refused") as refusal:
+                await client.lock("x").acquire()
+            assert asked in str(refusal.value)
+
+    asyncio.run(main())
 
 
 def test_files_that_are_missing_are_named(cluster: EtcdCluster) -> None:

@@ -14,6 +14,7 @@ from interlock.errors import InterlockError, LeaseLost
 from interlock.testing.lag import stretched
 from tests.etcd.cluster import until
 from tests.etcd.partition import PartedCluster, parted
+from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.chaos
 
@@ -84,6 +85,24 @@ def test_a_waiter_on_a_cut_off_member_moves_on_to_another(parts: PartedCluster) 
                 until(lambda: got, 30.0)
             thread.join(30.0)
     assert got[0] > lease.token
+    parts.await_leader()
+
+
+def test_a_holder_on_a_cut_off_member_keeps_its_lease_by_another(parts: PartedCluster) -> None:
+    """The member goes on to acknowledge data and to answer pings; only what needs a leader is not answered."""
+    leader = parts.leader()
+    alone = next(member for member in parts.members if member is not leader)
+    ttl = stretched(3.0)
+    with interlock.connect(at(parts, parts.members.index(alone)), ttl=ttl) as ours:
+        with ours.lock("kept") as lease:
+            ours._core.store._side.transport.address.endpoints += tuple(  # type: ignore[attr-defined]
+                Endpoint("127.0.0.1", m.port) for m in parts.members if m is not alone
+            )
+            with parts.alone(alone):
+                time.sleep(1.5 * ttl)
+                lease.check()
+                with ours.lock("another", timeout=PATIENCE):
+                    pass
     parts.await_leader()
 
 

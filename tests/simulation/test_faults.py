@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from interlock import blocking
 from interlock._core.client import Client
+from interlock._core.drive import drive
+from interlock._runtime.tasks import Tasks
 from interlock._runtime.threads import Threads
 from interlock.backends.memory import MemoryStore, Space
 from interlock.errors import LeaseLost, StoreUnavailable
@@ -57,3 +61,17 @@ def test_a_lost_reply_is_answered_by_asking_again(client: blocking.Client, link:
             pass
     link.heal()
     client.close()
+
+
+def test_requests_of_a_thread_and_of_a_task_share_a_link_but_do_not_wait_for_each_other(link: Link) -> None:
+    """As those of an asyncio client and of its keeper's thread do."""
+
+    async def main() -> None:
+        tasks = Tasks()
+        store = MemoryStore(Space(tasks.now, tasks.guard()), tasks)
+        here, there = Faulty(store, tasks, link), Faulty(store, Threads(), link)
+        link.stalled_until = tasks.now() + 0.1  # so that all of them are on their way together
+        asked = [asyncio.to_thread(drive, there.inspect("r")), here.inspect("r")] * 2
+        assert all(not queue.standings for queue in await asyncio.gather(*asked))
+
+    asyncio.run(main())

@@ -273,7 +273,10 @@ class Attempt:
 
     def _queues(self) -> bool:
         """Whether the store has told us of a place in the queue, so recently that the place may still live."""
-        return self._place is not None and self._runtime.now() - self._last_reply < self.claim.place_ttl
+        if self._place is None:
+            return False
+        heard = max(self._last_reply, self._place.refreshed)
+        return self._runtime.now() - heard < self.claim.place_ttl
 
     # ---- the wait -------------------------------------------------------------------
 
@@ -342,7 +345,9 @@ class Attempt:
         # Again, now that the place can be seen: closing the client wakes the waiters that it sees.
         if client.closed:
             client.check_open()
-        limit = min(left, max(0.001, busy.retry_after), claim.place_ttl)
+        limit = min(left, max(0.001, busy.retry_after))
+        if not client.sessions:  # a place of a session is not prolonged by asking again
+            limit = min(limit, claim.place_ttl)
         if claim.block > 1 and (called := client.cohorts.join_heirs(self, busy)) is not None:
             until = self._runtime.now() + limit
             granted = await self._inherited(called, min(limit, TURN))

@@ -69,6 +69,7 @@ class Link:
     severed: bool = False
     stalled_until: float = 0.0  # on the carrier's clock: nothing moves before
     last: Signal | None = None  # set once the request that was sent last has arrived
+    carrier: Runtime | None = None  # which carries that one
 
     def cut(self) -> None:
         """From now on nothing arrives, in either direction."""
@@ -133,7 +134,9 @@ class Faulty:
     def _send(self, what: str, letter: _Letter[T]) -> None:
         delayed = self.link.happens(self.link.faults.delay)
         if not delayed:
-            letter.behind, self.link.last = self.link.last, letter.arrived
+            if self.link.carrier is self._carrier:  # another carrier has a connection of its own
+                letter.behind = self.link.last
+            self.link.last, self.link.carrier = letter.arrived, self._carrier
         self._carrier.spawn(what, partial(self._carry, letter, delayed))
 
     async def _carry(self, letter: _Letter[T], delayed: bool) -> None:

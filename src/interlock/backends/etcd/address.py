@@ -25,10 +25,16 @@ class Endpoint:
 
     host: str
     port: int
+    scheme: str = "etcd"
+
+    @property
+    def authority(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     @property
     def place(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        """As errors name it."""
+        return f"{self.scheme}://{self.authority}"
 
 
 class TlsSettings:
@@ -81,7 +87,8 @@ class Address:
         self.password = password
         self.tls = tls
         self.connect_timeout = connect_timeout
-        self.place = ",".join(endpoint.place for endpoint in endpoints)
+        self.hosts = ",".join(endpoint.authority for endpoint in endpoints)
+        self.place = f"{endpoints[0].scheme}://{self.hosts}"
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.place}>"
@@ -132,7 +139,7 @@ def _options(parts: SplitResult) -> dict[str, str]:
 def _endpoint(scheme: str, text: str) -> Endpoint:
     try:
         host = urlsplit(f"//{text}")
-        return Endpoint(host.hostname or "localhost", host.port or PORT)
+        return Endpoint(host.hostname or "localhost", host.port or PORT, scheme)
     except ValueError:
         raise InvalidURL(
             f"{scheme}://{text}: the port must be a number up to 65535, and an address of IPv6 stands in brackets: [::1]:{PORT}"

@@ -29,6 +29,10 @@ class NotProcessed(Unreached):
     """The server has certainly not acted on the request; it may be sent again."""
 
 
+class Advised(Unreached):
+    """No connection, and the sentence says already what to do."""
+
+
 class Refused(StoreUnavailable):
     """The member answered that it cannot serve the request now: it has no leader, or no majority."""
 
@@ -36,10 +40,26 @@ class Refused(StoreUnavailable):
 def unreachable(place: str, why: object) -> Unreached:
     reason = str(why) or type(why).__name__
     if isinstance(why, ssl.SSLCertVerificationError):
-        reason = f"its certificate is not trusted ({why.verify_message}); name its authority with cacert="
-    elif isinstance(why, ssl.SSLError):
-        reason = f"TLS failed ({why.reason or reason}); is this a port for TLS, and is the client certificate (cert=, key=) accepted?"
+        return Advised(
+            f"{place}: cannot connect: its certificate is not trusted ({why.verify_message}); name its authority with cacert="
+        )
+    if isinstance(why, ssl.SSLError):
+        return Advised(
+            f"{place}: cannot connect: TLS failed ({why.reason or reason}); is this a port for TLS, and is the client certificate "
+            "(cert=, key=) accepted?"
+        )
+    if isinstance(why, OSError) and why.strerror:
+        reason = why.strerror
     return Unreached(f"{place}: cannot connect: {reason}")
+
+
+def nobody(place: str, hosts: str, last: Exception) -> Unreached:
+    """No member of a cluster could be reached; `last` says why not the last one that was tried."""
+    if isinstance(last, Advised):
+        return last
+    return Unreached(
+        f"{last}; is etcd running at {place}, and reachable from here? See: etcdctl --endpoints {hosts} endpoint health"
+    )
 
 
 def timeout_error(place: str, seconds: float) -> StoreUnavailable:

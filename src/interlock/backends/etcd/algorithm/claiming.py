@@ -169,7 +169,8 @@ async def _standing(
         ahead = min(before.ahead, seen.count - 1)
     watched = seen.watched(claim, own, side.keys.folder(claim.resource))
     since = asked if before is None else before.since
-    sessions.places[claim.id] = Place(own.created, ahead, watched, since)
+    following = own if place == 1 and view.exclusive(claim) else None
+    sessions.places[claim.id] = Place(own.created, ahead, watched, since, following)
     return seen.busy(claim, ahead)
 
 

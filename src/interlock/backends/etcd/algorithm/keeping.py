@@ -13,7 +13,7 @@ import time
 
 from interlock.backends.etcd.algorithm.sessions import KEPT, Session, step
 from interlock.backends.etcd.algorithm.side import Side
-from interlock.backends.etcd.errors import LeaseNotFound
+from interlock.backends.etcd.errors import LeaseNotFound, NotAuthenticated
 from interlock.backends.etcd.transport.line import Line
 from interlock.backends.etcd.wire import messages
 from interlock.backends.etcd.wire.messages import LeaseAnswer, RangeAnswer
@@ -78,20 +78,26 @@ async def keep(side: Side, session: Session, deadline: Deadline, *, listed: bool
 
     Raises `LeaseNotFound` if it has ended, after all its claims were reported lost, and `StoreUnavailable` if nobody knows.
     """
-    for _ in range(2):
+    for attempt in range(2):
         line, _ = await side.line(deadline.left(), patient=False)
+        share = _share(side, deadline, attempt)
         asked, sent = side.runtime.now(), time.monotonic()
         if session.lapsed(asked):
             await forsake(side, session, deadline)
             raise LeaseNotFound("its time has passed")
         try:
-            confirmed = await _confirmed(side, line, session, deadline, listed)
+            confirmed = await _confirmed(side, line, session, share, listed)
         except LeaseNotFound:
             side.sessions.lose(session)
             raise
+        except NotAuthenticated as error:  # perhaps nobody but the keeper has spoken to the server for long
+            await side.transport.log_in_again(line, error, _time(line, deadline), attempt + 1)
+            continue
         except StoreUnavailable as error:
             side.transport.leave(line, error, sent)
-            raise
+            if attempt or line.usable or deadline.passed():
+                raise
+            continue  # another member may know more
         if confirmed:
             with side.sessions.guard:
                 if session.lapsed(side.runtime.now()):
@@ -102,6 +108,13 @@ async def keep(side: Side, session: Session, deadline: Deadline, *, listed: bool
         await forsake(side, session, deadline)
         raise LeaseNotFound("its time has passed")
     raise StoreUnavailable(f"{side.place}: the leader changes; a keep-alive was not confirmed")
+
+
+def _share(side: Side, deadline: Deadline, attempt: int) -> Deadline:
+    """The time for one attempt: a member that is frozen or cut off must not use up all of it."""
+    if attempt or len(side.transport.address.endpoints) == 1:
+        return deadline
+    return Deadline(side.runtime.now, deadline.left() / 2)
 
 
 async def _confirmed(side: Side, line: Line, session: Session, deadline: Deadline, listed: bool) -> bool:
@@ -115,7 +128,7 @@ async def _confirmed(side: Side, line: Line, session: Session, deadline: Deadlin
         gone = found.ttl < 0  # 0 is what is left of the last second
     read = messages.get(side.keys.root, limit=1, keys_only=True)
     after = RangeAnswer.of(await line.call(messages.RANGE, read, _time(line, deadline))).header.term
-    line.term = after
+    line.term, line.served = after, time.monotonic()
     if not before == kept.header.term == after:
         return False
     if gone:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection
 
 from interlock import native
 from interlock._core import timing
+from interlock.backends.etcd.wire.values import Entry
 from interlock.backends.etcd.wire.watching import Watched
 from interlock.backends.kit.runtime import WaitRuntime
 from interlock.model import Granted
@@ -68,12 +69,18 @@ class Session:
 
 
 class Place:
-    """Where a claim of ours waits: since which revision, how many are ahead, and what it must watch."""
+    """Where a claim of ours waits: since which revision, how many are ahead, and what it must watch.
 
-    __slots__ = ("ahead", "created", "since", "watched")
+    `next` is its own entry if it waits for one claim alone, and that one can only leave: then it is in once that has left.
+    """
 
-    def __init__(self, created: int, ahead: int, watched: tuple[Watched, ...], since: float) -> None:
+    __slots__ = ("ahead", "created", "next", "since", "watched")
+
+    def __init__(
+        self, created: int, ahead: int, watched: tuple[Watched, ...], since: float, next: Entry | None = None
+    ) -> None:
         self.created = created
+        self.next = next
         self.ahead = ahead
         self.watched = watched
         self.since = since

@@ -14,6 +14,13 @@ from interlock.errors import SettingsMismatch
 from interlock.model import EVERYTHING, Busy, Claim
 
 MANY = 1000  # a capacity above this is a read-write lock's, or so large that the whole queue is read
+ASK_AGAIN = 60.0
+"""Seconds after which a waiter asks again that has heard nothing.
+
+A watch tells it of every change, and a connection that tells nothing any more is noticed by its pings: so this is only for faults that
+nobody has thought of. Asking costs six messages, and one of them a commit; every ten seconds, hundreds of waiters kept a cluster busy.
+"""
+
 FRONT = 4  # claims that are read from the front of the queue of a mutex
 
 
@@ -73,15 +80,18 @@ class View:
         holder = self.front[0] if self.front else None
         if holder is None:
             return Busy(ahead, 1.0)
-        # Nobody knows when another's session lapses without asking for it: an upper bound. The watch is what wakes.
-        return Busy(ahead, holder.ttl + 1.0, holder.standing(claim.capacity, True, holder.ttl))
+        return Busy(ahead, ASK_AGAIN, holder.standing(claim.capacity, True, holder.ttl))
 
     def watched(self, claim: Claim, own: Entry, folder: tuple[bytes, bytes]) -> tuple[Watched, ...]:
         """What a waiter must watch: its own key, and what must change first."""
         place = self.place(own.key)
         if exclusive(claim) or place is None:
             ahead = next((entry for entry in self.tail if entry.created < own.created), None)
-            return (_own(own), *(() if ahead is None else (Watched(ahead.key),)))
+            # Who shares with nobody waits for everybody ahead to leave; that one of them says it was admitted changes nothing.
+            return (
+                _own(own),
+                *(() if ahead is None else (Watched(ahead.key, only_deletions=exclusive(claim)),)),
+            )
         return watched_in(claim, self.front[: place + 1], folder)
 
 

@@ -195,6 +195,7 @@ class BlockingLine(Line):
                 raise
             except BaseException as error:
                 self._break(str(error) or type(error).__name__)
+                self._close_if_over()  # not left to the collector, where an exception from outside would be lost
                 raise
 
     def _break(self, why: str) -> None:
@@ -328,6 +329,7 @@ class BlockingLine(Line):
                 self._pump(0.0)
             finally:
                 self._reading.give_back(ticket)
+                self._close_if_over()
 
     def _await(self, ready: Callable[[], bool], gate: Gate, until: float) -> None:
         """Return when it is ready; `TimeoutError` after `until`. Reads for everybody unless another thread does."""

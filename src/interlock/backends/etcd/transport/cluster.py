@@ -11,10 +11,12 @@ from collections.abc import Callable
 
 from interlock.backends.etcd.address import Address, Endpoint
 from interlock.backends.etcd.errors import (
+    Advised,
     Broken,
     NotAuthenticated,
     NotProcessed,
     Refused,
+    nobody,
     unreachable,
 )
 from interlock.backends.etcd.transport.credentials import Credentials
@@ -28,6 +30,8 @@ SHORTEST = 0.001
 FIRST_TRY = 1.0  # seconds that the first member has at least before another one is asked
 COMMIT = 0.5  # seconds that a request is given at least, but for releases and the keeper's
 SEEK = 4.0  # how much longer than the first connection the search for the leader may take
+UNSERVED = 1.0  # seconds without an answer that needs a leader, after which another member is asked,
+UNSERVED_KEEPER = 0.3  # and for the keeper, whose connection nobody else uses
 MOST_SEEK = 0.5  # and seconds that one member may take for it
 
 
@@ -77,13 +81,12 @@ class ClusterTransport(ABC):
                 share = min(left, max(FIRST_TRY, left / 2))  # a frozen member must not use up all of the time
             tries += 1
             try:
-                return await line.call(method, body, share)
+                answer = await line.call(method, body, share)
+                line.served = time.monotonic()
+                return answer
             except NotAuthenticated as error:
                 logins += 1
-                if logins > 1 or not self._credentials.user:
-                    raise _no_login(line.place, error) from None
-                self._credentials.forget()
-                await self._log_in(line, left)
+                await self.log_in_again(line, error, left, logins)
             except StoreUnavailable as error:
                 self.leave(line, error, until - left)
                 if unsure is not None and not isinstance(error, Unreached):
@@ -94,15 +97,24 @@ class ClusterTransport(ABC):
                     await self._pause(PAUSE)
 
     def leave(self, line: Line, error: StoreUnavailable, sent: float) -> None:
-        """The next call goes to another member, unless this one only closed an old connection."""
+        """The next call goes to another member, unless this one only closed an old connection, or is slow for a moment."""
         if isinstance(error, (Broken, NotProcessed)):
             line.end(str(error))
-        elif isinstance(error, Refused) or line.heard < sent:
+        elif isinstance(error, Refused) or line.heard < sent or self._unserved(line, sent):
             endpoints = self.address.endpoints
             if endpoints[self._first] == line.endpoint:
                 self._first = (self._first + 1) % len(endpoints)
             # Nothing came since the call was sent, or the member has no leader: its watchers must look elsewhere, too.
             line.end(str(error))
+
+    def _unserved(self, line: Line, sent: float) -> bool:
+        """Whether a member has served nothing for so long that it may be cut off from the others.
+
+        Such a member goes on with everything that it can do alone: it acknowledges data, answers pings and serializable reads.
+        """
+        patience = UNSERVED_KEEPER if self.hurried else UNSERVED
+        alone = len(self.address.endpoints) == 1
+        return not alone and line.served < sent and time.monotonic() - sent >= patience
 
     async def warm(self, timeout: float) -> None:
         """Connect, if there is no connection yet."""
@@ -183,7 +195,7 @@ class ClusterTransport(ABC):
                 line.end("another member is used")
         if second is None:
             if isinstance(error, StoreUnavailable):
-                raise Unreached(str(error)) from None
+                raise nobody(self.address.place, self.address.hosts, error) from None
             raise error
         self._first = second[1]
         return second[0]
@@ -200,14 +212,21 @@ class ClusterTransport(ABC):
             status = StatusAnswer(data)
         except Broken as error:
             line.end("no greeting")
-            raise unreachable(
-                line.place, f"{error.args[0]}; is it etcd's port for clients, and {hint}?"
+            raise Advised(
+                f"{line.place}: cannot connect: {error.args[0]}; is it etcd's port for clients, and {hint}?"
             ) from None
         except BaseException:
             line.end("no greeting")
             raise
         line.term = status.term
         return line, status
+
+    async def log_in_again(self, line: Line, error: Exception, timeout: float, logins: int) -> None:
+        """Get another token after a call was refused; `StoreUnfit` if that has been of no use."""
+        if logins > 1 or not self._credentials.user:
+            raise _no_login(line.place, error) from None
+        self._credentials.forget()
+        await self._log_in(line, timeout)
 
     async def _log_in(self, line: Line, timeout: float) -> None:
         credentials = self._credentials

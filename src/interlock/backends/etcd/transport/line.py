@@ -37,6 +37,9 @@ class Line(ABC):
         self._watch_stream: Stream | None = None
         self.ended = False
         self.term = 0  # the raft term that this member last told us on this line
+        self.served = (
+            0.0  # when a call was last answered that a member cannot answer by itself, without the leader
+        )
         self.least = 0.0  # the shortest time of a call, seconds: a distant server cannot answer sooner
         self.heard = 0.0  # when something last arrived
 
@@ -72,7 +75,7 @@ class Line(ABC):
     # ---- for both kinds -----------------------------------------------------------------
 
     def _head(self, method: Method, more: bytes = b"") -> bytes:
-        authority = self.place.encode()
+        authority = self.endpoint.authority.encode()
         return head(method, authority, tls=self._tls, metadata=self._credentials.metadata + more)
 
     def _request(self, method: Method, body: bytes, call: Call) -> Stream:

@@ -25,12 +25,13 @@ class Watched:
 class WatchGroup:
     """What one waiter watches. `wake` is called when `ready`, `fired` or `ended` may have changed."""
 
-    __slots__ = ("ended", "fired", "numbers", "opening", "wake")
+    __slots__ = ("ended", "fired", "hit", "numbers", "opening", "wake")
 
     def __init__(self, wake: Callable[[], object]) -> None:
         self.numbers: list[int] = []
         self.opening = 0  # watches that the server has not confirmed yet
         self.fired = False  # something has changed, or may have
+        self.hit: set[int] = set()  # the numbers of the watches that told of a change
         self.ended = ""  # why nothing is heard any more
         self.wake = wake
 
@@ -76,6 +77,7 @@ class WatchStream(Call):
         if answer.created:
             group.opening -= 1
         if answer.events:
+            group.hit.add(answer.number)
             group.fired = True
         if answer.cancelled:  # by the server: no right to read, for example
             group.ended = "the server has cancelled the watch"
