@@ -55,7 +55,9 @@ To be moved into every run, folder by folder, once they are."""
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
     if not FULL:
-        soaks = {item for item in items if item.get_closest_marker("soak") or item.nodeid.startswith(ON_DEMAND)}
+        soaks = {
+            item for item in items if item.get_closest_marker("soak") or item.nodeid.startswith(ON_DEMAND)
+        }
         config.hook.pytest_deselected(items=list(soaks))
         items[:] = [item for item in items if item not in soaks]
 
