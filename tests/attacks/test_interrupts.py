@@ -171,7 +171,9 @@ def test_ctrl_c_at_any_step_leaves_nothing_behind(
     monkeypatch.setattr(keeper, "IDLE", 0.01)
     if operation in (pass_on, inherit) and not scene.client.traits.blocks:
         pytest.skip("this store keeps no cohorts")
-    operation(scene)  # what happens only once, such as starting threads, has happened
+    # What happens only once has happened: threads are started, and the socket that wakes waiters is made.
+    assert not scene.client.lock("busy").acquire(timeout=0.01)
+    operation(scene)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # a coroutine struck before its first step
         for strike in strikes(lambda: operation(scene), PACKAGE):
