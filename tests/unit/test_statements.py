@@ -32,7 +32,7 @@ class Manager:
         entered(self, self.held)
 
     @ExitMethod
-    def __exit__(statement: Statement, self: Any, *told: object) -> None:
+    def __exit__(statement: Any, self: Any, *told: object) -> None:
         raise Struck  # as an interrupt would, before anything was given back
 
 
