@@ -13,25 +13,31 @@ from tests.house.source import SRC
 from tests.patience import PATIENCE
 
 BUDGET = 0.080
+SHARE = 2.2  # of what Python takes to start and to load the libraries that any such command needs
 TRIES = 40
+BARE = "import argparse, json, textwrap"
 SCRIPT = "import sys; from interlock.cli import main; sys.exit(main())"  # as the installed script
 
 
 def test_help_takes_less_than_80_ms(program: Program) -> None:
-    def once() -> float:
+    """Or, on a machine that is slower or busy, little more than Python itself takes to load a parser of arguments."""
+
+    def once(script: str) -> float:
         """Seconds of processor time: what it takes on a machine that does nothing else."""
-        process = program.start_program([sys.executable, "-c", SCRIPT, "--help"], stdout=subprocess.DEVNULL)
+        process = program.start_program([sys.executable, "-c", script, "--help"], stdout=subprocess.DEVNULL)
         _, status, used = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         assert process.returncode == 0
         return used.ru_utime + used.ru_stime
 
-    best = once()  # writes the bytecode, which an installed package has
+    best, bare = once(SCRIPT), once(BARE)  # the first writes the bytecode, which an installed package has
     for _ in range(TRIES):  # other work on the machine makes each second of the processor worth less
-        best = min(best, once())
-        if best < BUDGET:
+        best, bare = min(best, once(SCRIPT)), min(bare, once(BARE))
+        if best < max(BUDGET, SHARE * bare):
             return
-    pytest.fail(f"interlock --help took {best * 1000:.0f} ms at best of {TRIES}")
+    pytest.fail(
+        f"interlock --help took {1e3 * best:.0f} ms at best of {TRIES}, Python alone {1e3 * bare:.0f} ms"
+    )
 
 
 @pytest.mark.parametrize("words", [["--help"], ["run", "--help"], ["version"]], ids=" ".join)
