@@ -70,7 +70,7 @@ def bare(url: str) -> Iterator[Measure]:
 
 
 def bare_release(url: str) -> Iterator[Measure]:
-    """The same, where the delete does not wait for the disk, as a release of ours does not."""
+    """The same, where the delete does not wait for the disk, as a release of ours does not that lets nobody in."""
     with psycopg.connect(url, autocommit=True, prepare_threshold=0) as connection:
         connection.execute(TABLE)
 

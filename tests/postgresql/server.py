@@ -14,14 +14,14 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 from uuid import uuid4
 
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 from tests.server_process import die_with_parent, free_port
 
 # As a test needs it: nothing survives a power cut, but everything a crash of the server.
@@ -71,6 +71,14 @@ def _template() -> str:
         **_as_postgres(),
     )
     return f"{folder}/data"
+
+
+def _runs(pid: int) -> bool:
+    """Whether the process is there, and more than what is left until its parent asks for its end."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 class Server:
@@ -149,13 +157,14 @@ class Server:
     def kill(self) -> None:
         """As a crash of all its processes does."""
         if self._process is not None:
-            for pid in self.processes():
-                try:
+            processes = self.processes()
+            for pid in processes:
+                with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-                except ProcessLookupError:
-                    pass
             self._process.wait()
             self._process = None
+            # Until the last of them is gone, the shared memory counts as in use, and no server starts on this folder.
+            until(lambda: not any(map(_runs, processes)))
 
     def stop(self) -> None:
         """As an operator does (fast shutdown)."""

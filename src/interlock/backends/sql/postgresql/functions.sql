@@ -195,7 +195,7 @@ begin
     delete from @claim@ where ctid =
       (select ctid from @claim@ where resource = r and id = i and state = 1 and lapses_at > t and bell in ('', b) for update skip locked)
       and not exists (select from @claim@ where resource = r and id <> i);
-    if found then return 't'; end if;
+    if found then return 'tl'; end if;  -- lone: nobody was let in by it
     select token, id, state, permits, capacity, lapses_at, bell into mine from @claim@ where resource = r order by token limit 1;
     if mine.id = i and mine.state = 1 and mine.permits = mine.capacity and mine.lapses_at > t and mine.bell in ('', b) then
       select token, id, state, permits, capacity, lapses_at, bell into next from @claim@

@@ -151,15 +151,20 @@ READ = "select value, version from @register@ where name = $1 and (lapses_at is 
 
 UNFLUSHED = {
     "strict": frozenset[str](),
-    "durable": frozenset({steps.RELEASE, steps.SWEEP, steps.WATCH}),
+    "durable": frozenset({steps.SWEEP, steps.WATCH}),
     "relaxed": frozenset(steps.ALL),
 }
-"""The steps whose commit does not wait for the disk, for each durability.
+"""The steps whose commit never waits for the disk, for each durability; of releases see `LONE_RELEASE`.
 
-Nobody relies on a release that has not reached the disk. Whatever is claimed later has a later commit, and waits for the disk with all that
-was committed before it. If the server crashes before that, the released claim stands again and lapses, as that of a dead holder
-does; a waiter that was let in still has its place, ahead of everybody who comes later. Swept rows are swept again, and clients watch
-again, because their connections have ended with the server.
+Swept rows are swept again, and clients watch again, because their connections have ended with the server.
+"""
+
+LONE_RELEASE = "select answer, case when answer = 'tl' then set_config('synchronous_commit', 'off', true) end from (select {} as answer offset 0) released"
+"""A release that lets nobody in does not wait for the disk, unless it is strict: nobody relies on it.
+
+Whatever is claimed later has a later commit, and waits for the disk with all that was committed before it. If the server crashes before
+that, the released claim stands again and lapses, as that of a dead holder does. A release that lets a waiter in is a grant, and a release
+that lingers is a promise: both are on the disk before anybody hears of them.
 """
 
 
@@ -170,6 +175,8 @@ def statements(schema: Schema, durability: str = "durable") -> dict[str, Stateme
         called = f"{schema.name(step + '_step')}({', '.join(f'${n}' for n in range(1, count + 1))})"
         if step in UNFLUSHED[durability]:  # read at the commit; it ends with the transaction of the statement
             return f"select {called}, set_config('synchronous_commit', 'off', true)"
+        if step == steps.RELEASE and durability != "strict":
+            return LONE_RELEASE.format(called)
         return f"select {called}"
 
     # fmt: off
