@@ -74,6 +74,7 @@ class MysqlLink:
         self._driver.discard()
 
     def abandon(self) -> None:
+        self._opened = False  # or our end would close it for the parent, too: parent and child share what an event loop watches
         self._driver.abandon()
 
     def __del__(self) -> None:
