@@ -1,4 +1,4 @@
-"""One cluster for all tests of a worker that do not break it; and readable assertions of the shipped suite."""
+"""One cluster for all tests of a worker that do not break it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from uuid import uuid4
 import pytest
 
 from tests.etcd.cluster import EtcdCluster, running, steady
-
-pytest.register_assert_rewrite("interlock.testing.conformance")
+from tests.patience import give_servers_time
 
 
 @pytest.fixture
@@ -28,3 +27,8 @@ def fragile() -> Iterator[EtcdCluster]:
     """A cluster for tests that break it and mend it again."""
     with running() as cluster:
         yield cluster
+
+
+@pytest.fixture(autouse=True)
+def time_to_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    give_servers_time(monkeypatch)

@@ -1,12 +1,11 @@
-"""One server for all tests of a worker that do not break it; and readable assertions of the shipped suite."""
+"""One server for all tests of a worker that do not break it."""
 
 from __future__ import annotations
 
 import pytest
 
+from tests.patience import give_servers_time
 from tests.postgresql.server import Server, fresh_schema, steady
-
-pytest.register_assert_rewrite("interlock.testing.conformance")
 
 
 @pytest.fixture(scope="session")
@@ -18,3 +17,8 @@ def server() -> Server:
 def url(server: Server) -> str:
     """A place of this test's own."""
     return server.url(fresh_schema())
+
+
+@pytest.fixture(autouse=True)
+def time_to_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    give_servers_time(monkeypatch)

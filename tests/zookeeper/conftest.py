@@ -1,15 +1,12 @@
-"""One ensemble for all tests of a run that do not break it; and readable assertions of the shipped suite."""
+"""One ensemble for all tests of a run that do not break it."""
 
 from __future__ import annotations
 
 import pytest
 
-from interlock._core import timing
-from interlock.testing.lag import stretched
+from tests.patience import give_servers_time
 from tests.zookeeper.ensemble import Servers
 from tests.zookeeper.shared import steady
-
-pytest.register_assert_rewrite("interlock.testing.conformance")
 
 
 @pytest.fixture(scope="session")
@@ -24,6 +21,5 @@ def url(ensemble: Servers) -> str:
 
 
 @pytest.fixture(autouse=True)
-def patience_for_servers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A try without waiting gives the servers 0.15 s. On a busy machine three JVMs may need longer for one write, and that is not what is tested."""
-    monkeypatch.setattr(timing, "GRACE", stretched(timing.GRACE))
+def time_to_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    give_servers_time(monkeypatch)
