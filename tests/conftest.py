@@ -43,6 +43,7 @@ ON_DEMAND = (
     "tests/zookeeper/test_conformance",
     "tests/postgresql/test_field.py",
     "tests/postgresql/test_pooler_conformance.py",
+    "tests/storm/test_etcd.py",
     "tests/storm/test_postgresql.py",
     "tests/storm/test_mysql.py",
     "tests/storm/test_zookeeper",
