@@ -41,6 +41,7 @@ ON_DEMAND = (
     "tests/mysql/test_pinned.py",
     "tests/mysql/test_races.py",
     "tests/zookeeper/test_conformance",
+    "tests/mutants/test_mutants.py::test_the_suite_notices[zookeeper:",
     "tests/postgresql/test_field.py",
     "tests/postgresql/test_pooler_conformance.py",
     "tests/storm/test_etcd.py",
