@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import io
-import os
 import subprocess
 import sys
 import tarfile
@@ -21,7 +20,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from statistics import median
 
-from benchmarks.process import ROOT, Another
+from benchmarks.process import ROOT, Another, in_another
 from benchmarks.redis_server import served, servers
 
 TURN = 0.25  # seconds
@@ -79,26 +78,6 @@ def source(commit: str) -> Iterator[Path]:
         yield Path(folder) / "src"
 
 
-@contextmanager
-def child(package: Path, program: str, *arguments: str) -> Iterator[Another]:
-    env = {**os.environ, "PYTHONPATH": str(package)}
-    with subprocess.Popen(
-        [sys.executable, "-c", program, *arguments],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env=env,
-    ) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        another = Another(process.stdin, process.stdout)
-        try:
-            assert another.hear() == "ready\n"
-            yield another
-        finally:
-            process.kill()
-
-
 def turn(another: Another) -> float:
     another.tell(str(TURN))
     return float(another.hear())
@@ -150,8 +129,8 @@ def main() -> None:
         for name, (program, store, tasks) in QUESTIONS.items():
             if options.only in name:
                 with (
-                    child(before, program, theirs[store], tasks) as old,
-                    child(ROOT / "src", program, ours[store], tasks) as new,
+                    in_another(program, theirs[store], tasks, source=before) as old,
+                    in_another(program, ours[store], tasks) as new,
                 ):
                     one, two, ratio = compared(old, new, options.rounds)
                 sys.stdout.write(f"{name:24}{1e6 * one:7.1f} us{1e6 * two:7.1f} us   {ratio:.2f}\n")

@@ -41,9 +41,12 @@ def busy() -> float:
 
 
 @contextmanager
-def in_another(program: str, *arguments: str) -> Iterator[Another]:
-    """Run a program that says "ready" and then answers every line; it is killed in the end."""
-    env = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
+def in_another(program: str, *arguments: str, source: Path = ROOT / "src") -> Iterator[Another]:
+    """Run a program that says "ready" and then answers every line; it is killed in the end.
+
+    `source` is where it finds interlock: that of another commit, for instance.
+    """
+    env = {**os.environ, "PYTHONPATH": f"{source}{os.pathsep}{ROOT}"}
     with subprocess.Popen(
         [sys.executable, "-c", program, *arguments],
         stdin=subprocess.PIPE,
