@@ -161,7 +161,9 @@ class Link:
                     return session
                 if self._closed or not await runtime.wait(signal, max(0.0, until - self.now())):
                     why = f" ({self._last_error})" if self._last_error else ""
-                    raise Unreached(f"{self.place}: no server could be reached in {timeout:.3g} s{why}")
+                    raise Unreached(
+                        f"{self.place}: no server could be reached in {timeout:.3g} s{why}; is one running there?"
+                    )
                 self._raise_failure()
             finally:
                 with self.guard:

@@ -105,7 +105,9 @@ def ready(
     timeout: float | None = None,
     poller: Any = POLL,
 ) -> tuple[list[Any], list[Any], list[Any]]:
-    """As `select.select`, for kazoo: who can be read from or written to, at the latest after so many seconds.
+    """Do for kazoo what `select.select` does: return the connections that can be read from, and those that can be written to.
+
+    It waits until there is one, for at most `timeout` seconds.
 
     Requests that are to be sent do not keep replies waiting: the server would stop reading if nobody read from it.
     """

@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import Any
 
 from interlock.backends.sql.postgresql.schema import Schema
-from interlock.errors import InvalidURL, Unsupported
+from interlock.errors import InvalidURL, StoreUnfit
 
 # Options of libpq that do not belong to a session of ours.
 NOT_OURS = ("connect_timeout", "client_encoding", "fallback_application_name")
@@ -19,9 +19,9 @@ NOT_OURS = ("connect_timeout", "client_encoding", "fallback_application_name")
 def psycopg() -> Any:
     try:
         return import_module("psycopg")
-    except ImportError as error:
-        raise Unsupported(
-            f"postgresql:// needs psycopg 3 ({error}); install it with: pip install 'interlock[postgresql]'"
+    except ImportError:
+        raise StoreUnfit(
+            "a store on PostgreSQL needs the client library psycopg 3; install it: pip install 'interlock[postgresql]'"
         ) from None
 
 
