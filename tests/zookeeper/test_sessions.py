@@ -18,7 +18,9 @@ from interlock._core.drive import drive
 from interlock._core.states import State
 from interlock._runtime.threads import Threads
 from interlock.backends.kit.deadline import Deadline
-from interlock.errors import InvalidSetting, LeaseLost, Unreached
+from interlock.backends.zookeeper.deadline_rule import ConfirmedWrites
+from interlock.backends.zookeeper.link import Session
+from interlock.errors import InterlockError, InvalidSetting, LeaseLost, Unreached
 from interlock.model import Claim, Gone, Granted, Renewal, Renewed
 from interlock.urls import open_store
 from tests.patience import until
@@ -53,6 +55,31 @@ def test_a_lost_session_loses_all_its_leases_at_once_and_says_so(url: str) -> No
         until(lambda: len(lost) == 5)
         with client.lock("x0") as again:
             assert again.token > max(lease.token for lease in leases if lease)
+
+
+@pytest.mark.parametrize("replaced", [True, False])
+def test_a_session_that_ends_while_it_is_verified_keeps_nobody_waiting(url: str, replaced: bool) -> None:
+    """No write can prove it any more: a claim on its way must not try for ever."""
+    store: Any = open_store(url, Threads(), asynchronous=False)
+    drive(store.claim(Claim("x", uuid4().hex, 30.0)))
+    link, now = link_of(store), time.monotonic()
+    resumed = Session(1, ConfirmedWrites(30.0, now - 30.0), now)  # nothing is proved of it
+    if not replaced:
+        drive(store.close())
+        link.session = resumed  # as it looks before its loss is told
+    told: list[BaseException] = []
+
+    def verify() -> None:
+        try:
+            drive(store._calls.freshen(resumed, 20.0, Deadline(time.monotonic, 0.2)))
+        except InterlockError as error:
+            told.append(error)
+
+    caller = threading.Thread(target=verify, daemon=True)
+    caller.start()
+    until(lambda: told)
+    assert isinstance(told[0], Unreached)
+    drive(store.close())
 
 
 def test_a_node_of_an_earlier_session_is_not_ours(url: str) -> None:

@@ -11,7 +11,7 @@ from interlock.backends.zookeeper import requests
 from interlock.backends.zookeeper.library import NoNode, Unimplemented
 from interlock.backends.zookeeper.link import Answer, Link, Session, late
 from interlock.backends.zookeeper.requests import Request
-from interlock.errors import StoreUnavailable
+from interlock.errors import StoreUnavailable, Unreached
 from interlock.ports import IO_TIMEOUT, Signal
 
 CHUNK = 200  # reads in one request
@@ -117,6 +117,10 @@ class Calls:
         """
         now = self.link.now
         while session.writes.ends - now() < needed:
+            if self.link.session is not session:  # no write will ever prove an old one
+                raise Unreached(f"{self.link.place}: the session was replaced meanwhile")
+            if deadline.passed():
+                raise Unreached(f"{self.link.place}: the session was not verified in time")
             await self.beat(session, deadline)
             if session.writes.ends - now() >= needed:
                 return
