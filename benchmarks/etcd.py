@@ -75,13 +75,13 @@ def bare_requests(lease: int, name: str) -> tuple[bytes, bytes]:
 def bare_pair(hosts: str) -> Iterator[Measure]:
     transport = BlockingTransport(address(hosts), Credentials("", ""))
     grant = messages.grant(600, fresh_lease())
-    lease = LeaseAnswer(drive(transport.call(GRANT, grant, 5.0), nested=True)).lease
+    lease = LeaseAnswer(drive(transport.ask(GRANT, grant, 5.0), nested=True)).lease
     try:
 
         def once() -> None:
             enter, leave = bare_requests(lease, "x")
-            drive(transport.call(TXN, enter, 5.0), nested=True)
-            drive(transport.call(TXN, leave, 5.0), nested=True)
+            drive(transport.ask(TXN, enter, 5.0), nested=True)
+            drive(transport.ask(TXN, leave, 5.0), nested=True)
 
         yield lambda: timed(once)
     finally:
@@ -92,12 +92,12 @@ async def bare_in_tasks(hosts: str) -> Any:
     from interlock.backends.etcd.transport.aio import AsyncTransport
 
     transport = AsyncTransport(address(hosts), Credentials("", ""))
-    lease = LeaseAnswer(await transport.call(GRANT, messages.grant(600, fresh_lease()), 5.0)).lease
+    lease = LeaseAnswer(await transport.ask(GRANT, messages.grant(600, fresh_lease()), 5.0)).lease
 
     async def once(name: str) -> None:
         enter, leave = bare_requests(lease, name)
-        await transport.call(TXN, enter, 5.0)
-        await transport.call(TXN, leave, 5.0)
+        await transport.ask(TXN, enter, 5.0)
+        await transport.ask(TXN, leave, 5.0)
 
     return once, transport.close
 
@@ -110,7 +110,7 @@ from interlock.backends.etcd.transport.blocking import BlockingTransport
 from interlock.backends.etcd.transport.credentials import Credentials
 from interlock.backends.etcd.wire.watching import Watched
 transport = BlockingTransport(address(sys.argv[1]), Credentials("", ""))
-line, _ = drive(transport.line(time.monotonic() + 5, True), nested=True)
+line, _ = drive(transport.line(5.0), nested=True)
 print("ready", flush=True)
 for _ in sys.stdin:
     group = drive(line.open_watches([Watched(b"bare/handoff", only_deletions=True)], 5.0), nested=True)
@@ -129,12 +129,12 @@ def bare_handoff(hosts: str) -> Iterator[Measure]:
         with in_another(BARE_WATCHER, hosts) as other:
 
             def once() -> float:
-                drive(transport.call(TXN, txn([], [put_op(put(key, b"x"))]), 5.0), nested=True)
+                drive(transport.ask(TXN, txn([], [put_op(put(key, b"x"))]), 5.0), nested=True)
                 other.tell()
                 assert other.hear().strip() == "watching"
                 time.sleep(SETTLE)
                 released = time.clock_gettime(time.CLOCK_MONOTONIC)
-                drive(transport.call(TXN, txn([], [delete_op(key)]), 5.0), nested=True)
+                drive(transport.ask(TXN, txn([], [delete_op(key)]), 5.0), nested=True)
                 return float(json.loads(other.hear())) - released
 
             yield lambda: middle(once, 60)

@@ -99,7 +99,7 @@ class Member:
             Address((Endpoint("127.0.0.1", self.port),), connect_timeout=timeout), Credentials("", "")
         )
         try:
-            return StatusAnswer(drive(transport.call(STATUS, b"", timeout, again=False), nested=True))
+            return StatusAnswer(drive(transport.ask(STATUS, b"", timeout), nested=True))
         except InterlockError:
             return None
         finally:

@@ -21,7 +21,7 @@ def abandon(store: Store) -> None:
     assert isinstance(twin, EtcdStore)
     for session in list(store._side.sessions._current.values()):
         request = messages.of_lease(session.lease)
-        drive(twin._side.transport.call(messages.REVOKE, request, 5.0), nested=True)
+        drive(twin._side.transport.ask(messages.REVOKE, request, 5.0), nested=True)
         store._side.sessions.lose(session)
 
 

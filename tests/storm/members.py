@@ -47,7 +47,7 @@ class Etcd:
         endpoints = tuple(Endpoint("127.0.0.1", member.port) for member in self.servers)
         transport = BlockingTransport(Address(endpoints), Credentials("", ""))
         try:
-            return drive(transport.call(method, request, 5.0), nested=True)
+            return drive(transport.ask(method, request, 5.0), nested=True)
         finally:
             drive(transport.close(), nested=True)
 

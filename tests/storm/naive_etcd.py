@@ -33,7 +33,7 @@ class NaiveEtcd(Naive):
         self._transport = BlockingTransport(Address(endpoints), Credentials("", ""))
 
     def _ask_etcd(self, method: bytes, request: bytes) -> bytes:
-        return drive(self._transport.call(method, request, 5.0), nested=True)
+        return drive(self._transport.ask(method, request, 5.0), nested=True)
 
     def _try(self, resource: str, id: str) -> int | None:
         key = f"naive/{resource}".encode()

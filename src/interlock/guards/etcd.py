@@ -87,7 +87,7 @@ class _Guard:
         # An absent key is not below anything: the first token of a resource needs a comparison of its own.
         known = txn([below(mark, b"%0*d" % (WIDTH, shown.token + 1))], writes, [get_op(get(mark))])
         request = txn([created_at(mark, 0)], writes, [txn_op(known)])
-        answer = TxnAnswer(await self._transport.call(TXN, request, timeout))
+        answer = TxnAnswer(await self._transport.ask(TXN, request, timeout))
         if not answer.succeeded:
             inner = answer.nested(0)
             if not inner.succeeded:
@@ -98,7 +98,7 @@ class _Guard:
     async def _read(self, key: Text, timeout: float) -> bytes | None:
         from interlock.backends.etcd.wire.messages import RANGE, RangeAnswer, get
 
-        kvs = RangeAnswer.of(await self._transport.call(RANGE, get(_bytes(key)), timeout)).kvs
+        kvs = RangeAnswer.of(await self._transport.ask(RANGE, get(_bytes(key)), timeout)).kvs
         return kvs[0].value if kvs else None
 
 

@@ -1,8 +1,10 @@
 """Enters claims and removes them: each is one Txn.
 
-    compare   the claim was not evicted or taken back, its key does not exist; unless it queues: nothing stands there at all
-    then      put the key under the session's lease, and look at the queue
-    else      look for the reason, and at the queue
+    compare   the claim was not evicted or taken back, and nothing stands there at all
+    then      put the key under the session's lease: it is granted
+    else      compare   the claim was not evicted or taken back, its key does not exist; unless it queues: nothing stands there
+              then      put the key under the session's lease, and look at the queue
+              else      look for the reason, and at the queue
 
 The revision at which the key is created is the place in the queue, and the token. A Txn with a put goes through raft, so the look in
 it is up to date and shows the claim itself. Repeating a claim after a lost answer finds its own key.
@@ -14,11 +16,12 @@ import math
 import time
 
 from interlock.backends.etcd.algorithm import view
-from interlock.backends.etcd.algorithm.keeping import fresh_lease, litter_lease, session_for
+from interlock.backends.etcd.algorithm.keeping import COMMIT, fresh_lease, litter_lease, session_for
 from interlock.backends.etcd.algorithm.sessions import Place, Session
 from interlock.backends.etcd.algorithm.side import Side
 from interlock.backends.etcd.algorithm.view import View
 from interlock.backends.etcd.errors import LeaseNotFound
+from interlock.backends.etcd.transport.calltime import CallTime
 from interlock.backends.etcd.wire import messages
 from interlock.backends.etcd.wire.messages import (
     GRANT,
@@ -34,9 +37,9 @@ from interlock.backends.etcd.wire.messages import (
     put,
     put_op,
     txn,
+    txn_op,
 )
 from interlock.backends.etcd.wire.values import RELEASED, Entry, claim_value, encoded, eviction
-from interlock.backends.kit.deadline import Deadline
 from interlock.errors import InterlockError, SettingsMismatch, StoreUnavailable, StoreUnfit, Unreached
 from interlock.model import Claim, ClaimAnswer, Gone
 
@@ -48,6 +51,8 @@ class _Again(Exception):
 
 
 async def claim(side: Side, asked_for: Claim, timeout: float) -> ClaimAnswer:
+    if asked_for.id not in side.sessions.places:  # later the answer "too late" is as good: it has waited
+        timeout = max(timeout, COMMIT)
     deadline = await side.begin(timeout)
     for _ in range(TRIES):
         session = await session_for(side, asked_for.ttl, deadline)
@@ -68,29 +73,27 @@ async def claim(side: Side, asked_for: Claim, timeout: float) -> ClaimAnswer:
     raise StoreUnavailable(f"{side.place}: the client's session ended again and again")
 
 
-async def _claim(side: Side, session: Session, claim: Claim, deadline: Deadline) -> ClaimAnswer:
-    keys, known = side.keys, side.sessions.places.get(claim.id)
-    folder, mine = keys.folder(claim.resource), keys.claim(claim.resource, claim.id)
-    gone = keys.gone(claim.id)
+async def _claim(side: Side, session: Session, claim: Claim, deadline: CallTime) -> ClaimAnswer:
+    known, folder = side.sessions.places.get(claim.id), side.keys.folder(claim.resource)
     alone = [] if claim.queued else [nothing_in(*folder)]
-    reads = view.looks(claim, folder, 0 if known is None else known.created)
-    otherwise = [get_op(get(gone)), *reads, get_op(get(keys.floor))]
+    quick = known is None
     while True:
-        asked, (since, floor) = side.runtime.now(), side.sessions.floor
-        # The floor is compared: whoever does not know of a new one would draw tokens below those of the others.
-        enters = [created_at(gone, 0), created_at(mine, 0), modified_at(keys.floor, since), *alone]
-        enter = put_op(put(mine, claim_value(claim, floor), session.lease))
+        asked, floor = side.runtime.now(), side.sessions.floor
         answer = await side.txn(
-            txn(enters, [enter, *reads], otherwise),
+            _request(side, session, claim, alone, 0 if known is None else known.created, floor, quick),
             deadline,
             unsure=lambda: side.sessions.leave_unanswered(claim.id),
         )
+        if quick:
+            if answer.succeeded:
+                return _granted_at_once(session, claim, answer.header.revision + floor[1], asked)
+            answer, quick = answer.nested(0), False
         if not answer.succeeded and (removed := answer.ranged(0).kvs):
             side.sessions.leave(claim.id)
             reason = eviction(removed[0].value)
             return Gone() if reason is None else Gone(True, reason)
         seen = View.of(answer, 1)
-        own = seen.own(mine)
+        own = seen.own(side.keys.claim(claim.resource, claim.id))
         await _check_capacity(side, claim, seen, own, deadline)
         if own is not None:
             return await _standing(side, session, claim, seen, own, answer, asked, deadline)
@@ -108,6 +111,38 @@ async def _claim(side: Side, session: Session, claim: Claim, deadline: Deadline)
         ]  # it fits as long as nobody enters after this look
 
 
+def _request(
+    side: Side,
+    session: Session,
+    claim: Claim,
+    alone: list[bytes],
+    created: int,
+    floor: tuple[int, int],
+    quick: bool,
+) -> bytes:
+    """The Txn of a claim; only the inner one if it is not `quick`. See the head of this file."""
+    keys, (since, above) = side.keys, floor
+    folder, mine, gone = (
+        keys.folder(claim.resource),
+        keys.claim(claim.resource, claim.id),
+        keys.gone(claim.id),
+    )
+    reads = view.looks(claim, folder, created)
+    # The floor is compared: whoever does not know of a new one would draw tokens below those of the others.
+    sound = [created_at(gone, 0), modified_at(keys.floor, since)]
+    enter = put_op(put(mine, claim_value(claim, above), session.lease))
+    otherwise = [get_op(get(gone)), *reads, get_op(get(keys.floor))]
+    request = txn([*sound, created_at(mine, 0), *alone], [enter, *reads], otherwise)
+    return txn([*sound, nothing_in(*folder)], [enter], [txn_op(request)]) if quick else request
+
+
+def _granted_at_once(session: Session, claim: Claim, token: int, asked: float) -> ClaimAnswer:
+    """The grant of a claim that nobody stood in the way of: its key was created at the revision of the answer."""
+    if session.over:
+        raise LeaseNotFound("another caller has found out meanwhile")
+    return session.granted(token, claim.ttl, asked)
+
+
 def _floor_moved(side: Side, answer: TxnAnswer) -> bool:
     """Whether an operator has set another floor for tokens since it was read; it is known from now on."""
     kvs = answer.ranged(3).kvs
@@ -120,7 +155,7 @@ def _floor_moved(side: Side, answer: TxnAnswer) -> bool:
 
 
 async def _check_capacity(
-    side: Side, claim: Claim, seen: View, own: Entry | None, deadline: Deadline
+    side: Side, claim: Claim, seen: View, own: Entry | None, deadline: CallTime
 ) -> None:
     try:
         seen.check_capacity(claim)
@@ -140,7 +175,7 @@ async def _standing(
     own: Entry,
     answer: TxnAnswer,
     asked: float,
-    deadline: Deadline,
+    deadline: CallTime,
 ) -> ClaimAnswer:
     """The answer for a claim whose key stands in the queue."""
     sessions = side.sessions
@@ -183,7 +218,7 @@ def mark(own: Entry) -> bytes:
     )
 
 
-async def _mark(side: Side, own: Entry, deadline: Deadline) -> None:
+async def _mark(side: Side, own: Entry, deadline: CallTime) -> None:
     if own.said is not None and "admitted" not in own.said:
         try:
             await side.txn(mark(own), deadline)
@@ -213,7 +248,7 @@ async def release(side: Side, resource: str, id: str, linger: float, timeout: fl
     return answer.succeeded and answer.deleted(0) == 1
 
 
-async def _linger(side: Side, resource: str, id: str, linger: float, deadline: Deadline) -> bool | None:
+async def _linger(side: Side, resource: str, id: str, linger: float, deadline: CallTime) -> bool | None:
     """Move a holder's claim under a lease of its own, which lapses after `linger` seconds. None: it does not hold.
 
     The key keeps its place and its token, and outlives the client. The tombstone keeps it from being renewed or released again.
@@ -247,6 +282,6 @@ async def _linger(side: Side, resource: str, id: str, linger: float, deadline: D
     return answer.succeeded
 
 
-async def withdraw(side: Side, key: bytes, deadline: Deadline) -> None:
+async def withdraw(side: Side, key: bytes, deadline: CallTime) -> None:
     """Delete a key of ours of which this client knows nothing any more."""
     await side.txn(txn([], [delete_op(key)]), deadline)

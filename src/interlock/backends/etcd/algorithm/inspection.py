@@ -5,6 +5,7 @@ from __future__ import annotations
 from interlock._core.admission import admitted
 from interlock.backends.etcd.algorithm.keeping import litter_lease
 from interlock.backends.etcd.algorithm.side import Side
+from interlock.backends.etcd.transport.calltime import CallTime
 from interlock.backends.etcd.wire import messages
 from interlock.backends.etcd.wire.keys import escaped
 from interlock.backends.etcd.wire.messages import (
@@ -19,7 +20,6 @@ from interlock.backends.etcd.wire.messages import (
     txn,
 )
 from interlock.backends.etcd.wire.values import Entry, evicted
-from interlock.backends.kit.deadline import Deadline
 from interlock.errors import ForeignKey
 from interlock.model import Queue, Standing
 
@@ -37,7 +37,7 @@ async def inspect(
     return await _queue(side, resource, entries, deadline, lapses)
 
 
-async def _queue(side: Side, resource: str, entries: list[Entry], deadline: Deadline, lapses: bool) -> Queue:
+async def _queue(side: Side, resource: str, entries: list[Entry], deadline: CallTime, lapses: bool) -> Queue:
     if not entries:
         return Queue(resource, 0, ())
     capacity = _capacity(entries)
@@ -68,7 +68,7 @@ async def scan(side: Side, prefix: str, after: str, limit: int, timeout: float) 
     names: set[str] = set()
     more = True
     while more:
-        deadline = Deadline(side.runtime.now, timeout)  # for each page: there may be many
+        deadline = side.within(timeout)  # for each page: there may be many
         answer = await side.range(get(start, end, limit=PAGE, keys_only=True), deadline)
         for kv in answer.kvs:
             name, start = side.keys.resource_of(kv.key)
@@ -95,12 +95,12 @@ async def evict(
             raise ForeignKey(resource, "string", expires=bool(entry.lease))
     met: list[Standing] = []
     for entry, standing in victims:
-        if await _evicted(side, entry, reason, Deadline(side.runtime.now, timeout)):
+        if await _evicted(side, entry, reason, side.within(timeout)):
             met.append(standing)
     return met
 
 
-async def _evicted(side: Side, victim: Entry, reason: str, deadline: Deadline) -> bool:
+async def _evicted(side: Side, victim: Entry, reason: str, deadline: CallTime) -> bool:
     """Remove one key, if it is still the one that was seen, and leave the reason for its owner."""
     then = [delete_op(victim.key)]
     if not victim.foreign:

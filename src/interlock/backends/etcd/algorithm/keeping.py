@@ -14,12 +14,13 @@ import time
 from interlock.backends.etcd.algorithm.sessions import KEPT, Session, step
 from interlock.backends.etcd.algorithm.side import Side
 from interlock.backends.etcd.errors import LeaseNotFound, NotAuthenticated
+from interlock.backends.etcd.transport.calltime import CallTime
 from interlock.backends.etcd.transport.line import Line
 from interlock.backends.etcd.wire import messages
 from interlock.backends.etcd.wire.messages import LeaseAnswer, RangeAnswer
-from interlock.backends.kit.deadline import Deadline
 from interlock.errors import InterlockError, StoreUnavailable
 
+COMMIT = 0.25  # seconds that a commit has at least: it waits for the disks of a majority, however hurried the caller is
 LITTER = 120  # seconds that the lease for tombstones and deleted registers lives,
 LITTERED = 58.0  # and seconds for which it is used: so each of them stays for at least a minute
 
@@ -29,7 +30,7 @@ def fresh_lease() -> int:
     return secrets.randbits(62) | 1
 
 
-async def session_for(side: Side, ttl: float, deadline: Deadline) -> Session:
+async def session_for(side: Side, ttl: float, deadline: CallTime) -> Session:
     """A live session for a claim with this ttl, of which enough is left."""
     while True:
         now = side.runtime.now()
@@ -39,7 +40,9 @@ async def session_for(side: Side, ttl: float, deadline: Deadline) -> Session:
             continue
         if session is not None and session.kept + session.ttl - KEPT * min(ttl, session.ttl) >= now:
             return session
-        if not await side.sessions.take_lead(("session", step(ttl)), side.runtime, deadline.left()):
+        patience = deadline.left() + min(deadline.connecting, COMMIT)
+        if not await side.sessions.take_lead(("session", step(ttl)), side.runtime, patience):
+            deadline.connected(min(COMMIT, side.runtime.now() - now))
             if deadline.passed():
                 raise StoreUnavailable(f"{side.place}: no session in time")
             continue
@@ -54,32 +57,35 @@ async def session_for(side: Side, ttl: float, deadline: Deadline) -> Session:
             side.sessions.landed(("session", step(ttl)))
 
 
-async def _begin(side: Side, ttl: float, deadline: Deadline) -> None:
-    wanted, asked = (
-        step(ttl),
-        side.runtime.now(),
-    )  # before the question: a slow answer must shorten the session
-    answer = LeaseAnswer(await side.call(messages.GRANT, messages.grant(wanted, fresh_lease()), deadline))
+async def _begin(side: Side, ttl: float, deadline: CallTime) -> None:
+    """Begin a session; that is a part of connecting."""
+    wanted, extra = step(ttl), min(deadline.connecting, COMMIT)
+    asked = side.runtime.now()  # before the question: a slow answer must shorten the session
+    granted = await side.call(
+        messages.GRANT, messages.grant(wanted, fresh_lease()), side.within(deadline.left() + extra)
+    )
+    deadline.connected(min(extra, side.runtime.now() - asked))
+    answer = LeaseAnswer(granted)
     side.sessions.begin(Session(answer.lease, wanted, float(answer.ttl), asked))
 
 
-async def forsake(side: Side, session: Session, deadline: Deadline) -> None:
+async def forsake(side: Side, session: Session, deadline: CallTime) -> None:
     """Give up a session whose time has passed on our clock. If the server still has it, that would be of use to nobody."""
     side.sessions.lose(session)
     try:
-        line, _ = await side.line(deadline.left(), patient=False)
+        line = await side.line(deadline.left())
         line.post(messages.REVOKE, messages.of_lease(session.lease))
     except InterlockError:
         pass  # it lapses by itself
 
 
-async def keep(side: Side, session: Session, deadline: Deadline, *, listed: bool = False) -> None:
+async def keep(side: Side, session: Session, deadline: CallTime, *, listed: bool = False) -> None:
     """Keep a session alive; with `listed`, also list the keys under its lease.
 
     Raises `LeaseNotFound` if it has ended, after all its claims were reported lost, and `StoreUnavailable` if nobody knows.
     """
     for attempt in range(2):
-        line, _ = await side.line(deadline.left(), patient=False)
+        line = await side.line(deadline.left())
         share = _share(side, deadline, attempt)
         asked, sent = side.runtime.now(), time.monotonic()
         if session.lapsed(asked):
@@ -110,14 +116,14 @@ async def keep(side: Side, session: Session, deadline: Deadline, *, listed: bool
     raise StoreUnavailable(f"{side.place}: the leader changes; a keep-alive was not confirmed")
 
 
-def _share(side: Side, deadline: Deadline, attempt: int) -> Deadline:
+def _share(side: Side, deadline: CallTime, attempt: int) -> CallTime:
     """The time for one attempt: a member that is frozen or cut off must not use up all of it."""
     if attempt or len(side.transport.address.endpoints) == 1:
         return deadline
-    return Deadline(side.runtime.now, deadline.left() / 2)
+    return side.within(deadline.left() / 2)
 
 
-async def _confirmed(side: Side, line: Line, session: Session, deadline: Deadline, listed: bool) -> bool:
+async def _confirmed(side: Side, line: Line, session: Session, deadline: CallTime, listed: bool) -> bool:
     """Send a keep-alive; whether the server that answered it certainly led then."""
     before, request = line.term, messages.of_lease(session.lease)
     kept = LeaseAnswer(await line.call(messages.KEEP_ALIVE, request, _time(line, deadline)))
@@ -138,11 +144,11 @@ async def _confirmed(side: Side, line: Line, session: Session, deadline: Deadlin
     return True
 
 
-def _time(line: Line, deadline: Deadline) -> float:
+def _time(line: Line, deadline: CallTime) -> float:
     return max(line.least, deadline.for_request())
 
 
-async def litter_lease(side: Side, deadline: Deadline, least: float = 0.0) -> int:
+async def litter_lease(side: Side, deadline: CallTime, least: float = 0.0) -> int:
     """A lease for a key that is to vanish by itself, after a minute or after `least` seconds."""
     now = side.runtime.now()
     if least > LITTERED:
@@ -159,7 +165,7 @@ async def litter_lease(side: Side, deadline: Deadline, least: float = 0.0) -> in
 
 async def end_all(side: Side, timeout: float) -> None:
     """Revoke the leases of a client that closes: whatever stands under them is removed."""
-    deadline = Deadline(side.runtime.now, timeout)
+    deadline = side.within(timeout)
     for session in side.sessions.end():
         if session.lapsed(side.runtime.now()) and not session.over:
             continue

@@ -5,9 +5,9 @@ from __future__ import annotations
 from interlock.backends.etcd.algorithm.keeping import litter_lease
 from interlock.backends.etcd.algorithm.side import Side
 from interlock.backends.etcd.errors import LeaseNotFound
+from interlock.backends.etcd.transport.calltime import CallTime
 from interlock.backends.etcd.wire.messages import get, get_op, modified_at, put, put_op, txn
 from interlock.backends.etcd.wire.values import register_read, register_value
-from interlock.backends.kit.deadline import Deadline
 from interlock.model import Versioned
 
 
@@ -31,7 +31,7 @@ async def compare_and_set(
 
 
 async def _write(
-    side: Side, name: str, version: int, value: str | None, id: str, deadline: Deadline
+    side: Side, name: str, version: int, value: str | None, id: str, deadline: CallTime
 ) -> Versioned | None:
     key = side.keys.register(name)
     # A deleted register stays for a minute or two, so that nobody who watches it misses that.

@@ -13,9 +13,9 @@ from interlock.backends.etcd.algorithm.keeping import keep
 from interlock.backends.etcd.algorithm.sessions import Session
 from interlock.backends.etcd.algorithm.side import Side
 from interlock.backends.etcd.errors import LeaseNotFound
+from interlock.backends.etcd.transport.calltime import CallTime
 from interlock.backends.etcd.wire.messages import created_at, get, get_op, modified_at, put, put_op, txn
 from interlock.backends.etcd.wire.values import Entry, encoded, eviction
-from interlock.backends.kit.deadline import Deadline
 from interlock.errors import StoreUnavailable
 from interlock.model import Gone, NoAnswer, Renewal, RenewAnswer, Renewed
 
@@ -47,7 +47,7 @@ async def renew(side: Side, renewals: Sequence[Renewal], timeout: float) -> list
     return await _explained(side, renewals, answers, deadline)
 
 
-async def _keep(side: Side, session: Session, bulk: bool, deadline: Deadline) -> None:
+async def _keep(side: Side, session: Session, bulk: bool, deadline: CallTime) -> None:
     if bulk and side.runtime.now() < session.listed + RECENT and not session.over:
         return
     await keep(side, session, deadline, listed=True)
@@ -64,7 +64,7 @@ async def _answer(
     renewal: Renewal,
     sessions: dict[int, Session],
     faults: dict[int, StoreUnavailable],
-    deadline: Deadline,
+    deadline: CallTime,
 ) -> RenewAnswer | None:
     """The answer; None if the claim does not stand, and the reason is to be found."""
     session = side.sessions.of_claim(renewal.id)
@@ -81,7 +81,7 @@ async def _answer(
     return Renewed(ttl, session.kept)
 
 
-async def _rewrite(side: Side, renewal: Renewal, deadline: Deadline) -> bool:
+async def _rewrite(side: Side, renewal: Renewal, deadline: CallTime) -> bool:
     """Change a claim's note or permits in place; False if it does not stand. Never creates it."""
     key = side.keys.claim(renewal.resource, renewal.id)
     for _ in range(TRIES):
@@ -111,7 +111,7 @@ async def _rewrite(side: Side, renewal: Renewal, deadline: Deadline) -> bool:
 
 
 async def _explained(
-    side: Side, renewals: Sequence[Renewal], answers: list[RenewAnswer | None], deadline: Deadline
+    side: Side, renewals: Sequence[Renewal], answers: list[RenewAnswer | None], deadline: CallTime
 ) -> list[RenewAnswer]:
     """The answers, with the reasons for claims that do not stand."""
     missing = [place for place, answer in enumerate(answers) if answer is None]

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 from interlock.backends.etcd.algorithm.sessions import Sessions
+from interlock.backends.etcd.transport.calltime import CallTime
 from interlock.backends.etcd.transport.cluster import ClusterTransport
 from interlock.backends.etcd.transport.line import Line
 from interlock.backends.etcd.wire.keys import Keys
 from interlock.backends.etcd.wire.messages import RANGE, TXN, Method, RangeAnswer, TxnAnswer
-from interlock.backends.kit.deadline import Deadline
 from interlock.backends.kit.runtime import WaitRuntime
 
 
@@ -26,28 +25,35 @@ class Side:
         self.sessions = sessions
         self.place = transport.address.place
 
-    async def begin(self, timeout: float, *, patient: bool = True) -> Deadline:
-        """The deadline of a call with this timeout. It connects first, which has a time of its own for `patient` calls."""
-        _, connecting = await self.line(timeout, patient=patient)
-        return Deadline(self.runtime.now, timeout if patient else max(0.001, timeout - connecting))
+    async def begin(self, timeout: float, *, patient: bool = True) -> CallTime:
+        """The deadline of a call with this timeout. It connects first; that has a time of its own for `patient` calls."""
+        transport = self.transport
+        extra = transport.address.connect_timeout if patient and not transport.hurried else 0.0
+        deadline = CallTime(self.runtime.now, timeout, extra)
+        _, connecting = await transport.line(timeout + extra)
+        if connecting:
+            deadline.connected(connecting)
+        return deadline
 
-    async def line(self, timeout: float, *, patient: bool = True) -> tuple[Line, float]:
-        patient = patient and not self.transport.hurried
-        return await self.transport.line(time.monotonic() + timeout, patient)
+    def within(self, timeout: float) -> CallTime:
+        """The deadline of a call that has connected, or that has no extra time for that."""
+        return CallTime(self.runtime.now, timeout)
 
-    async def call(self, method: Method, body: bytes, deadline: Deadline, *, again: bool = True) -> bytes:
-        return await self.transport.call(method, body, deadline.for_request(), again=again)
+    async def line(self, timeout: float) -> Line:
+        return (await self.transport.line(timeout))[0]
 
-    async def range(self, request: bytes, deadline: Deadline) -> RangeAnswer:
+    async def call(self, method: Method, body: bytes, deadline: CallTime, *, again: bool = True) -> bytes:
+        return await self.transport.call(method, body, deadline, again=again)
+
+    async def range(self, request: bytes, deadline: CallTime) -> RangeAnswer:
         return RangeAnswer.of(await self.call(RANGE, request, deadline))
 
     async def txn(
         self,
         request: bytes,
-        deadline: Deadline,
+        deadline: CallTime,
         *,
         again: bool = True,
         unsure: Callable[[], object] | None = None,
     ) -> TxnAnswer:
-        timeout = deadline.for_request()
-        return TxnAnswer(await self.transport.call(TXN, request, timeout, again=again, unsure=unsure))
+        return TxnAnswer(await self.transport.call(TXN, request, deadline, again=again, unsure=unsure))

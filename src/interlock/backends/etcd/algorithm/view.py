@@ -6,6 +6,8 @@ since each takes at least one. So a look reads that many from the front, and the
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from interlock._core.admission import admitted, to_watch
 from interlock.backends.etcd.wire.messages import DOWNWARDS, UPWARDS, RangeAnswer, TxnAnswer, get, get_op
 from interlock.backends.etcd.wire.values import Entry
@@ -32,6 +34,11 @@ def exclusive(claim: Claim) -> bool:
 def looks(claim: Claim, folder: tuple[bytes, bytes], created: int = 0) -> list[bytes]:
     """The reads of a Txn that make a view; with `created`, its end is at the claim of that revision."""
     limit = FRONT if exclusive(claim) else 0 if claim.capacity > MANY else claim.capacity + 2
+    return _looks(folder, limit, created)
+
+
+@lru_cache(maxsize=1024)
+def _looks(folder: tuple[bytes, bytes], limit: int, created: int) -> list[bytes]:
     return [
         get_op(get(*folder, limit=limit, order=UPWARDS)),
         get_op(get(*folder, limit=2, order=DOWNWARDS, max_create=created)),

@@ -20,12 +20,12 @@ from interlock.backends.etcd.algorithm.inspection import inspect
 from interlock.backends.etcd.algorithm.sessions import Place
 from interlock.backends.etcd.algorithm.side import Side
 from interlock.backends.etcd.errors import NotAuthenticated
+from interlock.backends.etcd.transport.calltime import CallTime
 from interlock.backends.etcd.transport.line import Line
 from interlock.backends.etcd.wire import messages
 from interlock.backends.etcd.wire.messages import DOWNWARDS, RANGE, UPWARDS, RangeAnswer, get
 from interlock.backends.etcd.wire.values import Entry
 from interlock.backends.etcd.wire.watching import Watched, WatchGroup
-from interlock.backends.kit.deadline import Deadline
 from interlock.errors import StoreUnavailable
 from interlock.model import Claim, Granted, Queue
 
@@ -38,10 +38,10 @@ async def until_admitted(side: Side, claim: Claim, timeout: float) -> Granted | 
     place = side.sessions.places.get(claim.id)
     if place is None:
         return None  # it was removed meanwhile
-    deadline = Deadline(side.runtime.now, timeout)
+    deadline = side.within(timeout)
     try:
         while not deadline.passed():
-            line, _ = await side.line(max(0.001, deadline.left()), patient=False)
+            line = await side.line(max(0.001, deadline.left()))
             group = await line.open_watches(place.watched, max(line.least, min(CONFIRM, deadline.left())))
             try:
                 watched = place.watched
@@ -86,7 +86,7 @@ def _granted(side: Side, line: Line, claim: Claim, place: Place, own: Entry) -> 
     return session.granted(own.token, claim.ttl, now)
 
 
-async def _look(side: Side, line: Line, claim: Claim, place: Place, deadline: Deadline) -> Granted | bool:
+async def _look(side: Side, line: Line, claim: Claim, place: Place, deadline: CallTime) -> Granted | bool:
     """The grant; True if it still waits, and `place` says for what; False if it is gone or nobody knows."""
     folder, mine = side.keys.folder(claim.resource), side.keys.claim(claim.resource, claim.id)
     found: RangeAnswer | None = None
@@ -123,7 +123,7 @@ async def until_removed(side: Side, claim: Claim, timeout: float) -> None:
     """Wait until a holder's claim is removed, or the time is up."""
     mine = side.keys.claim(claim.resource, claim.id)
 
-    async def stands(line: Line, deadline: Deadline) -> bool:
+    async def stands(line: Line, deadline: CallTime) -> bool:
         request = get(mine, limit=1, keys_only=True)
         answer = await line.call(RANGE, request, max(line.least, deadline.for_request()))
         return bool(RangeAnswer.of(answer).kvs)
@@ -135,7 +135,7 @@ async def until_written(side: Side, name: str, version: int, timeout: float) -> 
     """Wait until a register has another version, or the time is up."""
     key = side.keys.register(name)
 
-    async def same(line: Line, deadline: Deadline) -> bool:
+    async def same(line: Line, deadline: CallTime) -> bool:
         answer = await line.call(RANGE, get(key), max(line.least, deadline.for_request()))
         kvs = RangeAnswer.of(answer).kvs
         return (kvs[0].modified if kvs else 0) == version
@@ -147,7 +147,7 @@ async def until_changed(side: Side, seen: Queue, timeout: float) -> None:
     """Wait until a queue differs from what was seen, or the time is up."""
     before = outline(seen)
 
-    async def same(line: Line, deadline: Deadline) -> bool:
+    async def same(line: Line, deadline: CallTime) -> bool:
         found = await inspect(side, seen.resource, deadline.for_request(), lapses=False)
         return outline(found) == before
 
@@ -155,14 +155,14 @@ async def until_changed(side: Side, seen: Queue, timeout: float) -> None:
 
 
 async def _while(
-    side: Side, watched: Sequence[Watched], same: Callable[[Line, Deadline], Awaitable[bool]], timeout: float
+    side: Side, watched: Sequence[Watched], same: Callable[[Line, CallTime], Awaitable[bool]], timeout: float
 ) -> None:
     """Watch, look, and sleep while it is the same."""
-    deadline = Deadline(side.runtime.now, timeout)
+    deadline = side.within(timeout)
     if deadline.left() <= 0.001:
         return
     try:
-        line, _ = await side.line(deadline.left(), patient=False)
+        line = await side.line(deadline.left())
         group = await line.open_watches(watched, max(line.least, min(CONFIRM, deadline.left())))
         try:
             while await same(line, deadline) and not deadline.passed():

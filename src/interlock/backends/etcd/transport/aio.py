@@ -195,14 +195,14 @@ class AsyncTransport(ClusterTransport):
     def inside(self) -> bool:
         return False  # all changes happen on the loop's own thread
 
-    async def line(self, until: float, patient: bool) -> tuple[Line, float]:
+    async def line(self, timeout: float) -> tuple[Line, float]:
         line, loop = self._line, asyncio.get_running_loop()
         if line is not None and line.usable and line.loop is loop:
             return line, 0.0
         if self._closed:
             raise ClientClosed("this client was closed")
         began = time.monotonic()
-        limit = self.address.connect_timeout if patient else min(self.address.connect_timeout, until - began)
+        limit = min(self.address.connect_timeout, timeout)
         task = self._connecting
         if task is None or task.done() or task.get_loop() is not loop:
             task = self._connecting = loop.create_task(self._connect(self.address.connect_timeout))

@@ -450,13 +450,13 @@ class BlockingTransport(ClusterTransport):
             return 0
         return int(native.original("get_ident")())
 
-    async def line(self, until: float, patient: bool) -> tuple[Line, float]:
+    async def line(self, timeout: float) -> tuple[Line, float]:
         thread = self._thread()
         line = self._lines.get(thread)
         if line is not None and line.usable:
             return line, 0.0
         began = time.monotonic()
-        limit = self.address.connect_timeout if patient else min(self.address.connect_timeout, until - began)
+        limit = min(self.address.connect_timeout, timeout)
         ticket = self._connecting.take()
         while ticket is None:  # another thread connects for all
             time.sleep(0.002)

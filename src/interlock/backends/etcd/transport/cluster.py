@@ -19,6 +19,7 @@ from interlock.backends.etcd.errors import (
     nobody,
     unreachable,
 )
+from interlock.backends.etcd.transport.calltime import CallTime
 from interlock.backends.etcd.transport.credentials import Credentials
 from interlock.backends.etcd.transport.line import FARTHEST, Line
 from interlock.backends.etcd.wire import messages
@@ -28,7 +29,6 @@ from interlock.errors import InterlockError, StoreUnavailable, StoreUnfit, Unrea
 PAUSE = 0.05  # seconds before a call is repeated that no member could serve: an election takes longer
 SHORTEST = 0.001
 FIRST_TRY = 1.0  # seconds that the first member has at least before another one is asked
-COMMIT = 0.5  # seconds that a request is given at least, but for releases and the keeper's
 SEEK = 4.0  # how much longer than the first connection the search for the leader may take
 UNSERVED = 1.0  # seconds without an answer that needs a leader, after which another member is asked,
 UNSERVED_KEEPER = 0.3  # and for the keeper, whose connection nobody else uses
@@ -36,7 +36,7 @@ MOST_SEEK = 0.5  # and seconds that one member may take for it
 
 
 class ClusterTransport(ABC):
-    """Carries calls to a cluster. `hurried` is the keeper's: there, connecting counts against the call's own time."""
+    """Carries calls to a cluster. `hurried` is the keeper's: it has no time of its own for connecting."""
 
     def __init__(self, address: Address, credentials: Credentials, *, hurried: bool = False) -> None:
         self.address = address
@@ -57,26 +57,23 @@ class ClusterTransport(ABC):
         self,
         method: Method,
         body: bytes,
-        timeout: float,
+        time_left: CallTime,
         *,
         again: bool = True,
         unsure: Callable[[], object] | None = None,
     ) -> bytes:
         """The answer of whichever member serves.
 
-        `again` says that repeating the call is harmless: then it is repeated, also on other members, within its time, and
-        connecting has a time of its own. `unsure` is called if one of the tries may still be under way to the server.
+        `again` says that repeating the call is harmless: then it is repeated, also on other members, within its time.
+        `unsure` is called if one of the tries may still be under way to the server.
         """
-        began = time.monotonic()
-        until, patient = began + timeout, again and not self.hurried
         tries, logins = 0, 0
         while True:
-            line, connecting = await self.line(until, patient)
-            until += connecting if patient else 0.0
-            # A commit waits for the disks of a majority, also for a caller that has no time for anything else.
-            least = max(line.least, COMMIT if patient else SHORTEST)
-            left = max(least, until - time.monotonic())
-            share = left
+            line, connecting = await self.line(time_left.to_connect())
+            if connecting:
+                time_left.connected(connecting)
+            share = left = max(line.least, time_left.for_request())
+            sent = time.monotonic()
             if again and not tries and len(self.address.endpoints) > 1:
                 share = min(left, max(FIRST_TRY, left / 2))  # a frozen member must not use up all of the time
             tries += 1
@@ -88,13 +85,17 @@ class ClusterTransport(ABC):
                 logins += 1
                 await self.log_in_again(line, error, left, logins)
             except StoreUnavailable as error:
-                self.leave(line, error, until - left)
+                self.leave(line, error, sent)
                 if unsure is not None and not isinstance(error, Unreached):
                     unsure()
-                if not (again or isinstance(error, NotProcessed)) or until - time.monotonic() <= PAUSE:
+                if not (again or isinstance(error, NotProcessed)) or time_left.left() <= PAUSE:
                     raise
                 if tries > 1:
                     await self._pause(PAUSE)
+
+    async def ask(self, method: Method, body: bytes, timeout: float) -> bytes:
+        """The answer to a call that stands alone: one with a time of its own for connecting."""
+        return await self.call(method, body, CallTime(time.monotonic, timeout, self.address.connect_timeout))
 
     def leave(self, line: Line, error: StoreUnavailable, sent: float) -> None:
         """The next call goes to another member, unless this one only closed an old connection, or is slow for a moment."""
@@ -118,13 +119,13 @@ class ClusterTransport(ABC):
 
     async def warm(self, timeout: float) -> None:
         """Connect, if there is no connection yet."""
-        await self.line(time.monotonic() + timeout, False)
+        await self.line(timeout)
 
     # ---- lines --------------------------------------------------------------------------
 
     @abstractmethod
-    async def line(self, until: float, patient: bool) -> tuple[Line, float]:
-        """A line, and the seconds that connecting took. A `patient` caller has extra time for that."""
+    async def line(self, timeout: float) -> tuple[Line, float]:
+        """A line, and the seconds that connecting took: at most `timeout` and `connect_timeout`."""
 
     @abstractmethod
     async def _open(self, endpoint: Endpoint, timeout: float) -> Line:

@@ -27,6 +27,7 @@ WINDOW = 1 << 30  # what we let the peer send: answers are small, and are never 
 DEFAULT_WINDOW = 65535
 LAST_STREAM = (1 << 31) - 3  # a connection that has used up its numbers is replaced
 LONGEST_HEADERS = 1 << 20  # bytes of one block of headers
+KNOWN_HEADERS, KNOWN_SIZE = 64, 512  # so many blocks of headers, of so many bytes, are decoded once
 
 
 class ProtocolError(Exception):
@@ -101,6 +102,7 @@ class Connection:
         settings = struct.pack(">HIHIHI", HEADER_TABLE_SIZE, 0, ENABLE_PUSH, 0, INITIAL_WINDOW_SIZE, WINDOW)
         self._out = bytearray(PREFACE + frame(SETTINGS, 0, 0, settings))
         self._out += frame(WINDOW_UPDATE, 0, 0, struct.pack(">I", WINDOW - DEFAULT_WINDOW))
+        self._known_headers: dict[bytes, dict[bytes, bytes]] = {}
         self._rest = bytearray()
         self._next = 1
         self._streams: dict[int, Stream] = {}
@@ -291,10 +293,9 @@ class Connection:
     def _end_headers(self) -> None:
         assert self._block is not None
         (stream, flags, block), self._block = self._block, None
-        try:  # also for streams that nobody waits for: the decoder has a state
-            headers = dict(self._decoder.decode(bytes(block), raw=True))
-        except self._hpack_error as error:
-            raise ProtocolError(f"headers cannot be decoded: {error}") from None
+        headers = self._decoded(
+            bytes(block)
+        )  # also for streams that nobody waits for: the decoder has a state
         found = self._streams.get(stream)
         if found is None:
             return
@@ -302,6 +303,20 @@ class Connection:
         if last:
             self._forget(found)
         found.receiver.on_headers(headers, last)
+
+    def _decoded(self, block: bytes) -> dict[bytes, bytes]:
+        """The headers of a block. All answers have nearly the same, and without a table to refer to, equal blocks mean the same."""
+        stateless = self._decoder.header_table_size == 0
+        if stateless and (known := self._known_headers.get(block)) is not None:
+            return known
+        try:
+            headers: dict[bytes, bytes] = dict(self._decoder.decode(block, raw=True))
+        except self._hpack_error as error:
+            raise ProtocolError(f"headers cannot be decoded: {error}") from None
+        short = len(block) <= KNOWN_SIZE and len(self._known_headers) < KNOWN_HEADERS
+        if short and stateless and self._decoder.header_table_size == 0:
+            self._known_headers[block] = headers
+        return headers
 
     def _on_reset(self, flags: int, stream: int, payload: bytes) -> None:
         (code,) = struct.unpack(">I", payload)

@@ -6,6 +6,7 @@ Requests are functions that return bytes; answers are small classes made from by
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import TypeAlias
 
 from interlock.backends.etcd.wire.protobuf import Fields, all_of, decode, integer, message, text
@@ -87,6 +88,7 @@ def created_at(key: bytes, revision: int) -> bytes:
     return message((2, _CREATE), (3, key), (5, revision), always=(5,))
 
 
+@lru_cache(maxsize=1024)
 def nothing_in(key: bytes, end: bytes) -> bytes:
     """Compares: no key of the range exists."""
     return message((2, _CREATE), (3, key), (5, 0), (64, end), always=(5,))
@@ -97,6 +99,7 @@ def none_since(key: bytes, end: bytes, revision: int) -> bytes:
     return message((1, _LESS), (2, _CREATE), (3, key), (5, revision + 1), (64, end))
 
 
+@lru_cache(maxsize=1024)
 def modified_at(key: bytes, revision: int) -> bytes:
     """Compares: this key was last written at this revision; 0: it does not exist."""
     return message((2, _MOD), (3, key), (6, revision), always=(6,))
@@ -167,8 +170,10 @@ class TxnAnswer:
         self._responses = all_of(fields, 3)
 
     def nested(self, place: int) -> TxnAnswer:
-        """The answer of the Txn at this place of the branch."""
-        return TxnAnswer(text(decode(self._responses[place]), 4))
+        """The answer of the Txn at this place of the branch. It has no header of its own."""
+        found = TxnAnswer(text(decode(self._responses[place]), 4))
+        found.header = self.header
+        return found
 
     def ranged(self, place: int) -> RangeAnswer:
         """The answer of the range at this place of the branch."""

@@ -1,0 +1,79 @@
+"""An acquire on a bad link is back in time, however many requests it makes and however long each of them takes."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+import interlock
+from interlock.errors import InterlockError
+from interlock.testing.lag import at_most, stretched
+from tests.etcd.cluster import EtcdCluster
+from tests.storm.way import Mode, Way
+
+TIMEOUT = 0.3
+CONNECT = 0.5  # seconds that connecting may take, once in each call
+LATE = 0.25  # seconds by which a call may be late beyond that
+
+pytestmark = pytest.mark.chaos
+
+
+@contextmanager
+def linked(cluster: EtcdCluster) -> Iterator[tuple[list[Way], str]]:
+    """A way to each member, and the URL of all of them."""
+    ways = [Way(member.port) for member in cluster.members]
+    hosts = ",".join(f"127.0.0.1:{way.port}" for way in ways)
+    try:
+        yield ways, f"etcd://{hosts}?prefix=deadlines/&connect_timeout={CONNECT}"
+    finally:
+        for way in ways:
+            way.close()
+
+
+def spoil(ways: list[Way], mode: Mode) -> None:
+    for way in ways:
+        way.set(mode)
+
+
+@pytest.mark.parametrize("mode", ["hole", "cut", "half_open", "late"])
+def test_a_newcomer(cluster: EtcdCluster, mode: Mode) -> None:
+    """It needs a session, and perhaps a connection, before it can claim: together they are late once."""
+    with linked(cluster) as (ways, url), interlock.connect(url) as client:
+        for ttl in range(3, 9):  # each has a session of its own
+            with client.lock(f"warm-{mode}", ttl=20):
+                pass
+            spoil(ways, mode)
+            with at_most(TIMEOUT + CONNECT + stretched(LATE), mode):
+                try:
+                    client.lock(f"new-{mode}", ttl=ttl).acquire(timeout=TIMEOUT)
+                except InterlockError:
+                    pass
+            spoil(ways, "pass")
+
+
+@pytest.mark.parametrize("mode", ["hole", "cut", "half_open", "late"])
+@pytest.mark.parametrize("after", [0.02, 0.25])
+def test_a_waiter(cluster: EtcdCluster, mode: Mode, after: float) -> None:
+    """The link fails while it waits, so that it connects again, and asks a last time when its own time is up."""
+    with (
+        linked(cluster) as (ways, url),
+        interlock.connect(url) as client,
+        interlock.connect(cluster.url("deadlines/")) as direct,
+        direct.lock(f"held-{mode}"),
+    ):
+        for _ in range(4):
+            with client.lock(f"warm-{mode}"):
+                pass
+            fault = threading.Thread(target=lambda: (time.sleep(after), spoil(ways, mode)))
+            fault.start()
+            with at_most(TIMEOUT + CONNECT + stretched(LATE), mode):
+                try:
+                    assert client.lock(f"held-{mode}").acquire(timeout=TIMEOUT) is None
+                except InterlockError:
+                    pass
+            fault.join()
+            spoil(ways, "pass")
