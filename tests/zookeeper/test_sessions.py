@@ -18,10 +18,12 @@ from interlock._core.drive import drive
 from interlock._core.states import State
 from interlock._runtime.threads import Threads
 from interlock.backends.kit.deadline import Deadline
+from interlock.backends.zookeeper import requests
 from interlock.backends.zookeeper.deadline_rule import ConfirmedWrites
 from interlock.backends.zookeeper.link import Session
-from interlock.errors import InterlockError, InvalidSetting, LeaseLost, Unreached
+from interlock.errors import InterlockError, InvalidSetting, LeaseLost, StoreUnavailable, Unreached
 from interlock.model import Claim, Gone, Granted, Renewal, Renewed
+from interlock.testing.lag import at_most
 from interlock.urls import open_store
 from tests.patience import until
 from tests.server_process import free_port
@@ -79,6 +81,22 @@ def test_a_session_that_ends_while_it_is_verified_keeps_nobody_waiting(url: str,
     caller.start()
     until(lambda: told)
     assert isinstance(told[0], Unreached)
+    drive(store.close())
+
+
+def test_a_renewal_of_many_slow_requests_keeps_its_caller_no_longer_than_one(url: str) -> None:
+    """It is the keeper that asks, and others wait for its word that their lease is over."""
+    store: Any = open_store(url, Threads(), asynchronous=False)
+    claims = [Claim(f"x{n}", uuid4().hex, 30.0) for n in range(6)]
+    for claim in claims:
+        drive(store.claim(claim))
+        drive(store._calls.one(requests.delete(store.node_of(claim.id)), Deadline(time.monotonic, 5.0)))
+    link, send = link_of(store), link_of(store)._call
+    link._call = lambda request, answer: threading.Timer(0.2, send, (request, answer)).start()  # type: ignore[method-assign]
+    link.trip = 0.25
+    with at_most(0.5 + 0.25), pytest.raises(StoreUnavailable):
+        drive(store.renew([Renewal(claim.resource, claim.id, 30.0) for claim in claims], 0.1))
+    link._call = send  # type: ignore[method-assign]
     drive(store.close())
 
 

@@ -20,6 +20,12 @@ LONGEST_TRIP = (
 )
 
 
+class StrictDeadline(Deadline):
+    """The time of a call that must not keep its caller any longer: the keeper's, which has others to look after."""
+
+    __slots__ = ()
+
+
 class Calls:
     """Sends requests over a link, and waits for their answers in the way of one runtime."""
 
@@ -49,7 +55,15 @@ class Calls:
 
     def patience(self, deadline: Deadline) -> float:
         """Seconds that a request may take: what is left, but always as long as two round trips have lately taken."""
-        return max(deadline.for_request(), min(LONGEST_TRIP, 2 * self.link.trip))
+        left = deadline.for_request()
+        return left if isinstance(deadline, StrictDeadline) else max(left, self._trips())
+
+    def _trips(self) -> float:
+        return min(LONGEST_TRIP, 2 * self.link.trip)
+
+    def strictly_within(self, timeout: float) -> StrictDeadline:
+        """A deadline for all requests of a call together, not less than two round trips."""
+        return StrictDeadline(self.runtime.now, max(timeout, self._trips()))
 
     async def answered(self, signal: Signal, timeout: float) -> None:
         """Wait for the signal of a request that was sent just now; `StoreUnavailable` if it does not come."""

@@ -16,7 +16,7 @@ from interlock.backends.kit.defaults import StoreDefaults
 from interlock.backends.kit.runtime import WaitRuntime
 from interlock.backends.zookeeper import requests
 from interlock.backends.zookeeper.bell import Bell
-from interlock.backends.zookeeper.calls import Calls, within
+from interlock.backends.zookeeper.calls import Calls, StrictDeadline, within
 from interlock.backends.zookeeper.entry import Entry, Ledger, decode, encode
 from interlock.backends.zookeeper.library import NodeExists, NoNode, Unimplemented
 from interlock.backends.zookeeper.link import Link, Session
@@ -334,7 +334,7 @@ class ZooKeeperStore(Registers, Operators, StoreDefaults):
     # ---- renewing ----------------------------------------------------------------------
 
     async def renew(self, renewals: Sequence[Renewal], timeout: float = IO_TIMEOUT) -> list[RenewAnswer]:
-        deadline = within(self._calls, timeout)
+        deadline = self._calls.strictly_within(timeout)
         if not renewals:
             return []
         session = await self._calls.connect(deadline, hurried=True)
@@ -351,7 +351,8 @@ class ZooKeeperStore(Registers, Operators, StoreDefaults):
             # The ttl counts from an instant at which it ends no later than the session does.
             answers.append(Renewed(ttl, min(asked, session.writes.ends - ttl)))
         with suppress(StoreUnavailable):  # a moment for the common good, once a minute
-            await self._tombstones.sweep(within(self._calls, min(SWEEPING, deadline.left() / 4)), few=True)
+            sweeping = StrictDeadline(self._runtime.now, min(SWEEPING, deadline.left() / 4))
+            await self._tombstones.sweep(sweeping, few=True)
         return answers
 
     async def _standing_paths(
@@ -422,7 +423,7 @@ class ZooKeeperStore(Registers, Operators, StoreDefaults):
     # ---- releasing ---------------------------------------------------------------------
 
     async def release(self, resource: str, id: str, linger: float = 0.0, timeout: float = IO_TIMEOUT) -> bool:
-        deadline = within(self._calls, timeout)
+        deadline = self._calls.strictly_within(timeout)
         session = await self._calls.connect(deadline, hurried=True)
         entry, tried = self._ledger.entries.get(id), self._ledger.tried(id)
         if entry is not None and entry.claim.resource == resource and entry.stands_in(session):

@@ -23,7 +23,7 @@ from interlock.backends.etcd.address import Address, Endpoint
 from interlock.backends.etcd.errors import Broken, NotProcessed, not_etcd, timeout_error, unreachable
 from interlock.backends.etcd.transport.cluster import ClusterTransport
 from interlock.backends.etcd.transport.credentials import Credentials
-from interlock.backends.etcd.transport.line import Line
+from interlock.backends.etcd.transport.line import PING_AFTER, Line
 from interlock.backends.etcd.transport.lookup import addresses
 from interlock.backends.etcd.wire.grpc import Call
 from interlock.backends.etcd.wire.http2 import ProtocolError, Stream
@@ -371,30 +371,41 @@ class BlockingLine(Line):
 
     def _pump(self, timeout: float) -> None:
         """Read once, and hand out what came."""
-        with self._changing():
-            silence = self._silence(time.monotonic())
-            if silence <= 0:
-                self._break("the server has not answered a ping")
-                return
-            self._flush()
+        now = time.monotonic()
+        silence = PING_AFTER - (now - self.heard)
+        if silence <= 0 or self._unsent or self._core.has_output:
+            with self._changing():
+                silence = self._silence(now)
+                if silence <= 0:
+                    self._break("the server has not answered a ping")
+                    return
+                self._flush()
         limit = min(timeout, silence, 0.02 if self._unsent else silence)
         if not self._sock.readable(limit):
             return
-        with self._changing() if type(self._sock) is SharedSocket else self._interruptible():
+        if type(self._sock) is SharedSocket:
+            with self._changing():
+                self._hand_out(self._sock.receive(limit))
+            return
+        with self._interruptible():
             data = self._sock.receive(limit)
+        with self._changing():
+            self._hand_out(data)
+
+    def _hand_out(self, data: bytes | None) -> None:
+        """Give what was read to those who wait for it. Under the guard."""
         if data is None:
             return
-        with self._changing():
-            if not data:
-                self._break("the server closed the connection")
-                return
-            self.heard = time.monotonic()
-            try:
-                self._feed(data)
-            except (ProtocolError, MalformedMessage) as error:
-                self._break(str(error))
-                raise not_etcd(self.place, error) from None
-            # What this puts out (answers to pings, for one) leaves with the next request, or before the next read.
+        if not data:
+            self._break("the server closed the connection")
+            return
+        self.heard = time.monotonic()
+        try:
+            self._feed(data)
+        except (ProtocolError, MalformedMessage) as error:
+            self._break(str(error))
+            raise not_etcd(self.place, error) from None
+        # What this puts out (answers to pings, for one) leaves with the next request, or before the next read.
 
     @contextmanager
     def _interruptible(self) -> Iterator[None]:

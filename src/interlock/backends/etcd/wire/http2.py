@@ -167,6 +167,10 @@ class Connection:
         self.pings += 1
         self._out += frame(PING, 0, 0, b"interlck")
 
+    @property
+    def has_output(self) -> bool:
+        return bool(self._out)
+
     def take(self) -> bytes:
         """What must be sent now; it is handed out once."""
         out, self._out = bytes(self._out), bytearray()

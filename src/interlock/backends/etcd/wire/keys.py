@@ -11,9 +11,12 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 DEFAULT_PREFIX = "interlock/"
 
 
+@lru_cache(maxsize=1024)
 def escaped(name: str) -> bytes:
     return name.replace("%", "%25").replace("/", "%2F").encode()
 

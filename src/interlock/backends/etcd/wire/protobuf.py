@@ -35,10 +35,13 @@ def message(*fields: tuple[int, Value], always: tuple[int, ...] = ()) -> bytes:
     for number, value in fields:
         if not value and number not in always:
             continue
-        if isinstance(value, int):
-            out += (varint(number << 3), varint(value))
-        else:
-            out += (varint(number << 3 | 2), varint(len(value)), value)
+        tag = number << 3 if isinstance(value, int) else number << 3 | 2
+        size = value if isinstance(value, int) else len(value)
+        # Nearly all numbers are short, and a call for each would cost more than all the rest.
+        out.append(_SHORT[tag] if tag < 128 else varint(tag))
+        out.append(_SHORT[size] if size < 128 else varint(size))
+        if not isinstance(value, int):
+            out.append(value)
     return b"".join(out)
 
 
@@ -61,13 +64,13 @@ def decode(data: bytes) -> Fields:
     at, end = 0, len(data)
     try:
         while at < end:
-            tag, at = _varint_at(data, at)
+            tag, at = (data[at], at + 1) if data[at] < 128 else _varint_at(data, at)
             kind = tag & 7
             value: Value
             if kind == 0:
-                value, at = _varint_at(data, at)
+                value, at = (data[at], at + 1) if data[at] < 128 else _varint_at(data, at)
             elif kind == 2:
-                size, at = _varint_at(data, at)
+                size, at = (data[at], at + 1) if data[at] < 128 else _varint_at(data, at)
                 value, at = data[at : at + size], at + size
             elif kind in (1, 5):  # fixed width: no field that is read here has it
                 size = 8 if kind == 1 else 4
