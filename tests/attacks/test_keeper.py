@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import pytest
 
 from interlock import aio
-from interlock._core.keeper import Renewable
+from interlock._core.keeper import Keeper, Renewable
 from interlock._core.lease import SIGNED_AFTER
 from interlock.blocking import Lease
 from interlock.errors import StoreUnavailable
@@ -209,3 +209,38 @@ def test_a_keeper_that_is_woken_early_renews_nothing_early() -> None:
     assert not early or time.monotonic() - began > 2.5, "a busy machine may be so late that it was due"
     eventually(lambda: "renew" in stage.store.asked)
     stage.client.close()
+
+
+def test_locks_that_are_handed_over_within_a_client_do_not_wake_its_keeper(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An heir is due within a second, to tell the store who it is; waking a thread for each would cost more than the hand-over."""
+    rung = 0
+    ring = Keeper._ring
+
+    def counted(keeper: Keeper) -> None:
+        nonlocal rung
+        rung += 1
+        ring(keeper)
+
+    async def main() -> None:
+        async with aio.connect("memory://") as client:
+
+            async def wait() -> None:
+                async with client.lock("x"):
+                    pass
+
+            async def hand_over(times: int) -> None:
+                for _ in range(times):
+                    async with client.lock("x"):
+                        waiter = asyncio.create_task(wait())
+                        await asyncio.sleep(0.002)
+                    await waiter
+
+            await hand_over(3)
+            monkeypatch.setattr(Keeper, "_ring", counted)
+            began = time.monotonic()
+            await hand_over(60)
+            assert rung <= 2 + 3 * (time.monotonic() - began), rung
+
+    asyncio.run(main())

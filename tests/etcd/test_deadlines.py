@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -68,7 +67,7 @@ def test_a_waiter(cluster: EtcdCluster, mode: Mode, after: float) -> None:
         for _ in range(4):
             with client.lock(f"warm-{mode}"):
                 pass
-            fault = threading.Thread(target=lambda: (time.sleep(after), spoil(ways, mode)))
+            fault = threading.Timer(after, spoil, (ways, mode))
             fault.start()
             with at_most(TIMEOUT + CONNECT + stretched(LATE), mode):
                 try:

@@ -31,7 +31,7 @@ from interlock.model import Renewal, RenewAnswer
 from interlock.ports import IO_TIMEOUT, Guard, Job, Owner, Runtime, Signal, Store
 
 BATCH = 100  # renewals in one request: more would block the server for everyone else
-IDLE = 2.0  # seconds for which a keeper that was busy just now stays half awake: waking its thread costs more than a lock
+IDLE = 0.9  # seconds for which a keeper that was busy just now stays half awake, less than SIGNED_AFTER: waking its thread costs more than a lock
 LONGEST_NAP = 1.0  # a suspended machine's sleep does not count; after waking we must look soon
 LAST_TRY = 0.5  # seconds for a claim that is still to be released when its client closes
 PENDING_TRY = 1.0  # seconds for which one pending release may wait for the store
