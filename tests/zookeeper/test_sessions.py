@@ -93,7 +93,8 @@ def test_a_renewal_of_many_slow_requests_keeps_its_caller_no_longer_than_one(url
         drive(store._calls.one(requests.delete(store.node_of(claim.id)), Deadline(time.monotonic, 5.0)))
     link, send = link_of(store), link_of(store)._call
     link._call = lambda request, answer: threading.Timer(0.2, send, (request, answer)).start()  # type: ignore[method-assign]
-    link.trip = 0.25
+    link.trips.clear()
+    link.trips.append(0.25)
     with at_most(0.5 + 0.25), pytest.raises(StoreUnavailable):
         drive(store.renew([Renewal(claim.resource, claim.id, 30.0) for claim in claims], 0.1))
     link._call = send  # type: ignore[method-assign]

@@ -54,7 +54,7 @@ class Calls:
         return answers
 
     def patience(self, deadline: Deadline) -> float:
-        """Seconds that a request may take: what is left, but always as long as two round trips have lately taken."""
+        """Seconds that a request may take: what is left, but always as long as two round trips take."""
         left = deadline.for_request()
         return left if isinstance(deadline, StrictDeadline) else max(left, self._trips())
 
@@ -71,9 +71,7 @@ class Calls:
         came = await self.runtime.wait(signal, timeout)
         if not came:
             raise late(self.link.place, timeout)  # silence does not tell how long a trip takes
-        took, before = self.link.now() - began, self.link.trip
-        # Up at once and down slowly: it is what a request may need.
-        self.link.trip = max(took, before + (took - before) / 32)
+        self.link.trips.append(self.link.now() - began)
 
     async def one(self, request: Request, deadline: Deadline) -> Answer:
         return (await self.ask([request], deadline))[0]

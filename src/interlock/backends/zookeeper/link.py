@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import socket
+from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from typing import Any
@@ -130,7 +131,7 @@ class Link:
     def _reset(self) -> None:
         self.guard = native.guard()
         self.session: Session | None = None
-        self.trip = 0.0  # seconds that a request has lately taken
+        self.trips: deque[float] = deque(maxlen=8)  # seconds that the last requests have taken
         self.folders: dict[str, None] = {}  # that were there a short while ago
         self.clock_offset: float | None = None  # the servers' clock less our own, seconds
         self._client: Any = None
@@ -141,6 +142,14 @@ class Link:
         self._thread: int | None = None  # the connection's
         self._ident: Callable[[], int] = native.original("get_ident")
         self._awaiting: set[Signal] = set()  # of those who wait for a connection
+
+    @property
+    def trip(self) -> float:
+        """Seconds that a request takes at least: what the quickest of the last few has taken.
+
+        So a distant server counts as distant, and one that was away for a moment does not.
+        """
+        return min(tuple(self.trips), default=0.0)
 
     # ---- connecting --------------------------------------------------------------------
 
@@ -225,9 +234,7 @@ class Link:
         def _connect(host: str, address: str, port: int) -> Any:
             asked, is_new = self.now(), not made._session_id
             read_timeout, connect_timeout = connect(host, address, port)
-            self.trip = max(
-                self.trip, self.now() - asked
-            )  # a first guess; more than one trip, and a quorum's write
+            self.trips.append(self.now() - asked)  # a first guess; more than one trip, and a quorum's write
             self._on_connected(made._session_id, read_timeout * 1.5 / 1000, asked if is_new else None)
             return read_timeout, connect_timeout
 
