@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import os
 import shutil
 import signal
@@ -22,6 +21,7 @@ from interlock.backends.etcd.wire.messages import STATUS, StatusAnswer
 from interlock.errors import InterlockError
 from tests.patience import PATIENCE
 from tests.server_process import die_with_parent, free_port
+from tests.shared_servers import ports_of
 
 MEMORY = "/dev/shm"  # where there is one: three members that share one busy disk wait for it most of the time
 QUICK = ("--heartbeat-interval", "50", "--election-timeout", "500")
@@ -154,8 +154,12 @@ class EtcdCluster:
         return [member for member in self.members if member is not leader]
 
     @property
+    def ports(self) -> list[int]:
+        return [member.port for member in self.members]
+
+    @property
     def hosts(self) -> str:
-        return ",".join(f"127.0.0.1:{member.port}" for member in self.members)
+        return ",".join(f"127.0.0.1:{port}" for port in self.ports)
 
     def url(self, prefix: str = "interlock/", login: str = "", **options: object) -> str:
         query = "".join(f"&{name}={value}" for name, value in options.items())
@@ -206,10 +210,27 @@ def running(size: int = 3, options: Sequence[str] = (), *, tls: bool = False) ->
         cluster.close()
 
 
+class SharedMember(Member):
+    """A member that another program of this run has started."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self._scheme = "http"
+
+    @property
+    def running(self) -> bool:
+        return True
+
+
+class SharedCluster(EtcdCluster):
+    """The members that another program of this run has started."""
+
+    def __init__(self, ports: Sequence[int]) -> None:
+        self._tls = False
+        self.members = [SharedMember(port) for port in ports]
+
+
 @cache
 def steady() -> EtcdCluster:
-    """The cluster for all tests of a worker that neither break it nor count what it was asked."""
-    cluster = EtcdCluster()
-    atexit.register(cluster.close)
-    cluster.start()
-    return cluster
+    """The cluster for all tests of a run that neither break it nor count what it was asked."""
+    return SharedCluster(ports_of("etcd"))

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.patience import give_servers_time
-from tests.zookeeper.ensemble import Servers
-from tests.zookeeper.shared import steady
+from tests.zookeeper.ensemble import Servers, steady
 
 
 @pytest.fixture(scope="session")

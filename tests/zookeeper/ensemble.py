@@ -10,12 +10,14 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import cache
 from glob import glob
 from tempfile import mkdtemp
 from uuid import uuid4
 
 from tests.patience import PATIENCE
 from tests.server_process import die_with_parent, free_port
+from tests.shared_servers import ports_of
 
 TICK = 0.2  # seconds; the shortest session is two of them
 JARS = (
@@ -222,6 +224,23 @@ class Ensemble(Servers):
     def close(self) -> None:
         for node in self.nodes:
             node.close()
+
+
+class SharedServers(Servers):
+    """The servers that another program of this run has started."""
+
+    def __init__(self, ports: list[int]) -> None:
+        self._ports = ports
+
+    @property
+    def ports(self) -> list[int]:
+        return self._ports
+
+
+@cache
+def steady() -> Servers:
+    """The ensemble for all suites of a run, which neither break it nor count what it was asked."""
+    return SharedServers(ports_of("zookeeper"))
 
 
 def _as_a_server() -> None:

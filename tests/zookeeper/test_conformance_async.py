@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from interlock.testing.conformance import StoreFactory, suites
-from tests.zookeeper.shared import steady
+from tests.zookeeper.ensemble import steady
 from tests.zookeeper.stores import abandon
 
 _made = suites(StoreFactory(lambda: steady().fresh(), abandon=abandon))

@@ -14,7 +14,7 @@ from kazoo.exceptions import NoNodeError
 from interlock.testing.conformance import suites
 from tests.field.kinds import Kind
 from tests.field.sentences import FIELD
-from tests.zookeeper.shared import steady
+from tests.zookeeper.ensemble import steady
 from tests.zookeeper.stores import abandon
 
 

@@ -1,6 +1,6 @@
-"""One ensemble for all workers of a test run: three servers cost as much as the tests that ask them.
+"""Servers that all workers of a test run share: three servers for each of them would cost as much as the tests that ask them.
 
-The first worker that needs the ensemble starts this program. It starts the servers, and ends them when no worker is left. No worker can own
+The first worker that needs a kind of server starts this program. It starts the servers, and ends them when no worker is left. No worker can own
 them, because workers end at different times. A lock of the file system tells who is left: each worker holds it shared, and this program waits
 for it exclusively. The system takes it back from a worker that is killed.
 """
@@ -14,47 +14,41 @@ import shutil
 import subprocess
 import sys
 from contextlib import suppress
-from functools import cache
+from importlib import import_module
 from pathlib import Path
 from tempfile import gettempdir
 
 from tests.house.source import ROOT
-from tests.zookeeper.ensemble import Ensemble, Servers, until
+from tests.patience import PATIENCE, until
+
+KINDS = {
+    "etcd": ("tests.etcd.cluster", "EtcdCluster"),
+    "zookeeper": ("tests.zookeeper.ensemble", "Ensemble"),
+}
+"""By kind, the class that starts such servers, names their `ports`, and closes them."""
 
 
-class Shared(Servers):
-    """The servers that another program of this run has started."""
-
-    def __init__(self, ports: list[int]) -> None:
-        self._ports = ports
-
-    @property
-    def ports(self) -> list[int]:
-        return self._ports
-
-
-@cache
-def steady() -> Servers:
-    """The ensemble for all suites of a run, which neither break it nor count what it was asked."""
+def ports_of(kind: str) -> list[int]:
+    """The ports of the servers of this run, started if need be; they live at least as long as this process does."""
     run = os.environ.get("PYTEST_XDIST_TESTRUNUID") or f"{os.getpid()}"
-    return _join(Path(gettempdir()) / f"interlock-zookeeper-run-{run}")
+    return _join(kind, Path(gettempdir()) / f"interlock-{kind}-run-{run}")
 
 
-def _join(place: Path) -> Servers:
-    """The ensemble of this run, started if need be; it lives at least as long as this process does."""
+def _join(kind: str, place: Path) -> list[int]:
     while True:
         place.mkdir(exist_ok=True)
         users = _locked(place / "users", fcntl.LOCK_SH)  # until this process ends
         with suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(users), os.stat(place / "users")):
                 break
-        os.close(users)  # of an ensemble that has just ended
+        os.close(users)  # of servers that have just ended
     starting = _locked(place / "starting", fcntl.LOCK_EX)
     try:
         ports = place / "ports"
         if not ports.exists():
-            _start(place, ports)
-        return Shared(json.loads(ports.read_text()))
+            _start(kind, place, ports)
+        found: list[int] = json.loads(ports.read_text())
+        return found
     finally:
         os.close(starting)
 
@@ -65,10 +59,10 @@ def _locked(path: Path, how: int) -> int:
     return file
 
 
-def _start(place: Path, ports: Path) -> None:
+def _start(kind: str, place: Path, ports: Path) -> None:
     with open(place / "log", "ab") as log:
         program = subprocess.Popen(
-            [sys.executable, "-m", "tests.zookeeper.shared", str(place)],
+            [sys.executable, "-m", "tests.shared_servers", kind, str(place)],
             cwd=ROOT,
             env={**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"},
             stdin=subprocess.DEVNULL,
@@ -76,23 +70,24 @@ def _start(place: Path, ports: Path) -> None:
             stderr=log,
             start_new_session=True,  # Ctrl-C at the tests is not for it
         )
-    until(lambda: ports.exists() or program.poll() is not None)
+    until(lambda: ports.exists() or program.poll() is not None, 3 * PATIENCE)
     assert ports.exists(), (place / "log").read_text()
     program.returncode = 0  # it outlives us, and nobody is to be warned of that
 
 
-def main(place: Path) -> None:
-    ensemble = Ensemble()
+def main(kind: str, place: Path) -> None:
+    module, name = KINDS[kind]
+    servers = getattr(import_module(module), name)()
     try:
-        ensemble.start()
+        servers.start()
         written = place / "ports.new"
-        written.write_text(json.dumps(ensemble.ports))
+        written.write_text(json.dumps(servers.ports))
         written.rename(place / "ports")
         _locked(place / "users", fcntl.LOCK_EX)  # nobody is left
     finally:
-        ensemble.close()
+        servers.close()
         shutil.rmtree(place, ignore_errors=True)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(sys.argv[1], Path(sys.argv[2]))
