@@ -6,7 +6,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from tempfile import TemporaryDirectory
 
+import pytest
+
 from tests.cpython.judge import suites
+
+pytestmark = (
+    pytest.mark.soak
+)  # in every run they judge the core on memory, and a store with round trips on Redis
 
 
 @contextmanager
