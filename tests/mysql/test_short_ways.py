@@ -195,6 +195,14 @@ def test_two_resources_of_one_slot_do_not_mistake_each_other(store: Store) -> No
             assert drive(store.release(name, "next"))
 
 
+def test_an_idle_resource_says_nothing_of_another_one_in_its_slot(store: Store) -> None:
+    first, second = _one_slot()
+    assert isinstance(drive(store.claim(Claim(first, "held", 60.0))), Granted)
+    assert isinstance(drive(store.claim(Claim(second, "a", 60.0))), Granted)
+    assert drive(store.release(second, "a"))
+    assert isinstance(drive(store.claim(Claim(first, "b", 60.0, queued=False))), Busy)
+
+
 def _one_slot() -> tuple[str, str]:
     """Two names whose hashes meet."""
     met: dict[int, str] = {}
