@@ -97,7 +97,11 @@ def _renew(results: Results) -> Rows:
     return rows
 
 
-_ROWS: dict[str, Callable[[Results], Rows]] = {steps.CLAIM: _claim, steps.RELEASE: _release, steps.RENEW: _renew}
+_ROWS: dict[str, Callable[[Results], Rows]] = {
+    steps.CLAIM: _claim,
+    steps.RELEASE: _release,
+    steps.RENEW: _renew,
+}
 
 
 def rows(step: str, results: Results) -> Rows:
