@@ -28,23 +28,19 @@ LONGEST = (
     "tests/attacks/test_interrupts.py",
     "tests/storm/test_zookeeper_storm.py",
     "tests/zookeeper/test_conformance",
+    "tests/mysql/test_conformance",
+    "tests/mysql/test_field",
+    "tests/storm/test_mysql.py",
 )
 """Files that run first: each stays with one worker, and one that began late would keep all others waiting."""
 
 
 ON_DEMAND = (
-    "tests/mysql/test_access.py",
-    "tests/mysql/test_conformance",
-    "tests/mysql/test_connections.py",
-    "tests/mysql/test_field.py",
-    "tests/mysql/test_pinned.py",
-    "tests/mysql/test_races.py",
     "tests/zookeeper/test_conformance",
     "tests/mutants/test_mutants.py::test_the_suite_notices[zookeeper:",
     "tests/postgresql/test_field.py",
     "tests/postgresql/test_pooler_conformance.py",
     "tests/storm/test_postgresql.py",
-    "tests/storm/test_mysql.py",
     "tests/storm/test_zookeeper",
 )
 """Tests of the new stores that have not been green in a whole run yet, so they run with `--full` alone.
