@@ -97,7 +97,10 @@ def _mysql_place() -> Place:
 
 def mysql_place(folder: Path) -> Place:
     place = _mysql_place()
-    with pymysql.connect(**place.settings, **PLAIN, autocommit=True) as connection, connection.cursor() as cursor:
+    with (
+        pymysql.connect(**place.settings, **PLAIN, autocommit=True) as connection,
+        connection.cursor() as cursor,
+    ):
         if cursor.execute("show tables like 'other_fence'"):  # `drop table if exists` would warn
             cursor.execute("drop table other_fence")
         for statement in (*EMPTY, *ACCOUNTS):
