@@ -28,30 +28,17 @@ LONGEST = (
     "tests/attacks/test_interrupts.py",
     "tests/storm/test_zookeeper_storm.py",
     "tests/zookeeper/test_conformance",
-)
-"""Files that run first: each stays with one worker, and one that began late would keep all others waiting."""
-
-
-ON_DEMAND = (
-    "tests/mysql/test_access.py",
     "tests/mysql/test_conformance",
-    "tests/mysql/test_connections.py",
-    "tests/mysql/test_field.py",
-    "tests/mysql/test_pinned.py",
-    "tests/mysql/test_races.py",
+    "tests/mysql/test_field",
     "tests/storm/test_mysql.py",
 )
-"""Tests of the new stores that have not been green in a whole run yet, so they run with `--full` alone.
-
-To be moved into every run, folder by folder, once they are."""
+"""Files that run first: each stays with one worker, and one that began late would keep all others waiting."""
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
     if not FULL:
-        soaks = {
-            item for item in items if item.get_closest_marker("soak") or item.nodeid.startswith(ON_DEMAND)
-        }
+        soaks = {item for item in items if item.get_closest_marker("soak")}
         config.hook.pytest_deselected(items=list(soaks))
         items[:] = [item for item in items if item not in soaks]
 

@@ -26,6 +26,9 @@ from tests.postgresql import server as postgresql
 psycopg: Any = import_module("psycopg")
 dict_row: Any = import_module("psycopg.rows").dict_row
 pymysql: Any = import_module("pymysql")
+PLAIN: dict[str, Any] = {
+    "ssl_disabled": True
+}  # with TLS, PyMySQL loads all certificates of the system for each connection
 
 TABLE = "create table account (id integer primary key, balance integer not null, token bigint not null default 0, mark varchar(60))"
 EMPTY = ["delete from account", "delete from interlock_fence"]
@@ -86,7 +89,7 @@ def _mysql_place() -> Place:
     server = mysql.steady()
     server.run("create database bank")
     settings = {"host": "127.0.0.1", "port": server.port, "user": "root", "database": "bank"}
-    with pymysql.connect(**settings, autocommit=True) as connection, connection.cursor() as cursor:
+    with pymysql.connect(**settings, **PLAIN, autocommit=True) as connection, connection.cursor() as cursor:
         cursor.execute(TABLE)
         guards.sql.create(connection)
     return Place("mysql", f"mysql+pymysql://root@127.0.0.1:{server.port}/bank", settings)
@@ -94,7 +97,10 @@ def _mysql_place() -> Place:
 
 def mysql_place(folder: Path) -> Place:
     place = _mysql_place()
-    with pymysql.connect(**place.settings, autocommit=True) as connection, connection.cursor() as cursor:
+    with (
+        pymysql.connect(**place.settings, **PLAIN, autocommit=True) as connection,
+        connection.cursor() as cursor,
+    ):
         if cursor.execute("show tables like 'other_fence'"):  # `drop table if exists` would warn
             cursor.execute("drop table other_fence")
         for statement in (*EMPTY, *ACCOUNTS):
@@ -237,7 +243,7 @@ class PyMySQLDesk(Desk):
     def __init__(self, place: Place, **settings: Any) -> None:
         super().__init__(place)
         self.session = pymysql.connect(
-            **place.settings, cursorclass=import_module("pymysql.cursors").DictCursor, **settings
+            **place.settings, **PLAIN, cursorclass=import_module("pymysql.cursors").DictCursor, **settings
         )
 
     def run(self, sql: str) -> list[tuple[Any, ...]]:

@@ -165,8 +165,9 @@ class Server:
         self.start()
 
     def freeze(self) -> None:
-        """From now on it reads nothing."""
+        """From now on it reads nothing: all its threads have stopped, which takes a moment on a busy machine."""
         os.kill(self.pid, signal.SIGSTOP)
+        os.waitpid(self.pid, os.WUNTRACED)
 
     def thaw(self) -> None:
         os.kill(self.pid, signal.SIGCONT)

@@ -16,7 +16,8 @@ from interlock.backends.sql.mysql.schema import Schema
 Results: TypeAlias = Sequence[Rows]
 """The result sets of one call, in order, without those of statements that return no rows."""
 
-CLAIM_COLUMNS = 13
+NOTHING = (None,) * 11
+"""The columns of a claim's answer beyond its letter and its token."""
 
 
 def literal(value: object) -> str:
@@ -76,9 +77,13 @@ def _plain(results: Results) -> Rows:
 
 def _claim(results: Results) -> Rows:
     (row,) = results[0]
-    if len(row) == 2:  # the quick answer
-        return [(*row, *[None] * (CLAIM_COLUMNS - 2))]
+    if len(row) == 1:  # the quick answer
+        return [("g", row[0], *NOTHING)]
     return _plain(results)
+
+
+def _release(results: Results) -> Rows:
+    return _plain(results) if results else [(1, None)]
 
 
 def _renew(results: Results) -> Rows:
@@ -92,7 +97,11 @@ def _renew(results: Results) -> Rows:
     return rows
 
 
-_ROWS: dict[str, Callable[[Results], Rows]] = {steps.CLAIM: _claim, steps.RENEW: _renew}
+_ROWS: dict[str, Callable[[Results], Rows]] = {
+    steps.CLAIM: _claim,
+    steps.RELEASE: _release,
+    steps.RENEW: _renew,
+}
 
 
 def rows(step: str, results: Results) -> Rows:

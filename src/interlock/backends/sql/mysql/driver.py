@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, Protocol
 
-from interlock.backends.sql.dialect import Rows
 from interlock.backends.sql.mysql.calls import Results
 from interlock.backends.sql.mysql.errors import connect_error, server_error, system_error, timeout_error
+from interlock.backends.sql.mysql.results import ResultReader
 from interlock.errors import InterlockError, StoreUnfit, Unreached
 
 QUERY = 3  # COM_QUERY
@@ -94,16 +94,11 @@ class BlockingDriver:
     def receive(self, timeout: float) -> Results:
         """Everything that the statement returns."""
         connection = self._connection
-        connection._read_timeout = timeout
-        results: list[Rows] = []
         try:
-            while True:
-                connection.next_result()
-                result = connection._result
-                if result.rows is not None:
-                    results.append(result.rows)
-                if not result.has_next:
-                    return results
+            if timeout != connection._read_timeout:
+                connection._read_timeout = connection._current_timeout = timeout
+                connection._sock.settimeout(timeout)
+            return ResultReader(connection).results()
         except Exception as error:
             raise failure(self._place, error, timeout) from None
 

@@ -197,7 +197,9 @@ begin
 end;
 
 -- name: claim
--- See `steps.CLAIM`. A claim on an idle resource is answered ('g', token) alone. It has few variables: each costs time in every call.
+-- See `steps.CLAIM`. A claim on an idle resource is answered with its token alone. It has few variables: each costs time in every call.
+-- The first statement also returns whether the slot knows the resource to be idle, in the lowest bit of the number. Then nothing else is
+-- looked at: a look would pass all rows of the resource that were deleted and not purged yet.
 create procedure interlock_v1_claim(r varbinary(1100), i varbinary(200), its_ttl double, wants int, cap int, queued boolean,
   place_ttl double, block int, b varbinary(64), n mediumblob, w mediumblob)
 modifies sql data
@@ -207,17 +209,24 @@ begin
   declare exit handler for sqlexception begin rollback; resignal; end;
   set transaction isolation level read committed;
   start transaction;
-  update interlock_slot set last = last_insert_id(greatest(last + 1, timestampdiff(microsecond, '1970-01-01', utc_timestamp(6)))) + block - 1
-    where k = crc32(r) & 1023;
-  set tok = last_insert_id(), t = timestampdiff(microsecond, '1970-01-01', utc_timestamp(6)) / 1e6;
-  insert into interlock_claim select r, tok, i, 1, wants, cap, its_ttl, t + its_ttl, t, 0, '', n, w from dual
-    where wants <= cap and not exists (select 1 from interlock_claim where resource = r)
-      and not exists (select 1 from interlock_bell where topic = concat('q', r));
-  if row_count() = 1 then
+  update interlock_slot set last = (last_insert_id(greatest(last + 1, timestampdiff(microsecond, '1970-01-01', utc_timestamp(6))) * 2 + (alone = r and lone = 0)) >> 1) + block - 1,
+    lone = if(alone = r and lone = 0, last - block + 1, -1), alone = r where k = crc32(r) & 1023;
+  set tok = last_insert_id() >> 1, t = timestampdiff(microsecond, '1970-01-01', utc_timestamp(6)) / 1e6;
+  if last_insert_id() & 1 and wants <= cap then
+    insert into interlock_claim values (r, tok, i, 1, wants, cap, its_ttl, t + its_ttl, t, 0, '', n, w);
     commit;
-    select 'g', tok;
+    select tok;
   else
-    call interlock_v1_join(r, i, its_ttl, wants, cap, queued, place_ttl, b, n, w, tok, t);
+    insert into interlock_claim select r, tok, i, 1, wants, cap, its_ttl, t + its_ttl, t, 0, '', n, w from dual
+      where wants <= cap and not exists (select 1 from interlock_claim where resource = r)
+        and not exists (select 1 from interlock_bell where topic = concat('q', r));
+    if row_count() = 1 then
+      update interlock_slot set lone = tok where k = crc32(r) & 1023;
+      commit;
+      select tok;
+    else
+      call interlock_v1_join(r, i, its_ttl, wants, cap, queued, place_ttl, b, n, w, tok, t);
+    end if;
   end if;
 end;
 
@@ -286,12 +295,38 @@ whole: begin
 end;
 
 -- name: release
--- See `steps.RELEASE`. Comes back: (stood, messages). There are two short ways: for a lone claim, and for a mutex that goes to its next waiter.
--- The second rings before the commit: whoever is woken reads its mail with a lock, and so waits for the commit in place of the ring.
+-- See `steps.RELEASE`. Comes back: (stood, messages); or no rows at all for a claim that stood and whose end concerns nobody.
+-- A claim that the slot knows to be the only one of its resource is removed by its key, without a look at anything else.
 create procedure interlock_v1_release(r varbinary(1100), i varbinary(200), linger double, own varbinary(64), late boolean)
 modifies sql data
 whole: begin
   declare t double;
+  declare tok, found bigint;
+  declare exit handler for sqlexception begin rollback; resignal; end;
+  set transaction isolation level read committed;
+  start transaction;
+  update interlock_slot set lone = if(last_insert_id(if(alone = r and lone > 0 and linger <= 0, lone, 0)) > 0, 0, -1) where k = crc32(r) & 1023;
+  set tok = last_insert_id(), t = timestampdiff(microsecond, '1970-01-01', utc_timestamp(6)) / 1e6;
+  if tok > 0 then
+    select token into found from interlock_claim
+      where resource = r and token = tok and id = i and state < 2 and lapses_at > t and bell = '' for update skip locked;
+    if found is not null then
+      delete from interlock_claim where resource = r and token = tok;
+      commit;
+      leave whole;
+    end if;
+    update interlock_slot set lone = -1 where k = crc32(r) & 1023;
+  end if;
+  call interlock_v1_depart(r, i, linger, own, late, t);
+end;
+
+-- name: depart
+-- The rest of `release`. Ends the transaction, and returns all columns of the step. There are two short ways here: for a claim that turns out to be
+-- alone, and for a mutex that goes to its next waiter. The second rings before the commit: whoever is woken reads its mail with a lock, and so
+-- waits for the commit in place of the ring. t: now.
+create procedure interlock_v1_depart(r varbinary(1100), i varbinary(200), linger double, own varbinary(64), late boolean, t double)
+modifies sql data
+whole: begin
   declare tok, ahead, other bigint;
   declare p, cap int;
   declare s tinyint;
@@ -299,11 +334,6 @@ whole: begin
   declare b, next_bell varbinary(64);
   declare next_id varbinary(200);
   declare messages, rings longblob default '';
-  declare exit handler for sqlexception begin rollback; resignal; end;
-  set transaction isolation level read committed;
-  start transaction;
-  select last into tok from interlock_slot where k = crc32(r) & 1023 for update;
-  set t = timestampdiff(microsecond, '1970-01-01', utc_timestamp(6)) / 1e6, tok = null;
   select token, state, permits, capacity, bell, (select o.token from interlock_claim o where o.resource = r and o.token <> c.token order by o.token limit 1),
       not exists (select 1 from interlock_pending where resource = r) and not exists (select 1 from interlock_bell where topic = concat('q', r))
     into tok, s, p, cap, b, other, plain from interlock_claim c
@@ -316,7 +346,9 @@ whole: begin
     end if;
     if other is null or next_id is not null then
       delete from interlock_claim where resource = r and token = tok;
-      if next_id is not null then
+      if next_id is null then
+        update interlock_slot set alone = r, lone = 0 where k = crc32(r) & 1023;
+      else
         update interlock_claim set state = 1, since = t, rung = 1 where resource = r and token = other;
         call interlock_v1_notify(next_bell, concat('c', next_id, ' ', other), own, messages, rings);
         if rings <> '' then call interlock_v1_ring(rings); end if;
@@ -438,7 +470,7 @@ begin
   declare s, changed tinyint; declare p int; declare b varbinary(64);
   set transaction isolation level read committed;
   start transaction;
-  select last into tok from interlock_slot where k = crc32(r) & 1023 for update;
+  update interlock_slot set lone = -1 where k = crc32(r) & 1023;
   set t = timestampdiff(microsecond, '1970-01-01', utc_timestamp(6)) / 1e6, tok = null, free = null, answer = 'x', reason = null;
   if exists (select 1 from interlock_pending where resource = r) then call interlock_v1_apply(r, t); end if;
   select a.token, if(q.state = 2, 2, a.state), a.permits, a.bell, if(q.state = 2, q.note, a.note), coalesce(n <> coalesce(q.note, a.note), false)
@@ -498,7 +530,7 @@ begin
   declare exit handler for sqlexception begin rollback; resignal; end;
   set transaction isolation level read committed;
   start transaction;
-  select last into tok from interlock_slot where k = crc32(r) & 1023 for update;
+  update interlock_slot set lone = -1 where k = crc32(r) & 1023;
   set t = timestampdiff(microsecond, '1970-01-01', utc_timestamp(6)) / 1e6;
   if exists (select 1 from interlock_pending where resource = r) then call interlock_v1_apply(r, t); end if;
   select token, id, permits, capacity, t - since, lapses_at - t, note, who, inside from (select a.*,
@@ -636,11 +668,11 @@ end;
 create procedure interlock_v1_watch(about varbinary(1101), b varbinary(64), seconds double)
 modifies sql data
 begin
-  declare t double; declare k0 bigint;
+  declare t double;
   declare exit handler for sqlexception begin rollback; resignal; end;
   set transaction isolation level read committed;
   start transaction;
-  select last into k0 from interlock_slot where k = crc32(substring(about, 2)) & 1023 for update;
+  update interlock_slot set lone = -1 where k = crc32(substring(about, 2)) & 1023;
   set t = timestampdiff(microsecond, '1970-01-01', utc_timestamp(6)) / 1e6;
   insert into interlock_bell values (about, b, t + seconds) on duplicate key update lapses_at = t + seconds;
   commit;

@@ -6,14 +6,19 @@
 -- name: slot
 -- The mutex of the resources and registers whose names hash to it, and the source of their tokens and versions: 1,024 rows for any
 -- number of names. Every procedure that changes a queue locks the slot first. `last` is the highest number ever given.
+-- alone, lone: what is known of one resource of the slot, so that an idle claim and the release of a lone one need not look for others.
+-- lone 0: `alone` has no claims; above 0: if it has a claim, then only this token. In both cases nothing is pending for it and no bell
+-- hangs at it. -1: nothing is known. Whoever adds a claim, a pending change or a bell sets it to -1; to remove something changes nothing.
 create table if not exists interlock_slot (
   k int not null primary key,
-  last bigint not null
-) engine=InnoDB;
+  last bigint not null,
+  alone varbinary(1100) not null,
+  lone bigint not null
+) engine=InnoDB row_format=dynamic;
 
 -- name: slots
 insert ignore into interlock_slot
-  select a.d + b.d * 4 + c.d * 16 + d.d * 64 + e.d * 256, 0
+  select a.d + b.d * 4 + c.d * 16 + d.d * 64 + e.d * 256, 0, '', -1
   from (select 0 as d union select 1 union select 2 union select 3) a, (select 0 as d union select 1 union select 2 union select 3) b,
     (select 0 as d union select 1 union select 2 union select 3) c, (select 0 as d union select 1 union select 2 union select 3) d,
     (select 0 as d union select 1 union select 2 union select 3) e;
