@@ -19,11 +19,11 @@ from interlock._core.drive import drive
 from interlock._runtime.threads import Threads
 from interlock.backends.sql.assembly import Assembly
 from interlock.backends.sql.postgresql.open import dialect_of_url
+from interlock.backends.sql.sqlite.tables import claims
+from interlock.backends.sql.sqlite.tables.queue import advance, drop
+from interlock.backends.sql.sqlite.tables.statements import sections
+from interlock.backends.sql.sqlite.tables.transaction import Transaction
 from interlock.backends.sql.store import SqlStore
-from interlock.backends.sqlite.tables import claims
-from interlock.backends.sqlite.tables.queue import advance, drop
-from interlock.backends.sqlite.tables.statements import sections
-from interlock.backends.sqlite.tables.transaction import Transaction
 from interlock.errors import SettingsMismatch
 from interlock.model import EVERYTHING, Busy, Claim, Granted, Renewal
 from interlock.urls import split

@@ -18,8 +18,8 @@ import pytest
 import interlock
 from interlock import bytelock
 from interlock._core.drive import drive
-from interlock.backends.sqlite import SqliteStore
-from interlock.backends.sqlite.file import liveness, location
+from interlock.backends.sql.sqlite import SqliteStore
+from interlock.backends.sql.sqlite.file import liveness, location
 from interlock.model import Busy, Granted
 from interlock.testing.lag import at_most
 from tests.patience import PATIENCE, until

@@ -15,8 +15,8 @@ import pytest
 
 import interlock
 from interlock._core.drive import drive
-from interlock.backends.sqlite import SqliteStore, doorbell, notifier
-from interlock.backends.sqlite.doorbell import Doorbell
+from interlock.backends.sql.sqlite import SqliteStore, doorbell, notifier
+from interlock.backends.sql.sqlite.doorbell import Doorbell
 from interlock.errors import StoreUnavailable
 from interlock.model import Busy, Claim, Granted, Renewal
 from interlock.testing.lag import Lag, at_most

@@ -2,7 +2,7 @@
 
 Arguments and results are str, int, float, bool and None; instants never cross the interface, only seconds. "Now" is the clock of the
 server, read after the step has the lock on its resource. `_core.admission` has the rule that claims follow, and
-`backends/sqlite/tables` is the same in Python, loop by loop: a dialect may port it literally.
+`backends/sql/sqlite/tables` is the same in Python, loop by loop: a dialect may port it literally.
 
 **Bells.** `bell` is the address at which a waiter is rung: that of the asking store's subscription, or '' if the store does not listen. A step that
 changes the standing of somebody else's claim rings the bell in its row with the message `c<id> <token>`: the token if it was admitted

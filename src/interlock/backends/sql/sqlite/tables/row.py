@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from interlock.backends.sqlite.tables.lapse import live
+from interlock.backends.sql.sqlite.tables.lapse import live
 from interlock.model import Standing
 
 WAITS, IN, EVICTED = 0, 1, 2  # states of a claim: see schema.sql

@@ -7,10 +7,10 @@ follows at once and is larger.
 
 from __future__ import annotations
 
-from interlock.backends.sqlite.tables.lapse import SLACK
-from interlock.backends.sqlite.tables.registers import REMEMBERED
-from interlock.backends.sqlite.tables.statements import SWEEP
-from interlock.backends.sqlite.tables.transaction import Transaction
+from interlock.backends.sql.sqlite.tables.lapse import SLACK
+from interlock.backends.sql.sqlite.tables.registers import REMEMBERED
+from interlock.backends.sql.sqlite.tables.statements import SWEEP
+from interlock.backends.sql.sqlite.tables.transaction import Transaction
 
 WRITES = 64  # between two slices
 SECONDS = 2.0

@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 from interlock._core.drive import drive
 from interlock.backends.kit.executor_thread import ExecutorThread
 from interlock.backends.kit.runtime import ThreadRuntime, WaitRuntime
-from interlock.backends.sqlite.file.database import Database
-from interlock.backends.sqlite.notifier import Notifier
-from interlock.backends.sqlite.store import SqliteStore
+from interlock.backends.sql.sqlite.file.database import Database
+from interlock.backends.sql.sqlite.notifier import Notifier
+from interlock.backends.sql.sqlite.store import SqliteStore
 from interlock.model import Claim, ClaimAnswer
 from interlock.ports import IO_TIMEOUT, Store
 

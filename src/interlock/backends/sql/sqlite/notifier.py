@@ -22,10 +22,10 @@ from typing import NamedTuple
 
 from interlock import native
 from interlock.backends.kit.waiters import WeakWaiters, notify
-from interlock.backends.sqlite.doorbell import MANY, Doorbell, available
-from interlock.backends.sqlite.file.database import Database
-from interlock.backends.sqlite.tables.row import WAITS
-from interlock.backends.sqlite.tables.statements import CLAIMS
+from interlock.backends.sql.sqlite.doorbell import MANY, Doorbell, available
+from interlock.backends.sql.sqlite.file.database import Database
+from interlock.backends.sql.sqlite.tables.row import WAITS
+from interlock.backends.sql.sqlite.tables.statements import CLAIMS
 from interlock.errors import InterlockError, StoreUnavailable
 from interlock.ports import Signal
 

@@ -19,14 +19,20 @@ import weakref
 from collections.abc import Callable
 from typing import Any, Literal, TypeVar
 
-from interlock.backends.sqlite.file import errors, ownership
-from interlock.backends.sqlite.file.clock import Clock
-from interlock.backends.sqlite.file.connection import connect
-from interlock.backends.sqlite.file.critical_section import NOT_TAKEN, CriticalSection
-from interlock.backends.sqlite.file.inodes import FileIdentity, OpenFiles, UnmovedFunction, Unsettled, inodes
-from interlock.backends.sqlite.file.liveness import Liveness
-from interlock.backends.sqlite.file.location import make_file
-from interlock.backends.sqlite.tables.transaction import Rings, Transaction
+from interlock.backends.sql.sqlite.file import errors, ownership
+from interlock.backends.sql.sqlite.file.clock import Clock
+from interlock.backends.sql.sqlite.file.connection import connect
+from interlock.backends.sql.sqlite.file.critical_section import NOT_TAKEN, CriticalSection
+from interlock.backends.sql.sqlite.file.inodes import (
+    FileIdentity,
+    OpenFiles,
+    UnmovedFunction,
+    Unsettled,
+    inodes,
+)
+from interlock.backends.sql.sqlite.file.liveness import Liveness
+from interlock.backends.sql.sqlite.file.location import make_file
+from interlock.backends.sql.sqlite.tables.transaction import Rings, Transaction
 from interlock.errors import ClientClosed, InterlockError
 from interlock.ports import IO_TIMEOUT
 

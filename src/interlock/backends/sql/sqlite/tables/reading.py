@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from interlock.backends.sqlite.tables.lapse import SLACK, live
-from interlock.backends.sqlite.tables.queue import live_rows, living, standings
-from interlock.backends.sqlite.tables.row import IN
-from interlock.backends.sqlite.tables.statements import CLAIMS
-from interlock.backends.sqlite.tables.transaction import Connection
+from interlock.backends.sql.sqlite.tables.lapse import SLACK, live
+from interlock.backends.sql.sqlite.tables.queue import live_rows, living, standings
+from interlock.backends.sql.sqlite.tables.row import IN
+from interlock.backends.sql.sqlite.tables.statements import CLAIMS
+from interlock.backends.sql.sqlite.tables.transaction import Connection
 from interlock.model import Queue
 
 

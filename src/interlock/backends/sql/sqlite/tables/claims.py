@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from interlock.backends.sqlite.tables.lapse import SLACK
-from interlock.backends.sqlite.tables.queue import (
+from interlock.backends.sql.sqlite.tables.lapse import SLACK
+from interlock.backends.sql.sqlite.tables.queue import (
     HIGHEST,
     Position,
     advance,
@@ -19,9 +19,9 @@ from interlock.backends.sqlite.tables.queue import (
     standing,
     standings,
 )
-from interlock.backends.sqlite.tables.row import EVICTED, IN, WAITS, Row
-from interlock.backends.sqlite.tables.statements import CLAIMS
-from interlock.backends.sqlite.tables.transaction import Transaction
+from interlock.backends.sql.sqlite.tables.row import EVICTED, IN, WAITS, Row
+from interlock.backends.sql.sqlite.tables.statements import CLAIMS
+from interlock.backends.sql.sqlite.tables.transaction import Transaction
 from interlock.errors import SettingsMismatch
 from interlock.model import Busy, Claim, ClaimAnswer, Gone, Granted, Renewal, RenewAnswer, Renewed, Standing
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from interlock.backends.sqlite.tables.lapse import live
-from interlock.backends.sqlite.tables.statements import CLAIMS, REGISTERS
-from interlock.backends.sqlite.tables.transaction import Connection, Transaction
+from interlock.backends.sql.sqlite.tables.lapse import live
+from interlock.backends.sql.sqlite.tables.statements import CLAIMS, REGISTERS
+from interlock.backends.sql.sqlite.tables.transaction import Connection, Transaction
 from interlock.model import Versioned
 
 REMEMBERED = 60.0  # seconds a deleted register keeps its version

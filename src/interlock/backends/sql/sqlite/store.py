@@ -15,13 +15,13 @@ from interlock._core.outline import outline
 from interlock.backends.kit.deadline import Deadline
 from interlock.backends.kit.defaults import StoreDefaults
 from interlock.backends.kit.runtime import WaitRuntime
-from interlock.backends.sqlite.doorbell import available
-from interlock.backends.sqlite.file.database import Database
-from interlock.backends.sqlite.notifier import Notifier, Waiter
-from interlock.backends.sqlite.tables import claims, reading, registers
-from interlock.backends.sqlite.tables.statements import CLAIMS
-from interlock.backends.sqlite.tables.sweep import SweepCursor
-from interlock.backends.sqlite.tables.transaction import Connection
+from interlock.backends.sql.sqlite.doorbell import available
+from interlock.backends.sql.sqlite.file.database import Database
+from interlock.backends.sql.sqlite.notifier import Notifier, Waiter
+from interlock.backends.sql.sqlite.tables import claims, reading, registers
+from interlock.backends.sql.sqlite.tables.statements import CLAIMS
+from interlock.backends.sql.sqlite.tables.sweep import SweepCursor
+from interlock.backends.sql.sqlite.tables.transaction import Connection
 from interlock.errors import InterlockError, StoreUnavailable
 from interlock.model import (
     Busy,

@@ -5,7 +5,7 @@ connection, patience, fork) -> `tables` (what the transaction does, and its SQL)
 same on a thread beside the event loop. Beside it, `notifier` and `doorbell` end waits. Everything but `tables` is SQLite's own.
 """
 
-from interlock.backends.sqlite.open import open_store
-from interlock.backends.sqlite.store import TRAITS, SqliteStore
+from interlock.backends.sql.sqlite.open import open_store
+from interlock.backends.sql.sqlite.store import TRAITS, SqliteStore
 
 __all__ = ["TRAITS", "SqliteStore", "open_store"]

@@ -15,10 +15,10 @@ from itertools import islice
 from typing import Any
 
 from interlock._core.admission import admitted
-from interlock.backends.sqlite.tables.lapse import SLACK
-from interlock.backends.sqlite.tables.row import EVICTED, WAITS, Row
-from interlock.backends.sqlite.tables.statements import CLAIMS, REGISTERS
-from interlock.backends.sqlite.tables.transaction import Transaction
+from interlock.backends.sql.sqlite.tables.lapse import SLACK
+from interlock.backends.sql.sqlite.tables.row import EVICTED, WAITS, Row
+from interlock.backends.sql.sqlite.tables.statements import CLAIMS, REGISTERS
+from interlock.backends.sql.sqlite.tables.transaction import Transaction
 from interlock.model import Standing
 
 HIGHEST = 2**63 - 1  # token
