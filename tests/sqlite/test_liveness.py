@@ -96,6 +96,19 @@ def test_a_place_that_a_dead_waiter_was_given_is_passed_on(path: str) -> None:
         assert alive.hear()["at"] - released < SOON
 
 
+def test_the_capacity_of_a_killed_process_goes_with_its_claim(path: str) -> None:
+    """Nobody stands any more under the old capacity, so there is nothing to differ from."""
+    with Contender(path) as holder, interlock.connect(f"sqlite:///{path}") as client:
+        holder.ask("acquire_permits", "r", 1, 3, ttl=TTL)
+        store, mine = client._core.store, claim("r", "mine", capacity=2)
+        with pytest.raises(interlock.SettingsMismatch):
+            drive(store.claim(mine))
+        holder.process.kill()
+        holder.process.wait()
+        assert isinstance(drive(store.claim(mine)), Granted)
+        drive(store.release("r", "mine"))
+
+
 @pytest.mark.parametrize("kind", ["semaphore", "readers"])
 def test_of_several_holders_only_the_dead_one_makes_room(path: str, kind: str) -> None:
     capacity = 2 if kind == "semaphore" else 10

@@ -71,8 +71,8 @@ class Position:
             counted = tx.execute(CLAIMS["ahead"], (self.resource, self.token)).fetchone()
         self.ahead, self.taken, capacity, self.first, inside, _, self.first_lapse, _ = counted
         self.waiting = self.ahead - inside
-        if self.ahead:
-            self.capacity = capacity
+        if self.mine is None:
+            self.capacity = capacity  # of nobody, if the last of them was removed just now
 
     def next_lapse(self, tx: Transaction, permits: int, capacity: int) -> float:
         """When something that a waiter here must watch lapses by itself: `_core.admission.to_watch`, asked of the database."""
