@@ -48,8 +48,8 @@ ARROWS: dict[str, tuple[str, ...]] = {
         "backends.kit",
         "backends.redis",
     ),  # a quorum of such servers: their keys, scripts and addresses
-    # Tables that other SQL databases can share: nothing of SQLite's files and connections.
-    "backends.sql.sqlite.tables": (*RULES, "backends.sql.sqlite.tables"),
+    # The steps in Python, which programs of other databases are compared with: nothing of SQLite's files and connections.
+    "backends.sql.sqlite.tables": (*RULES, "backends.sql.sqlite.tables", "backends.sql.steps"),
     "guards.zookeeper": (
         *(*PORTS, "_core.drive", "_core.lease", "_core.names", "guards.presented"),
         "backends.zookeeper.paths",  # how names become paths

@@ -58,7 +58,7 @@ MUTANTS: list[Mutant] = [
     mutant(
         "sqlite: a register is written whatever its version",
         "of two updates at once one is lost",
-        ("backends/sql/sqlite/tables/registers.py", "    if old.version != version:", "    if False:"),
+        ("backends/sql/sqlite/tables/registers.py", "    if present != version:", "    if False:"),
         tests=ANSWERS,
     ),
     mutant(

@@ -16,8 +16,9 @@ from interlock._core.drive import drive
 from interlock._runtime.threads import Threads
 from interlock.backends.memory import MemoryStore, Space
 from interlock.backends.sql.sqlite import open_store
-from interlock.backends.sql.sqlite.tables.row import EVICTED, IN, Row
+from interlock.backends.sql.sqlite.tables.row import EVICTED, Row
 from interlock.backends.sql.sqlite.tables.statements import CLAIMS
+from interlock.backends.sql.steps import IN
 from interlock.errors import SettingsMismatch
 from interlock.model import Busy, Claim, Queue, Renewal, Standing
 from interlock.ports import Store

@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, Protocol
 
-from interlock.backends.sql.dialect import Rows
 from interlock.backends.sql.mysql.calls import Results
 from interlock.backends.sql.mysql.errors import connect_error, server_error, system_error, timeout_error
+from interlock.backends.sql.steps import Rows
 from interlock.errors import InterlockError, StoreUnfit, Unreached
 
 QUERY = 3  # COM_QUERY

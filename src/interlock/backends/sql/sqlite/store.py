@@ -1,7 +1,7 @@
-"""The store port over a lock file: each call is one transaction, then the rings it caused.
+"""The store over a lock file: each step is one transaction, then the rings that it caused.
 
 Where nobody stands in the way, claim and release are each a single statement, which SQLite runs as a transaction of
-its own. It changes one row or none; none means that the transactions of `tables.claims` must decide.
+its own. It changes one row or none; none means that the steps of `tables.claims` must decide.
 """
 
 from __future__ import annotations
@@ -11,30 +11,21 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from interlock._core.outline import outline
 from interlock.backends.kit.deadline import Deadline
-from interlock.backends.kit.defaults import StoreDefaults
 from interlock.backends.kit.runtime import WaitRuntime
+from interlock.backends.sql import rows, steps
 from interlock.backends.sql.sqlite.doorbell import available
 from interlock.backends.sql.sqlite.file.database import Database
-from interlock.backends.sql.sqlite.notifier import Notifier, Waiter
-from interlock.backends.sql.sqlite.tables import claims, reading, registers
+from interlock.backends.sql.sqlite.notifier import Notifier
+from interlock.backends.sql.sqlite.steps import NUMBERED, READS, WRITES
+from interlock.backends.sql.sqlite.tables import claims, reading
 from interlock.backends.sql.sqlite.tables.statements import CLAIMS
-from interlock.backends.sql.sqlite.tables.sweep import SweepCursor
-from interlock.backends.sql.sqlite.tables.transaction import Connection
-from interlock.errors import InterlockError, StoreUnavailable
-from interlock.model import (
-    Busy,
-    Claim,
-    ClaimAnswer,
-    Granted,
-    Queue,
-    Renewal,
-    RenewAnswer,
-    Standing,
-    Traits,
-    Versioned,
-)
+from interlock.backends.sql.steps import Rows
+from interlock.backends.sql.store import SharedState, SqlStore
+from interlock.backends.sql.sweep import SweepCursor
+from interlock.backends.sql.wakeups import Waiter
+from interlock.errors import InterlockError
+from interlock.model import Busy, Claim, ClaimAnswer, Granted, Traits
 from interlock.ports import IO_TIMEOUT
 
 T = TypeVar("T")
@@ -57,40 +48,36 @@ TRAITS = Traits(
 
 CLAIM_IDLE = CLAIMS["claim_idle"]
 RELEASE_ALONE = CLAIMS["release_alone"]
-BATCH = 100  # renewals in one transaction: more would keep the file from others for too long
-HUNG = 60.0  # seconds a watcher's bell hangs
-HANG_AGAIN = 30.0  # a bell that will hang for less is hung again
+SWEEP_WRITES = 64  # between two slices of the sweep, which costs no round trip here
+SWEEP_SECONDS = 2.0
 CLOSING = 1.0  # seconds for the last question to the file
 CROWDED = 0.25  # seconds for which the quick path is not tried again where it has met somebody
 MOST_CROWDED = 1000  # resources of which that is remembered
 
 
-class SqliteStore(StoreDefaults):
+class SqliteStore(SqlStore):
     """Claims and registers in one file, for the processes of one machine.
 
     Every call blocks its thread and never suspends; any thread may call. `async_store` calls it beside an event loop.
     """
 
     traits = TRAITS
+    _sweeping = 0.0  # a file that is locked just now is left alone
 
     def __init__(
-        self, database: Database, notifier: Notifier, runtime: WaitRuntime, *, shared: bool = False
+        self, database: Database, notifier: Notifier, runtime: WaitRuntime, *, of: SqliteStore | None = None
     ) -> None:
+        """`of` is another store with the same database and notifier, which closes them."""
+        self._state: SharedState = of._state if of else SharedState(SweepCursor(SWEEP_WRITES, SWEEP_SECONDS))
+        super().__init__(database.path, database.clock.now, runtime, notifier, self._state)
         self.path = database.path
-        self.now = database.clock.now
         self._wall_ns = database.clock.wall_ns
         self._database = database
         self._notifier = notifier
-        self._runtime = runtime
-        self._shared = shared  # another store has the same database and notifier, and closes them
-        self._sweep = SweepCursor()
+        self._shared = of is not None
         self._last = 0  # the highest token seen here: a proposal below it would be refused
-        self._bells: dict[str, float] = {}  # topic: until when our bell hangs there
         self._crowded: dict[str, float] = {}  # resource: until when the quick path would be in vain
         self.inside = database.surrounded  # type: ignore[method-assign]  # itself: every release asks
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.path}>"
 
     # ---- claims -------------------------------------------------------------------
 
@@ -111,7 +98,9 @@ class SqliteStore(StoreDefaults):
             self._last = token
             answer = Granted(token, ttl)
         else:
-            answer = self._write(now + timeout, claims.claim, claim, token, self._notifier.hang())
+            args = rows.claim_arguments(claim, self._notifier.hang())
+            (row,) = self._write(now + timeout, claims.claim, token, *args)
+            answer, _ = rows.claim_answer(claim, row)
             if isinstance(answer, Granted):
                 self._last = max(self._last, answer.token)
             else:
@@ -119,7 +108,7 @@ class SqliteStore(StoreDefaults):
         sweep = self._sweep
         sweep.writes += 1  # as `due`, but for a call that every claim would pay for
         if sweep.writes > sweep.most or now >= sweep.due_at:
-            self._tidy()
+            await self._sweep_slice(timeout)
         return answer
 
     async def release(self, resource: str, id: str, linger: float = 0.0, timeout: float = IO_TIMEOUT) -> bool:
@@ -129,7 +118,8 @@ class SqliteStore(StoreDefaults):
             if self._database.single(now + timeout, now, RELEASE_ALONE, values):
                 return True
             self._met_others(resource, now)
-        return self._write(now + timeout, claims.release, resource, id, linger)
+        ((stood, _),) = self._write(now + timeout, claims.release, resource, id, linger)
+        return bool(stood)
 
     def _met_others(self, resource: str, now: float) -> None:
         """For a while, take the long way at once on this resource: a hand-off must not pay for a quick path in vain."""
@@ -137,133 +127,45 @@ class SqliteStore(StoreDefaults):
             self._crowded.clear()
         self._crowded[resource] = now + CROWDED
 
-    async def renew(self, renewals: Sequence[Renewal], timeout: float = IO_TIMEOUT) -> list[RenewAnswer]:
-        return await self._run(self._renew, renewals, timeout=timeout)
+    async def wait(self, claim: Claim, busy: Busy | None, timeout: float) -> Granted | None:
+        deadline = Deadline(self.now, timeout)
+        waiter = Waiter(self._runtime.signal(), "c" + claim.id, resource=claim.resource)
+        await self._listen(waiter, lambda: self._unchanged(claim, busy, deadline.for_request()), deadline)
+        return None  # the next claim tells: a grant is a few microseconds away, and always right
 
-    def _renew(self, until: float, renewals: Sequence[Renewal]) -> list[RenewAnswer]:
-        answers: list[RenewAnswer] = []
-        for start in range(0, len(renewals), BATCH):
-            batch = renewals[start : start + BATCH]
-            renewed, rings = self._database.write_first(until, claims.renew, batch)
-            answers += renewed
-            self._notifier.ring(rings)
-        if self._sweep.due(self.now()):
-            self._tidy()
-        return answers
+    # ---- steps --------------------------------------------------------------------
 
-    async def evict(
-        self, resource: str, id: str | None, reason: str, *, foreign: bool = False, no_expiry: bool = False
-    ) -> list[Standing]:
-        return await self._run(self._write, claims.evict, resource, id, reason, timeout=IO_TIMEOUT)
+    async def _run(self, step: str, args: Sequence[object], timeout: float) -> Rows:
+        return self._do(self.now() + timeout, step, args)
 
-    async def inspect(self, resource: str, timeout: float = IO_TIMEOUT, *, limit: int | None = None) -> Queue:
-        return await self._run(self._database.run, self._queue, resource, limit, timeout=timeout)
+    def _do(self, until: float, step: str, args: Sequence[Any]) -> Rows:
+        """Run a step; `until` bounds its patience: see `Database.read`."""
+        if step in READS:
+            return self._database.read(until, READS[step], *args)
+        if step == steps.FIND:
+            return self._find(until, *args)
+        if step in NUMBERED:
+            args = (max(self._wall_ns() // 1000, self._last + 1), *args)
+        return self._write(until, WRITES[step], *args, first=step == steps.RENEW)
 
-    def _queue(self, connection: Connection, resource: str, limit: int | None = None) -> Queue:
-        return reading.queue(connection, resource, limit, self.now(), self._database.liveness.alive)
+    def _find(self, until: float, resource: str, id: str, bell: str) -> Rows:
+        """`steps.FIND`, which only reads as a rule: the bell of a claim that waits stands in its row already."""
+        found = self._database.read(until, reading.find, resource, id)
+        if (
+            bell
+            and found
+            and found[0][4] != bell
+            and not self._write(until, claims.listen, resource, id, bell)
+        ):
+            return []
+        return [row[:4] for row in found]
 
-    async def scan(self, prefix: str, after: str, limit: int) -> list[str]:
-        return await self._run(self._database.run, self._names, prefix, after, limit, timeout=IO_TIMEOUT)
-
-    def _names(self, connection: Connection, prefix: str, after: str, limit: int) -> list[str]:
-        return reading.names(connection, prefix, after, limit, self.now())
-
-    # ---- registers ----------------------------------------------------------------
-
-    async def read(self, name: str, timeout: float = IO_TIMEOUT) -> Versioned:
-        return await self._run(self._database.run, registers.read, name, self.now(), timeout=timeout)
-
-    async def compare_and_set(
-        self, name: str, version: int, value: str | None, id: str, timeout: float = IO_TIMEOUT
-    ) -> Versioned | None:
-        return await self._run(self._compare_and_set, name, version, value, id, timeout=timeout)
-
-    def _compare_and_set(
-        self, until: float, name: str, version: int, value: str | None, id: str
-    ) -> Versioned | None:
-        number = max(self._wall_ns() // 1000, self._last + 1)
-        written = self._write(until, registers.compare_and_set, name, version, value, id, number)
-        if self._sweep.due(self.now()):
-            self._tidy()
-        return written
-
-    # ---- one transaction ----------------------------------------------------------
-
-    async def _run(self, step: Callable[..., T], *args: Any, timeout: float) -> T:
-        """What `step(until, *args)` returns, where `until` bounds its patience: see `Database.run`."""
-        return step(self.now() + timeout, *args)
-
-    def _write(self, until: float, work: Callable[..., T], *args: Any) -> T:
-        result, rings = self._database.write(until, work, *args)
+    def _write(self, until: float, work: Callable[..., T], *args: Any, first: bool = False) -> T:
+        """Write in one transaction, then ring; `first` for renewals, which come ahead of all other threads."""
+        result, rings = self._database.write(until, work, *args, first=first)
         if rings:
             self._notifier.ring(rings)
         return result
-
-    def _tidy(self) -> None:
-        """Remove a slice of what has lapsed; if that fails, the caller that happened to do it does not notice."""
-        now = self.now()
-        self._sweep.put_off(now)
-        with suppress(InterlockError):
-            self._database.write(now, self._sweep.sweep)
-
-    # ---- waiting ------------------------------------------------------------------
-
-    async def wait(self, claim: Claim, busy: Busy | None, timeout: float) -> Granted | None:
-        waiter = Waiter("c" + claim.id, self._runtime.signal(), resource=claim.resource)
-        await self._listen(waiter, timeout, self._unchanged, claim, busy is not None)
-        return None  # the next claim tells: a grant is a few microseconds away, and always right
-
-    async def watch(self, resource: str, seen: Queue, timeout: float) -> None:
-        first_lapse = min((standing.lapses_in for standing in seen.standings), default=timeout)
-        before = outline(seen)
-
-        def changed(connection: Connection) -> bool:
-            return outline(self._queue(connection, resource)) != before
-
-        await self._watch("q" + resource, changed, min(timeout, first_lapse))
-
-    async def watch_register(self, name: str, version: int, timeout: float) -> None:
-        def changed(connection: Connection) -> bool:
-            return registers.read(connection, name, self.now()).version != version
-
-        await self._watch("r" + name, changed, timeout)
-
-    async def _watch(self, topic: str, changed: Callable[[Connection], bool], timeout: float) -> None:
-        waiter = Waiter(topic, self._runtime.signal(), changed=changed)
-        await self._listen(waiter, timeout, self._unchanged_topic, topic, changed)
-
-    async def _listen(
-        self, waiter: Waiter, timeout: float, unchanged: Callable[..., bool], *args: object
-    ) -> None:
-        """Wait for a ring. The question whether anything has changed comes after listening has begun: no ring is missed."""
-        deadline = Deadline(self.now, timeout)
-        self._notifier.listen(waiter)
-        try:
-            if await self._run(unchanged, *args, timeout=min(timeout, IO_TIMEOUT)):
-                await self._runtime.wait(waiter.signal, deadline.left())
-        except StoreUnavailable:
-            if not deadline.passed():
-                raise  # otherwise the time is up, which is an answer too
-        finally:
-            self._notifier.forget(waiter)
-
-    def _unchanged(self, until: float, claim: Claim, waits: bool) -> bool:
-        """Whether nothing has happened to the claim since it was answered; our bell hangs there then."""
-        found = self._database.run(until, reading.find, claim.resource, claim.id)
-        if found is None or found.changed(self.now(), waits):
-            return False
-        bell = self._notifier.hang()
-        return found.bell == bell or self._write(until, claims.listen, claim.resource, claim.id, bell)
-
-    def _unchanged_topic(self, until: float, topic: str, changed: Callable[[Connection], bool]) -> bool:
-        """Whether nothing has changed; whoever changes something about the topic rings our bell then."""
-        now, address = self.now(), self._notifier.hang()
-        if address and self._bells.get(topic, 0.0) < now + HANG_AGAIN:
-            self._write(until, registers.hang, topic, address, HUNG)
-            if len(self._bells) > 1000:
-                self._bells = {topic: till for topic, till in self._bells.items() if till > now}
-            self._bells[topic] = now + HUNG
-        return not self._database.run(until, changed)
 
     # ---- housekeeping -------------------------------------------------------------
 
@@ -273,13 +175,13 @@ class SqliteStore(StoreDefaults):
 
     def after_fork(self) -> None:
         """The connections are new by themselves (see `Database`); so is everything else, from here."""
-        self._bells = {}
+        self._state.clear()
         if not self._shared:
             self._notifier.after_fork()
 
     async def close(self) -> None:
         if not self._shared:
-            await self._run(self._close, timeout=IO_TIMEOUT)
+            self._close(self.now() + IO_TIMEOUT)
 
     def _close(self, until: float) -> None:
         """Close the file. This process stays present there if claims of its own stand: it lives, and so do they."""
@@ -287,7 +189,7 @@ class SqliteStore(StoreDefaults):
         stands, life = True, self._database.liveness.life
         if life:
             with suppress(InterlockError):
-                stands = self._database.run(self.now() + CLOSING, reading.outlived, life, self.now())
+                stands = self._database.read(min(until, self.now() + CLOSING), reading.outlived, life)
         self._database.close()
         if not stands:
             self._database.retire()

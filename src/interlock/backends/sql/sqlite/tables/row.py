@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from interlock.backends.sql.sqlite.tables.lapse import live
-from interlock.model import Standing
 
-WAITS, IN, EVICTED = 0, 1, 2  # states of a claim: see schema.sql
+EVICTED = 2  # a state of claims beside those of `steps`, WAITS and IN: see schema.sql
 
 
 class Row(NamedTuple):
@@ -30,15 +29,7 @@ class Row(NamedTuple):
     def live(self, now: float) -> bool:
         return live(now, self.lapses_at, self.ttl)
 
-    def standing(self, now: float, admitted: bool) -> Standing:
-        """What an operator sees. `since` counts from the admission, or for a waiter from when it came."""
-        return Standing(
-            id=self.id,
-            token=self.token,
-            permits=self.permits,
-            admitted=admitted,
-            age=max(0.0, now - self.since),
-            lapses_in=self.lapses_at - now,
-            note=self.note,
-            who=self.who,
-        )
+    def described(self, now: float) -> tuple[Any, ...]:
+        """The columns of `steps.QUEUE`. `since` counts from the admission, or for a waiter from when it came."""
+        age, lapses_in = now - self.since, self.lapses_at - now
+        return self.token, self.id, self.permits, self.capacity, age, lapses_in, self.note, self.who
