@@ -27,12 +27,10 @@ class ServerState(SharedState):
 
     def __init__(self) -> None:
         super().__init__(SweepCursor())
-        self.places: dict[
-            str, tuple[int, int]
-        ] = {}  # waiting claims: under which subscription they asked, and their token
-        self.unanswered: dict[
-            str, None
-        ] = {}  # claims with a request that was not answered and may arrive late
+        # Waiting claims: under which subscription they asked, and their token.
+        self.places: dict[str, tuple[int, int]] = {}
+        # Claims with a request that was not answered and may arrive late.
+        self.unanswered: dict[str, None] = {}
         self.doubt_callbacks: list[Callable[[], None]] = []
 
     def clear(self) -> None:
@@ -64,9 +62,8 @@ class ServerStore(SqlStore):
         self._twin: ServerStore | None = None  # the blocking side of an asyncio store
         self._make_keeper_side: Callable[[], ServerStore] | None = None  # makes the keeper's own side, once
         self._keeper_side: ServerStore | None = None
-        self.claim_table: str | None = (
-            None  # its quoted name: guards lock rows there, in transactions of the user
-        )
+        # Its quoted name: guards lock rows there, in transactions of the user.
+        self.claim_table: str | None = None
 
     @property
     def traits(self) -> Traits:
@@ -84,10 +81,8 @@ class ServerStore(SqlStore):
     # ---- claims ------------------------------------------------------------------------
 
     async def claim(self, claim: Claim, timeout: float = IO_TIMEOUT) -> ClaimAnswer:
-        bell, generation = (
-            self._listener.bell,
-            self._listener.generation,
-        )  # before the request: see `wait`
+        listener = self._listener
+        bell, generation = listener.bell, listener.generation  # before the request: see `wait`
         try:
             (row,) = await self._run(steps.CLAIM, rows.claim_arguments(claim, bell), timeout)
         except BaseException as error:

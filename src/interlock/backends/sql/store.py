@@ -31,9 +31,8 @@ class SharedState:
 
     def __init__(self, sweep: SweepCursor) -> None:
         self.sweep = sweep
-        self.bells: dict[
-            str, tuple[str, float]
-        ] = {}  # by topic: the bell that its changes ring, and until when
+        # By topic: the bell that its changes ring, and until when.
+        self.bells: dict[str, tuple[str, float]] = {}
 
     def clear(self) -> None:
         """In a forked child."""
