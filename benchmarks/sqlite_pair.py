@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 from interlock._core.drive import drive
 from interlock._runtime.threads import Threads
-from interlock.backends.sqlite import open_store
-from interlock.backends.sqlite.file.clock import Clock
-from interlock.backends.sqlite.file.connection import LOG, PAGE, connect
-from interlock.backends.sqlite.tables.statements import CLAIMS
+from interlock.backends.sql.sqlite import open_store
+from interlock.backends.sql.sqlite.file.clock import Clock
+from interlock.backends.sql.sqlite.file.connection import LOG, PAGE, connect
+from interlock.backends.sql.sqlite.tables.statements import CLAIMS
 from interlock.model import Claim, Granted
 
 ID = "0123456789abcdef0123-1"

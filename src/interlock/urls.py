@@ -200,7 +200,7 @@ def file_of(url: str) -> str | None:
     """Return the absolute path of the lock file that a URL of SQLite names; None for any other store."""
     if not url.startswith("sqlite:"):
         return None
-    from interlock.backends.sqlite.file.location import default_path
+    from interlock.backends.sql.sqlite.file.location import default_path
 
     parts = split(url)
     path, _ = _sqlite_file(parts._replace(query=_without_connect_timeout(parts.query)[0]))
@@ -254,7 +254,7 @@ def _open_memory(parts: SplitResult, runtime: Runtime, asynchronous: bool, conne
 
 def _open_sqlite(parts: SplitResult, runtime: Runtime, asynchronous: bool, connect_timeout: float) -> Store:
     """`sqlite://` is the user's own file, `sqlite:///rel` and `sqlite:////abs` name one."""
-    from interlock.backends.sqlite import open_store
+    from interlock.backends.sql.sqlite import open_store
 
     path, allow = _sqlite_file(parts)
     return open_store(path, runtime, asynchronous=asynchronous, allow_network_filesystem=allow)

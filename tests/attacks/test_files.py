@@ -14,8 +14,8 @@ import pytest
 
 import interlock
 from interlock._runtime.tasks import Tasks
-from interlock.backends.sqlite import open_store
-from interlock.backends.sqlite.async_store import AsyncSqliteStore
+from interlock.backends.sql.sqlite import open_store
+from interlock.backends.sql.sqlite.async_store import AsyncSqliteStore
 from interlock.errors import StoreUnavailable, StoreUnfit
 from interlock.model import Claim
 from tests.attacks.stage import ENVIRONMENT, Stage, raises

@@ -48,8 +48,8 @@ ARROWS: dict[str, tuple[str, ...]] = {
         "backends.kit",
         "backends.redis",
     ),  # a quorum of such servers: their keys, scripts and addresses
-    # Tables that other SQL databases can share: nothing of SQLite's files and connections.
-    "backends.sqlite.tables": (*RULES, "backends.sqlite.tables"),
+    # The steps in Python, which programs of other databases are compared with: nothing of SQLite's files and connections.
+    "backends.sql.sqlite.tables": (*RULES, "backends.sql.sqlite.tables", "backends.sql.steps"),
     "guards.zookeeper": (
         *(*PORTS, "_core.drive", "_core.lease", "_core.names", "guards.presented"),
         "backends.zookeeper.paths",  # how names become paths
@@ -96,7 +96,7 @@ APART: dict[str, tuple[str, ...]] = {
     "events": WORLD,
     "ports": WORLD,
     "_core": WORLD,
-    "backends.sqlite.tables": (*CHANCE, *BESIDE, "select", "selectors", "socket", "sqlite3"),
+    "backends.sql.sqlite.tables": (*CHANCE, *BESIDE, "select", "selectors", "socket", "sqlite3"),
     "_runtime.threads": ("asyncio",),  # 83 ms of import, for programs that never await
     "_mixins": ("asyncio",),
     "blocking": ("asyncio",),

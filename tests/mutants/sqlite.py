@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant, Tests, agreeing, mutant
 
-CLAIMS = "backends/sqlite/tables/claims.sql"
-INODES = "backends/sqlite/file/inodes.py"
-LIVENESS = "backends/sqlite/file/liveness.py"
+CLAIMS = "backends/sql/sqlite/tables/claims.sql"
+INODES = "backends/sql/sqlite/file/inodes.py"
+LIVENESS = "backends/sql/sqlite/file/liveness.py"
 ANSWERS = agreeing("answers_as_the_reference")
 WOKEN = Tests("tests/sqlite/test_waiting.py", "in_another_process or rings_only_the_next")
 
@@ -38,7 +38,7 @@ MUTANTS: list[Mutant] = [
         "sqlite: tokens follow the clock alone",
         "a clock set back gives a token twice",
         (
-            "backends/sqlite/tables/claims.py",
+            "backends/sql/sqlite/tables/claims.py",
             "token = max(token, last + 1)",
             "token = max(token, 1)",
         ),
@@ -49,7 +49,7 @@ MUTANTS: list[Mutant] = [
         "sqlite: who is let in is not rung",
         "every hand-off waits for a lapse",
         (
-            "backends/sqlite/tables/queue.py",
+            "backends/sql/sqlite/tables/queue.py",
             '        tx.execute(CLAIMS["admit"], {"resource": resource, "token": row.token, "now": tx.now})\n        tx.ring(row.bell, "c" + row.id)\n',
             '        tx.execute(CLAIMS["admit"], {"resource": resource, "token": row.token, "now": tx.now})\n',
         ),
@@ -58,14 +58,14 @@ MUTANTS: list[Mutant] = [
     mutant(
         "sqlite: a register is written whatever its version",
         "of two updates at once one is lost",
-        ("backends/sqlite/tables/registers.py", "    if old.version != version:", "    if False:"),
+        ("backends/sql/sqlite/tables/registers.py", "    if present != version:", "    if False:"),
         tests=ANSWERS,
     ),
     mutant(
         "sqlite: a crowded resource is crowded for ever",
         "each pair pays for a queue that has long been empty",
         (
-            "backends/sqlite/store.py",
+            "backends/sql/sqlite/store.py",
             "self._crowded[resource] = now + CROWDED",
             "self._crowded[resource] = 1e300",
         ),
@@ -75,7 +75,7 @@ MUTANTS: list[Mutant] = [
         "sqlite: the quick path is tried in vain",
         "each hand-off pays for two statements more",
         (
-            "backends/sqlite/store.py",
+            "backends/sql/sqlite/store.py",
             "self._crowded[resource] = now + CROWDED",
             "self._crowded[resource] = now",
         ),
@@ -148,32 +148,32 @@ MUTANTS: list[Mutant] = [
     mutant(
         "sqlite: nobody watches the one ahead",
         "a killed holder blocks the queue for its ttl",
-        ("backends/sqlite/notifier.py", "            if not alive(life):\n", "            if False:\n"),
+        ("backends/sql/sqlite/notifier.py", "            if not alive(life):\n", "            if False:\n"),
         tests=Tests("tests/sqlite/test_liveness.py", "next_in_line or however_many"),
     ),
     mutant(
         "sqlite: a trigger more is nobody's business",
         "a stranger's trigger lets two hold at once",
-        ("backends/sqlite/file/connection.py", "        _compare(path, found, expected())\n", ""),
+        ("backends/sql/sqlite/file/connection.py", "        _compare(path, found, expected())\n", ""),
         tests=Tests("tests/sqlite/test_ownership.py", "anything_that_we_did_not_make"),
     ),
     mutant(
         "sqlite: everybody may write the file",
         "any user of the machine can take any lock",
-        ("backends/sqlite/file/ownership.py", "if found.st_mode & stat.S_IWOTH:", "if False:"),
+        ("backends/sql/sqlite/file/ownership.py", "if found.st_mode & stat.S_IWOTH:", "if False:"),
         tests=Tests("tests/sqlite/test_ownership.py", "everybody_may_write"),
     ),
     mutant(
         "sqlite: renewals wait their turn",
         "a client's own threads cost it its leases",
-        ("backends/sqlite/file/database.py", "self._urgent_until = self.clock.now() + URGENT", "pass"),
+        ("backends/sql/sqlite/file/database.py", "self._urgent_until = self.clock.now() + URGENT", "pass"),
         tests=Tests("tests/sqlite/test_critical_section.py", "renewals_come_before"),
     ),
     mutant(
         "sqlite: a thread is noted before it runs",
         "one failed start leaves a client deaf for good",
         (
-            "backends/sqlite/notifier.py",
+            "backends/sql/sqlite/notifier.py",
             "                self._thread = None  # one that did not start must not be taken for one that runs\n",
             "                pass\n",
         ),

@@ -17,11 +17,12 @@ from interlock.backends.sql.assembly import Assembly
 from interlock.backends.sql.mysql.address import from_url
 from interlock.backends.sql.mysql.dialect import MysqlDialect
 from interlock.backends.sql.mysql.schema import Schema
-from interlock.backends.sql.store import SqlStore
+from interlock.backends.sql.server_store import ServerStore
 from interlock.model import LINGERING
 from interlock.urls import split
 from tests.mysql.server import Server
 from tests.postgresql.test_rings import BEGAN, STEPS, Walk
+from tests.sql import contract
 
 PREFIX = "rings_"
 
@@ -41,7 +42,7 @@ class Subject:
             self._ask(f"delete from {table}")
         address = from_url(split(server.url(PREFIX)))
         moved = address._replace(schema=Schema(PREFIX, clock="(select at from rings_clock)"))
-        self.store: SqlStore = Assembly(MysqlDialect(moved, 5.0), Threads()).store(asynchronous=False)
+        self.store: ServerStore = Assembly(MysqlDialect(moved, 5.0), Threads()).store(asynchronous=False)
 
     @staticmethod
     def _tables(server: Server) -> list[str]:
@@ -76,6 +77,11 @@ def subject(server: Server) -> Iterator[Subject]:
         yield made
     finally:
         made.close()
+
+
+def test_the_procedures_answer_the_contract_of_the_steps(server: Server) -> None:
+    with subject(server) as store:
+        contract.check(contract.of(store.store))
 
 
 @pytest.mark.parametrize("seed", range(30))

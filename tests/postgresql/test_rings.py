@@ -17,13 +17,15 @@ import pytest
 
 from interlock._core.drive import drive
 from interlock._runtime.threads import Threads
+from interlock.backends.sql import rows
 from interlock.backends.sql.assembly import Assembly
 from interlock.backends.sql.postgresql.open import dialect_of_url
-from interlock.backends.sql.store import SqlStore
-from interlock.backends.sqlite.tables import claims
-from interlock.backends.sqlite.tables.queue import advance, drop
-from interlock.backends.sqlite.tables.statements import sections
-from interlock.backends.sqlite.tables.transaction import Transaction
+from interlock.backends.sql.server_store import ServerStore
+from interlock.backends.sql.sqlite.tables import claims
+from interlock.backends.sql.sqlite.tables.queue import advance, drop
+from interlock.backends.sql.sqlite.tables.statements import sections
+from interlock.backends.sql.sqlite.tables.transaction import Transaction
+from interlock.backends.sql.steps import REMEMBERED
 from interlock.errors import SettingsMismatch
 from interlock.model import EVERYTHING, Busy, Claim, Granted, Renewal
 from interlock.urls import split
@@ -64,7 +66,7 @@ class Subject:
         dialect = dialect_of_url(
             split(server.url(self.schema)), clock=f"(select at from {self.schema}.clock)"
         )
-        self.store: SqlStore = Assembly(dialect, Threads()).store(asynchronous=False)
+        self.store: ServerStore = Assembly(dialect, Threads()).store(asynchronous=False)
         import psycopg
 
         self._connection = psycopg.connect(server.conninfo, autocommit=True)
@@ -146,9 +148,8 @@ class Walk:
     def _release(self, id: str) -> tuple[Any, Any]:
         linger = self.chance.choice((0.0, 0.0, 0.0, 1.5))
         self.wants.pop(id, None)
-        return drive(self.store.store.release("r", id, linger)), self.reference.run(
-            self.now, claims.release, "r", id, linger
-        )
+        ((stood, _),) = self.reference.run(self.now, claims.release, "r", id, linger)
+        return drive(self.store.store.release("r", id, linger)), stood
 
     def _renew(self, id: str) -> tuple[Any, Any]:
         return self._renewed([Renewal("r", id, self.chance.choice((1.0, 6.0)))])
@@ -157,28 +158,30 @@ class Walk:
         return self._renewed([Renewal("r", id, 3.0, permits=1)])
 
     def _renewed(self, renewals: list[Renewal]) -> tuple[Any, Any]:
-        return drive(self.store.store.renew(renewals)), self.reference.run(self.now, claims.renew, renewals)
+        items = [(one.resource, one.id, one.ttl, one.note, one.permits) for one in renewals]
+        found = self.reference.run(self.now, claims.renew, items)
+        expected = [rows.renew_answer(one, row) for one, row in zip(renewals, found, strict=True)]
+        return drive(self.store.store.renew(renewals)), expected
 
     def _evict(self, id: str) -> tuple[Any, Any]:
         whom = self.chance.choice((id, None))
         found = drive(self.store.store.evict("r", whom, "why"))
-        met = self.reference.run(self.now, claims.evict, "r", whom, "why")
+        met = rows.evicted(self.reference.run(self.now, claims.evict, "r", whom, "why", REMEMBERED))
         return [_standing(one) for one in found], [_standing(one) for one in met]
 
 
 def _claim_after_lapses(tx: Transaction, claim: Claim) -> Any:
     """As the specification says, all lapsed claims go first; the embedded store removes those behind the caller later."""
-    rows = tx.execute("select token, state, id from claim where lapses_at <= ?", (tx.now,)).fetchall()
+    lapsed = tx.execute("select token, state, id from claim where lapses_at <= ?", (tx.now,)).fetchall()
     answered = tx.execute(
         "select 1 from claim where id = ? and state = 2 and lapses_at > ?", (claim.id, tx.now)
-    )
-    if not rows or answered.fetchone():  # an evicted claim is answered before anything else
-        return claims.claim(tx, claim, int(tx.now * 1e6), "")
-    drop(tx, claim.resource, [row[0] for row in rows])
-    try:
-        return claims.claim(tx, claim, int(tx.now * 1e6), "")
-    finally:
+    ).fetchone()
+    if not answered:  # an evicted claim is answered before anything else
+        drop(tx, claim.resource, [row[0] for row in lapsed])
+    (row,) = claims.claim(tx, int(tx.now * 1e6), *rows.claim_arguments(claim, ""))
+    if lapsed and not answered:
         advance(tx, claim.resource, claim.id)
+    return rows.claim_answer(claim, row)[0]
 
 
 def _standing(one: Any) -> tuple[Any, ...]:

@@ -24,16 +24,17 @@ from interlock._runtime.threads import Threads
 from interlock.backends.sql.assembly import Assembly
 from interlock.backends.sql.postgresql.open import dialect_of_url
 from interlock.backends.sql.postgresql.schema import FUNCTIONS, INSTALL_LOCK, LONGEST, VERSION, Schema
-from interlock.backends.sql.store import SqlStore
+from interlock.backends.sql.server_store import ServerStore
 from interlock.cli import main
 from interlock.errors import InvalidURL, StoreUnfit
 from interlock.model import Busy, Claim, Granted, Renewal, Renewed
 from interlock.urls import split
 from tests.patience import until
 from tests.postgresql.server import Server, fresh_schema
+from tests.sql import contract
 
 
-def opened(url: str) -> SqlStore:
+def opened(url: str) -> ServerStore:
     return Assembly(dialect_of_url(split(url)), Threads()).store(asynchronous=False)
 
 
@@ -47,6 +48,10 @@ def store(url: str) -> Any:
 def pair(url: str, name: str = "x") -> int:
     with interlock.connect(url) as client, client.lock(name, timeout=20) as lease:
         return lease.token
+
+
+def test_the_functions_answer_the_contract_of_the_steps(store: ServerStore) -> None:
+    contract.check(contract.of(store))
 
 
 # ---- creating --------------------------------------------------------------------
@@ -369,7 +374,7 @@ def test_a_clock_that_was_set_back_keeps_nobody_waiting_and_tokens_rise(server: 
     drive(store.close())
 
 
-def test_a_request_that_arrives_after_its_own_take_back_never_enters(store: SqlStore) -> None:
+def test_a_request_that_arrives_after_its_own_take_back_never_enters(store: ServerStore) -> None:
     claim = Claim("r", "slow", 30.0)
     store._state.unanswered["slow"] = None  # as after a claim without an answer
     assert drive(store.release("r", "slow")) is False

@@ -10,8 +10,9 @@ import pytest
 from interlock._core.drive import drive
 from interlock._runtime.threads import Threads
 from interlock.backends.sql import steps
-from interlock.backends.sql.dialect import Again, Broken, Demoted, NotInstalled, Rows
+from interlock.backends.sql.dialect import Again, Broken, Demoted, NotInstalled
 from interlock.backends.sql.runner import Runner
+from interlock.backends.sql.steps import Rows
 from interlock.errors import StoreUnavailable, Unreached
 
 

@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 
-from interlock.backends.sqlite.file.clock import Clock
+from interlock.backends.sql.sqlite.file.clock import Clock
 from interlock.model import Claim
 from tests.patience import PATIENCE, until
 

@@ -9,7 +9,7 @@ import pytest
 
 from interlock._core.drive import drive
 from interlock._runtime.threads import Threads
-from interlock.backends.sqlite import SqliteStore, open_store
+from interlock.backends.sql.sqlite import SqliteStore, open_store
 
 Open = Callable[..., SqliteStore]
 

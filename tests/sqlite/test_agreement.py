@@ -15,9 +15,10 @@ from interlock._core.admission import admitted, retry_after
 from interlock._core.drive import drive
 from interlock._runtime.threads import Threads
 from interlock.backends.memory import MemoryStore, Space
-from interlock.backends.sqlite import open_store
-from interlock.backends.sqlite.tables.row import EVICTED, IN, Row
-from interlock.backends.sqlite.tables.statements import CLAIMS
+from interlock.backends.sql.sqlite import open_store
+from interlock.backends.sql.sqlite.tables.row import EVICTED, Row
+from interlock.backends.sql.sqlite.tables.statements import CLAIMS
+from interlock.backends.sql.steps import IN
 from interlock.errors import SettingsMismatch
 from interlock.model import Busy, Claim, Queue, Renewal, Standing
 from interlock.ports import Store

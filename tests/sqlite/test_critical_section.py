@@ -17,9 +17,9 @@ import pytest
 
 import interlock
 from interlock._core.drive import drive
-from interlock.backends.sqlite import SqliteStore
-from interlock.backends.sqlite.file.database import Database
-from interlock.backends.sqlite.tables.transaction import Transaction
+from interlock.backends.sql.sqlite import SqliteStore
+from interlock.backends.sql.sqlite.file.database import Database
+from interlock.backends.sql.sqlite.tables.transaction import Transaction
 from interlock.errors import StoreUnavailable
 from interlock.model import Granted, Renewal, Renewed
 from tests.patience import PATIENCE, until

@@ -18,10 +18,10 @@ from pathlib import Path
 import pytest
 
 from interlock._core.drive import drive
-from interlock.backends.sqlite import SqliteStore
-from interlock.backends.sqlite.file import connection as lockfile
-from interlock.backends.sqlite.file import errors, location
-from interlock.backends.sqlite.tables.statements import CLAIMS, REGISTERS, SWEEP, sections
+from interlock.backends.sql.sqlite import SqliteStore
+from interlock.backends.sql.sqlite.file import connection as lockfile
+from interlock.backends.sql.sqlite.file import errors, location
+from interlock.backends.sql.sqlite.tables.statements import CLAIMS, REGISTERS, SWEEP, sections
 from interlock.errors import InvalidURL, StoreUnavailable, StoreUnfit
 from interlock.model import Granted
 from tests.sqlite.common import claim

@@ -10,8 +10,8 @@ import pytest
 
 import interlock
 from interlock._core.drive import drive
-from interlock.backends.sqlite import SqliteStore
-from interlock.backends.sqlite.file.database import Database
+from interlock.backends.sql.sqlite import SqliteStore
+from interlock.backends.sql.sqlite.file.database import Database
 from interlock.model import Granted
 from interlock.testing.lag import stretched
 from tests.patience import PATIENCE

@@ -12,7 +12,7 @@ from types import FrameType
 import pytest
 
 from interlock._core.drive import drive
-from interlock.backends.sqlite import SqliteStore
+from interlock.backends.sql.sqlite import SqliteStore
 from interlock.model import Claim, Granted
 from interlock.testing.lag import at_most
 from tests.patience import PATIENCE

@@ -18,8 +18,8 @@ import pytest
 import interlock
 from interlock import bytelock
 from interlock._core.drive import drive
-from interlock.backends.sqlite import SqliteStore
-from interlock.backends.sqlite.file import liveness, location
+from interlock.backends.sql.sqlite import SqliteStore
+from interlock.backends.sql.sqlite.file import liveness, location
 from interlock.model import Busy, Granted
 from interlock.testing.lag import at_most
 from tests.patience import PATIENCE, until
@@ -94,6 +94,19 @@ def test_a_place_that_a_dead_waiter_was_given_is_passed_on(path: str) -> None:
         dead.process.wait()
         released = holder.ask("release", "r")["at"]
         assert alive.hear()["at"] - released < SOON
+
+
+def test_the_capacity_of_a_killed_process_goes_with_its_claim(path: str) -> None:
+    """Nobody stands any more under the old capacity, so there is nothing to differ from."""
+    with Contender(path) as holder, interlock.connect(f"sqlite:///{path}") as client:
+        holder.ask("acquire_permits", "r", 1, 3, ttl=TTL)
+        store, mine = client._core.store, claim("r", "mine", capacity=2)
+        with pytest.raises(interlock.SettingsMismatch):
+            drive(store.claim(mine))
+        holder.process.kill()
+        holder.process.wait()
+        assert isinstance(drive(store.claim(mine)), Granted)
+        drive(store.release("r", "mine"))
 
 
 @pytest.mark.parametrize("kind", ["semaphore", "readers"])

@@ -14,7 +14,7 @@ import pytest
 from interlock import aio
 from interlock._core.drive import drive
 from interlock._runtime.tasks import Tasks
-from interlock.backends.sqlite import SqliteStore, open_store
+from interlock.backends.sql.sqlite import SqliteStore, open_store
 from interlock.errors import StoreUnavailable, Unreached
 from interlock.model import Busy, Granted, Renewal, Renewed
 from interlock.testing.lag import at_most, stretched

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from interlock._core.drive import drive
-from interlock.backends.sqlite.file.database import Database
-from interlock.backends.sqlite.store import CROWDED, MOST_CROWDED, SqliteStore
+from interlock.backends.sql.sqlite.file.database import Database
+from interlock.backends.sql.sqlite.store import CROWDED, MOST_CROWDED, SqliteStore
 from interlock.model import Busy, Granted
 from tests.sqlite.common import ManualClock, claim
 from tests.sqlite.conftest import Open

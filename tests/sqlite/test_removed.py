@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from interlock._core.drive import drive
-from interlock.backends.sqlite import SqliteStore
-from interlock.backends.sqlite.file import inodes
+from interlock.backends.sql.sqlite import SqliteStore
+from interlock.backends.sql.sqlite.file import inodes
 from interlock.errors import StoreUnavailable
 from interlock.model import Granted
 from tests.patience import PATIENCE, until

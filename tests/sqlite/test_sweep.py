@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from interlock._core.drive import drive
-from interlock.backends.sqlite.tables.sweep import LARGEST_SLICE
+from interlock.backends.sql.sweep import LARGEST_SLICE
 from interlock.model import Gone, Granted, Renewal, Versioned
 from tests.full import FULL
 from tests.sqlite.common import ManualClock, claim, rows

@@ -15,8 +15,10 @@ import pytest
 
 import interlock
 from interlock._core.drive import drive
-from interlock.backends.sqlite import SqliteStore, doorbell, notifier
-from interlock.backends.sqlite.doorbell import Doorbell
+from interlock.backends.sql import steps
+from interlock.backends.sql.sqlite import SqliteStore, doorbell, notifier
+from interlock.backends.sql.sqlite.doorbell import Doorbell
+from interlock.backends.sql.wakeups import Look, Waiter
 from interlock.errors import StoreUnavailable
 from interlock.model import Busy, Claim, Granted, Renewal
 from interlock.testing.lag import Lag, at_most
@@ -68,7 +70,7 @@ def stand(store: SqliteStore, *claims: Claim) -> list[Any]:
 
 def rung(store: SqliteStore, id: str, resource: str = "r") -> bool:
     """Whether a wait of this claim would return at once."""
-    return not store._unchanged(store.now() + 5, claim(resource, id), True)
+    return not drive(store._unchanged(claim(resource, id), Busy(1, 1.0, None), 5.0))
 
 
 # ---- doorbells ----------------------------------------------------------------------------
@@ -189,8 +191,8 @@ def test_a_flood_of_strangers_datagrams_wakes_nobody_and_breaks_nothing(opened: 
     with waiting(lambda: waiter.wait(claim(id="b"), busy, 30.0)) as took:
         eventually(listening(waiter))
         for _ in range(1000):
-            holder._notifier.bell.ring(
-                waiter._notifier.bell.address, ["cnobody", "\udcff".encode("utf-8", "ignore").decode()]
+            holder._notifier.doorbell.ring(
+                waiter._notifier.bell, ["cnobody", "\udcff".encode("utf-8", "ignore").decode()]
             )
         drive(holder.release("r", "a"))
     assert took[0] < 10 * notifier.NET
@@ -234,11 +236,11 @@ while True:
 
 def test_rings_that_are_meant_for_somebody_are_no_flood(opened: Open) -> None:
     store = opened()
-    waiters = [notifier.Waiter(f"c{number}", threading.Event(), resource="r") for number in range(100)]
+    waiters = [Waiter(threading.Event(), f"c{number}", resource="r") for number in range(100)]
     for waiter in waiters:
         store._notifier.listen(waiter)
     for waiter in waiters:
-        opened()._notifier.bell.ring(store._notifier.hang(), [waiter.topic])
+        opened()._notifier.doorbell.ring(store._notifier.hang(), [*waiter.topics])
         eventually(waiter.signal.is_set)
     assert store._notifier._deaf_until == 0.0
 
@@ -309,7 +311,7 @@ def test_a_socket_that_cannot_be_had_leaves_it_to_the_net(
 def test_a_waiter_that_went_without_a_word_is_forgotten(opened: Open) -> None:
     """An interrupt can strike before it says that it no longer listens."""
     store = opened()
-    waiter = notifier.Waiter("cgone", threading.Event(), resource="r")
+    waiter = Waiter(threading.Event(), "cgone", resource="r")
     store._notifier.listen(waiter)
     assert store._notifier._waiters
     del waiter
@@ -443,10 +445,10 @@ def test_1000_waiters_on_1000_resources_use_one_socket_one_thread_and_two_connec
     stand(holder, *(claim(f"r{n}", f"h{n}") for n in range(1000)))
     stand(store, claim("r0", "w0"))
     before = descriptors(), threading.active_count()
-    waiters: list[notifier.Waiter] = []
+    waiters: list[Waiter] = []
     for n in range(1000):
         stand(store, claim(f"r{n}", f"w{n}"))
-        waiters.append(notifier.Waiter(f"cw{n}", threading.Event(), resource=f"r{n}"))
+        waiters.append(Waiter(threading.Event(), f"cw{n}", resource=f"r{n}"))
         store._notifier.listen(waiters[-1])
     eventually(lambda: store._notifier._database.opened > 0)
     assert descriptors() - before[0] <= 5  # a second connection: the file, its log, its shared memory
@@ -477,7 +479,7 @@ def test_closing_ends_the_listener_and_gives_back_every_descriptor(opened: Open)
     drive(store.watch_register("n", 0, 0.01))
     drive(store.close())
     assert threading.active_count() == before
-    assert not store._notifier.bell.address
+    assert not store._notifier.bell
 
 
 def test_who_begins_to_listen_during_a_look_is_not_passed_over(
@@ -485,15 +487,15 @@ def test_who_begins_to_listen_during_a_look_is_not_passed_over(
 ) -> None:
     """It looked before the change and listened before the look was over: nothing else would ever wake it."""
     writer, store = opened(), opened()
-    heard, run = threading.Event(), store._notifier._database.run
+    heard, read = threading.Event(), store._notifier._database.read
 
-    waiter = notifier.Waiter("rn", heard, changed=lambda connection: True)
+    waiter = Waiter(heard, "rn", look=Look(steps.READ, ("n",), lambda found: True))
 
     def late(*args: Any) -> Any:
         store._notifier._waiters.add(waiter, "rn")
         drive(writer.compare_and_set("n", 0, "v", "1"))
-        return run(*args)
+        return read(*args)
 
-    monkeypatch.setattr(store._notifier._database, "run", late)
+    monkeypatch.setattr(store._notifier._database, "read", late)
     store._notifier._poll()
     assert heard.is_set()

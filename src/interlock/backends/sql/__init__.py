@@ -1,8 +1,11 @@
-"""What the SQL stores share: everything that does not depend on which database runs the steps.
+"""The SQL stores: SQLite, PostgreSQL and MySQL as dialects of one thing, which is a set of steps.
 
-One request, from top to bottom: `store` (the `Store` interface) -> `runner` (a connection, the deadline, retries) -> a dialect's `Link`, which
-runs one *step*: a named operation with plain arguments that returns rows, atomically, in one round trip where the database allows it.
-`steps` names the steps with their arguments and rows, and `dialect` is the interface that a database implements.
-Beside them, `listener` receives wake-ups, `pool` keeps connections, `keeper` gives the keeper a connection of its own, and `assembly` puts
-a store together for threads or for asyncio.
+A *step* is a named operation with plain arguments that returns rows, atomically. `steps` names the eleven steps and is the whole contract between
+the base and a dialect. `store` is the `Store` interface over them: what a call asks, what rows mean (`rows`), how a watch looks and waits (`wakeups`),
+when lapsed rows are swept (`sweep`).
+
+On SQLite (`sqlite`) a step is Python between statements, inside one transaction on the file. On a server it is one program of that server, in one
+round trip where the database allows it. One request there, from top to bottom: `server_store` -> `runner` (a connection, the deadline, retries) -> a
+dialect's `Link`; `dialect` is the interface that a server's dialect implements. Beside them, `listener` receives wake-ups, `pool` keeps connections,
+`keeper` gives the keeper a connection of its own, and `assembly` puts a store together for threads or for asyncio.
 """

@@ -6,8 +6,8 @@ from interlock.backends.kit.runtime import ThreadRuntime, WaitRuntime
 from interlock.backends.sql.dialect import Dialect, Source
 from interlock.backends.sql.keeper import KeeperConnection
 from interlock.backends.sql.runner import Runner
+from interlock.backends.sql.server_store import ServerState, ServerStore
 from interlock.backends.sql.sharing import ListenerShare
-from interlock.backends.sql.store import SharedState, SqlStore
 from interlock.ports import Runtime
 
 
@@ -18,26 +18,26 @@ class Assembly:
         self._dialect = dialect
         self._runtime = runtime
         self._share = ListenerShare(dialect.listener_key, dialect.subscribe)
-        self._state = SharedState()
+        self._state = ServerState()
         self._keeper = KeeperConnection(dialect.place)
 
-    def store(self, *, asynchronous: bool) -> SqlStore:
+    def store(self, *, asynchronous: bool) -> ServerStore:
         return self._on_loop() if asynchronous else self._on_threads()
 
-    def _on_threads(self) -> SqlStore:
+    def _on_threads(self) -> ServerStore:
         source = self._dialect.source(self._runtime, blocking=True)
         store = self._over(source, self._runtime)
         store._make_keeper_side = lambda: self._keeper_side(self._runtime, blocking=True)
         return store
 
-    def _on_loop(self) -> SqlStore:
+    def _on_loop(self) -> ServerStore:
         """An asyncio store has a blocking twin, for the keeper's thread and for the end of the process."""
         source = self._dialect.source(self._runtime, blocking=False)
         store = self._over(source, self._runtime, blocking=False)
         threads = ThreadRuntime(self._runtime.now)
         twin = self._over(self._dialect.own_source(threads, blocking=True), threads, hurried=True)
 
-        def keep_on_twin() -> SqlStore:
+        def keep_on_twin() -> ServerStore:
             self._keeper.use(twin._runner.source, blocks=True)
             return twin
 
@@ -46,7 +46,7 @@ class Assembly:
         store._make_keeper_side = lambda: self._keeper_side(self._runtime, blocking=False)
         return store
 
-    def _keeper_side(self, runtime: WaitRuntime, *, blocking: bool) -> SqlStore:
+    def _keeper_side(self, runtime: WaitRuntime, *, blocking: bool) -> ServerStore:
         source = self._dialect.own_source(runtime, blocking=blocking)
         side = self._over(source, runtime, hurried=True, blocking=blocking)
         self._keeper.use(source, blocks=blocking)
@@ -54,7 +54,7 @@ class Assembly:
 
     def _over(
         self, source: Source, runtime: WaitRuntime, *, hurried: bool = False, blocking: bool = True
-    ) -> SqlStore:
+    ) -> ServerStore:
         runner = Runner(
             source,
             runtime,
@@ -65,7 +65,7 @@ class Assembly:
             doubt=self._doubt,
         )
         dialect = self._dialect
-        store = SqlStore(
+        store = ServerStore(
             dialect.traits, dialect.place, runner, self._share, runtime, self._state, self._keeper
         )
         store.claim_table = dialect.claim_table

@@ -1,4 +1,4 @@
-"""The interface that a database implements: connections that run steps, where they come from, and a subscription to wake-ups.
+"""The interface that a database server implements: connections that run steps, where they come from, and a subscription to wake-ups.
 
 Errors. A `Link` turns the errors of its driver into these, and nothing raw reaches the base:
 
@@ -16,12 +16,11 @@ Errors. A `Link` turns the errors of its driver into these, and nothing raw reac
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol
 
+from interlock.backends.sql.steps import Rows
 from interlock.errors import StoreUnavailable, Unreached
 from interlock.model import Traits
-
-Rows: TypeAlias = Sequence[Sequence[Any]]
 
 
 class Again(Unreached):

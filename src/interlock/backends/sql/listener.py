@@ -14,8 +14,8 @@ from collections.abc import Callable
 from interlock import native
 from interlock.backends.kit.waiters import Waiters, notify
 from interlock.backends.sql.dialect import Subscription
+from interlock.backends.sql.wakeups import Waiter
 from interlock.errors import InterlockError, StoreUnavailable
-from interlock.ports import Signal
 
 IDLE = 30.0  # seconds for which thread and subscription outlive the last waiter
 AGAIN = 0.2  # seconds between attempts to reconnect
@@ -23,16 +23,14 @@ TURN = 5.0  # seconds after which the thread looks up if nothing arrives
 KEPT = 4096  # messages kept for waiters that do not listen yet
 
 
-def _of_closed_loop(signal: Signal) -> bool:
-    loop = getattr(signal, "_loop", None)
+def _of_closed_loop(waiter: Waiter) -> bool:
+    loop = getattr(waiter.signal, "_loop", None)
     return loop is not None and loop.is_closed()
 
 
 class Listener:
-    """Delivers messages from one subscription to all waiters.
-
-    Topics are `c<id>` for a claim, `q<resource>` for a queue, `r<name>` for a register, and `w<resource>` for all waiters of a resource
-    within this client.
+    """Delivers messages from one subscription to all waiters: see `Wakeups`. One more topic, `w<resource>`, is for all waiters of a
+    resource within this client.
     """
 
     def __init__(self, connect: Callable[[], Subscription | None]) -> None:
@@ -42,8 +40,8 @@ class Listener:
 
     def _start(self) -> None:
         self._guard = native.guard()
-        self._waiters: Waiters[str, Signal] = Waiters()
-        self._subscribing: dict[Signal, None] = {}
+        self._waiters: Waiters[str, Waiter] = Waiters()
+        self._subscribing: dict[Waiter, None] = {}
         self._tokens: dict[str, int] = {}  # by claim: the token of its grant, 0 if it should ask again
         self._thread: threading.Thread | None = None
         self._closed = False
@@ -64,23 +62,21 @@ class Listener:
 
     # ---- waiters -----------------------------------------------------------------------
 
-    def listen(self, signal: Signal, *topics: str) -> None:
-        """From now on a message for one of the topics sets the signal. Look once more after this; then wait."""
+    def listen(self, waiter: Waiter) -> None:
         with self._guard:
-            self._waiters.add(signal, *topics)
+            self._waiters.add(waiter, *waiter.topics)
 
-    def forget(self, signal: Signal, *topics: str) -> None:
+    def forget(self, waiter: Waiter) -> None:
         with self._guard:
-            self._waiters.remove(signal, *topics)
-            self._subscribing.pop(signal, None)
+            self._waiters.remove(waiter, *waiter.topics)
+            self._subscribing.pop(waiter, None)
 
-    def subscribed(self, signal: Signal) -> bool:
-        """Whether the subscription listens. If not, the signal is set once it does, or once it is clear that it cannot."""
+    def subscribed(self, waiter: Waiter) -> bool:
         with self._guard:
             if self.generation:
                 self._ensure_thread()
                 return True
-            self._subscribing[signal] = None
+            self._subscribing[waiter] = None
             self._ensure_thread()
             return False
 
@@ -106,14 +102,13 @@ class Listener:
             self.wake(message)
         else:
             with self._guard:
-                signals = self._waiters.everyone()
-            notify(signals)
+                waiters = self._waiters.everyone()
+            notify(waiters)
 
-    def deliver_all(self, messages: str | None) -> None:
+    def deliver_all(self, messages: str) -> None:
         """Deliver the column `messages` of a step."""
-        if messages:
-            for message in messages.split("\n"):
-                self.deliver(message)
+        for message in messages.split("\n"):
+            self.deliver(message)
 
     def removed(self, id: str) -> None:
         """We have removed this claim: forget its messages, and wake those who wait for its removal."""
@@ -124,8 +119,8 @@ class Listener:
     def wake(self, topic: str) -> None:
         if topic in self._waiters.topics:
             with self._guard:
-                signals = self._waiters.of(topic)
-            notify(signals)
+                waiters = self._waiters.of(topic)
+            notify(waiters)
 
     # ---- the thread --------------------------------------------------------------------
 
@@ -185,9 +180,9 @@ class Listener:
         finally:
             with self._guard:
                 self._subscription, self.bell, self.generation = None, "", 0
-                signals = self._waiters.everyone()
+                waiters = self._waiters.everyone()
             subscription.close()
-            notify(signals)  # messages may have been missed: all ask again
+            notify(waiters)  # messages may have been missed: all ask again
 
     def _receive_all(self, subscription: Subscription) -> None:
         idle_at = time.monotonic() + IDLE
@@ -204,9 +199,9 @@ class Listener:
 
     def _end_subscribing(self) -> None:
         with self._guard:
-            signals = list(self._subscribing)
+            waiters = list(self._subscribing)
             self._subscribing.clear()
-        notify(signals)
+        notify(waiters)
 
     def reconnect(self) -> None:
         """Another server may have taken over: listen there, and have all waiters ask again."""

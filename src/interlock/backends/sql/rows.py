@@ -1,4 +1,4 @@
-"""Turns rows of steps into answers of the `Store` interface. Pure."""
+"""Turns calls of the `Store` interface into arguments of steps, and rows of steps into answers. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from interlock._core.admission import admitted
-from interlock.backends.sql.dialect import Rows
+from interlock.backends.sql.steps import IN, Rows
 from interlock.errors import SettingsMismatch
 from interlock.model import (
     Busy,
@@ -20,7 +20,18 @@ from interlock.model import (
     RenewAnswer,
     Renewed,
     Standing,
+    Versioned,
 )
+
+
+def claim_arguments(claim: Claim, bell: str) -> tuple[Any, ...]:
+    """Those of `steps.CLAIM`."""
+    # fmt: off
+    return (
+        claim.resource, claim.id, claim.ttl, claim.permits, claim.capacity, claim.queued, claim.place_ttl,
+        claim.block, bell, claim.note, claim.who,
+    )
+    # fmt: on
 
 
 def claim_answer(claim: Claim, row: Sequence[Any]) -> tuple[ClaimAnswer, int | None]:
@@ -77,3 +88,15 @@ def evicted(rows: Rows) -> list[Standing]:
         Standing(id, token, permits, bool(inside), max(0.0, age), lapses_in, note, who)
         for token, id, permits, _, age, lapses_in, note, who, inside in rows
     ]
+
+
+def register(rows: Rows) -> Versioned:
+    """The register in the rows of `steps.READ` or `steps.WRITE`."""
+    for value, version in rows:
+        return Versioned(value, version)
+    return Versioned(None, 0)
+
+
+def changed(busy: Busy | None, state: int, rung: object) -> bool:
+    """Whether something has happened to a claim of which `steps.FIND` tells this, since it was answered `busy`, or granted."""
+    return busy is not None and (bool(rung) or state == IN)

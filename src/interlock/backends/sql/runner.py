@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from interlock.backends.kit.runtime import WaitRuntime
-from interlock.backends.sql.dialect import Again, Broken, Demoted, NotInstalled, Rows, Source
+from interlock.backends.sql.dialect import Again, Broken, Demoted, NotInstalled, Source
 from interlock.backends.sql.keeper import KeeperConnection
-from interlock.backends.sql.steps import RELEASE, REPEATABLE
+from interlock.backends.sql.steps import RELEASE, REPEATABLE, Rows
 from interlock.errors import StoreUnavailable, Unreached
 
 SHORTEST = 0.001  # seconds: a request that is made at all is given this long

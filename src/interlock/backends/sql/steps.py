@@ -1,25 +1,35 @@
 """The steps: what the base asks of a database. Each is a name, plain arguments, and rows, and is one atomic operation.
 
 Arguments and results are str, int, float, bool and None; instants never cross the interface, only seconds. "Now" is the clock of the
-server, read after the step has the lock on its resource. `_core.admission` has the rule that claims follow, and
-`backends/sqlite/tables` is the same in Python, loop by loop: a dialect may port it literally.
+server, read after the step has the lock on its resource. `_core.admission` has the rule that claims follow. `sqlite.tables` has the steps in
+Python, and is the reference: a dialect on a server may port it literally, loop by loop, into programs of that server.
 
 **Bells.** `bell` is the address at which a waiter is rung: that of the asking store's subscription, or '' if the store does not listen. A step that
 changes the standing of somebody else's claim rings the bell in its row with the message `c<id> <token>`: the token if it was admitted
 (its owner then need not ask), or 0 if it must ask again. Where the bell in the row is the asking store's own, the step does not ring: it
-returns the message in its column `messages`, one message a line, and the base delivers it within the process.
+returns the message in its column `messages`, one message a line, and `_run` of the store delivers it within the process.
 `messages` is '' or None if there is none. A step rings after its commit, or so that the message cannot arrive before it.
+On SQLite, messages name a claim without a token, all of them are collected in the transaction, and the column is always None.
 
 **Pinned rows.** A guard (`guards.sql`) may have locked a claim's row in a user's open transaction. Such a row still stands: no step
-removes it, waits for it, or admits anybody as if it were gone. `claim` answers busy with a retry of at most 0.05 s then.
+removes it, waits for it, or admits anybody as if it were gone. `claim` answers busy with a retry of at most 0.05 s then. (There are none on
+SQLite, whose transactions lock the whole file.)
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+Rows: TypeAlias = Sequence[Sequence[Any]]
+
+REMEMBERED = 60.0
+"""Seconds for which an eviction or a deleted register is remembered at least."""
+
 CLAIM = "claim"
 """Enters a claim, or repeats one that stands.
 
-Arguments: resource, id, ttl, permits, capacity, queued, place_ttl, block, bell, note, who.
+Arguments: resource, id, ttl, permits, capacity, queued, place_ttl, block, bell, note, who. `block` is 1 unless `Traits.blocks`.
 Rows: one, (answer, token, ahead, retry, reason, messages, holder id, holder token, holder permits, holder age, holder lapses in, holder
 note, holder who). `answer` is one of these; columns that it does not mention are None:
 
@@ -102,6 +112,9 @@ ALL = (CLAIM, RELEASE, RENEW, EVICT, QUEUE, NAMES, READ, WRITE, FIND, WATCH, SWE
 
 REPEATABLE = frozenset(ALL) - {RELEASE}
 """The steps that may be sent again after a lost reply. The second answer of a release could not tell who removed the claim."""
+
+MESSAGES = {CLAIM: 5, RELEASE: 1, RENEW: 2}
+"""Which column of a step is `messages`."""
 
 WAITS, IN = 0, 1
 """The states that `find` reports."""

@@ -17,26 +17,27 @@ START: tuple[str, int] = ("", 0)
 
 
 class SweepCursor:
-    """Where the next slice begins, and when it is due."""
+    """Where the next slice begins, and when it is due: after `most` writes, or after so many seconds."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = WRITES, seconds: float = SECONDS) -> None:
+        self.most = most
+        self.writes = (
+            most  # since the last slice; the first write of a process sweeps: it may be the only one in days
+        )
+        self.due_at = 0.0
+        self._seconds = seconds
         self._row: tuple[str, int] = START
         self._slice = SLICE
-        self._writes = WRITES  # the first write of a process sweeps: it may be the only one in days
-        self._due_at = 0.0
 
     def due(self, now: float) -> bool:
         """Count one write; whether it is the one that shall sweep."""
-        self._writes += 1
-        if self._writes > WRITES or now >= self._due_at:
-            self._writes, self._due_at = 0, now + SECONDS
-            return True
-        return False
+        self.writes += 1
+        return self.writes > self.most or now >= self.due_at
 
-    def arguments(self) -> tuple[str, int, int]:
-        """Those of `steps.SWEEP` for the next slice."""
-        resource, token = self._row
-        return resource, token, self._slice
+    def begin(self, now: float) -> tuple[str, int, int]:
+        """Put the slice after this one off; return the arguments of `steps.SWEEP` for this one."""
+        self.writes, self.due_at = 0, now + self._seconds
+        return *self._row, self._slice
 
     def swept(self, row: Sequence[Any]) -> None:
         """Go on after what `steps.SWEEP` has returned."""
@@ -45,4 +46,4 @@ class SweepCursor:
         many = gone > self._slice // 4
         self._slice = min(LARGEST_SLICE, self._slice * 2) if many else SLICE
         if many:
-            self._writes = WRITES
+            self.writes = self.most

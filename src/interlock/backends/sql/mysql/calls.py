@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from interlock.backends.sql import steps
-from interlock.backends.sql.dialect import Rows
 from interlock.backends.sql.mysql.schema import Schema
+from interlock.backends.sql.steps import Rows
 
 Results: TypeAlias = Sequence[Rows]
 """The result sets of one call, in order, without those of statements that return no rows."""

@@ -6,11 +6,12 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from interlock.backends.sql.dialect import NotInstalled, Rows
+from interlock.backends.sql.dialect import NotInstalled
 from interlock.backends.sql.mysql import calls
 from interlock.backends.sql.mysql.driver import Driver
 from interlock.backends.sql.mysql.galera import ClusterCheck
 from interlock.backends.sql.mysql.schema import Schema
+from interlock.backends.sql.steps import Rows
 from interlock.errors import StoreUnfit
 
 LOCK_WAIT = 2  # seconds that a statement waits for a lock before the server gives up; the base repeats it within its deadline

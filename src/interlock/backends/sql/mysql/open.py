@@ -9,7 +9,7 @@ from interlock.backends.sql.mysql.address import Address, from_url
 from interlock.backends.sql.mysql.dialect import MysqlDialect
 from interlock.backends.sql.mysql.engines import AsyncEngine, Engine
 from interlock.backends.sql.mysql.schema import Schema
-from interlock.backends.sql.store import SqlStore
+from interlock.backends.sql.server_store import ServerStore
 from interlock.errors import Unsupported
 from interlock.ports import Runtime
 
@@ -17,13 +17,15 @@ if TYPE_CHECKING:
     from urllib.parse import SplitResult
 
 
-def open_url(parts: SplitResult, runtime: Runtime, *, asynchronous: bool, connect_timeout: float) -> SqlStore:
+def open_url(
+    parts: SplitResult, runtime: Runtime, *, asynchronous: bool, connect_timeout: float
+) -> ServerStore:
     """The store in the database that a URL names. With `asynchronous` its calls suspend, and never block the event loop."""
     dialect = MysqlDialect(from_url(parts), connect_timeout)
     return Assembly(dialect, runtime).store(asynchronous=asynchronous)
 
 
-def open_client(client: Any, runtime: Runtime, *, asynchronous: bool, connect_timeout: float) -> SqlStore:
+def open_client(client: Any, runtime: Runtime, *, asynchronous: bool, connect_timeout: float) -> ServerStore:
     """The store in the database of an engine of SQLAlchemy, with a connection of it for each call."""
     if asynchronous != hasattr(client, "sync_engine"):
         raise Unsupported(

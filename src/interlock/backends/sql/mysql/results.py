@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from interlock.backends.sql.dialect import Rows
+from interlock.backends.sql.steps import Rows
 
 LONGEST = 0xFFFFFF  # bytes of a packet: a longer one goes on in the next
 MORE = 8  # of the status: another result follows

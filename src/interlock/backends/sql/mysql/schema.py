@@ -8,7 +8,8 @@ from collections.abc import Awaitable, Callable
 from functools import cache
 from typing import Any
 
-from interlock.backends.sql.dialect import Again, Rows
+from interlock.backends.sql.dialect import Again
+from interlock.backends.sql.steps import Rows
 from interlock.errors import InvalidSetting, StoreUnfit
 
 VERSION = 1  # of the tables and procedures

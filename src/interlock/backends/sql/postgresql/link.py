@@ -12,10 +12,11 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from interlock.backends.sql.dialect import Again, NotInstalled, Rows
+from interlock.backends.sql.dialect import Again, NotInstalled
 from interlock.backends.sql.postgresql import errors, installing
 from interlock.backends.sql.postgresql.address import Address
 from interlock.backends.sql.postgresql.statements import Statement, Values
+from interlock.backends.sql.steps import Rows
 from interlock.errors import InterlockError
 
 OK, BAD = 0, 1  # ConnStatus

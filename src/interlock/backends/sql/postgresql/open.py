@@ -17,14 +17,14 @@ from interlock.backends.sql.postgresql.user_pools import (
     PsycopgPool,
     UserPool,
 )
-from interlock.backends.sql.store import SqlStore
+from interlock.backends.sql.server_store import ServerStore
 from interlock.errors import InterlockError, InvalidURL, Unsupported
 from interlock.ports import CONNECT_TIMEOUT, Runtime
 
 
 def open_url(
     parts: SplitResult, runtime: Runtime, *, asynchronous: bool, connect_timeout: float = CONNECT_TIMEOUT
-) -> SqlStore:
+) -> ServerStore:
     """The store at `postgresql://user:password@host:port/database?schema=…`. Connects when used."""
     dialect = dialect_of_url(parts, connect_timeout)
     return Assembly(dialect, runtime).store(asynchronous=asynchronous)
@@ -70,7 +70,7 @@ def _connections(said: str | None) -> int:
 
 def open_client(
     client: Any, runtime: Runtime, *, asynchronous: bool, connect_timeout: float = CONNECT_TIMEOUT
-) -> SqlStore:
+) -> ServerStore:
     """The store on the database of a pool of psycopg or an engine of SQLAlchemy, with a connection of it for each call."""
     pool, settings = _pool(client, asynchronous)
     address = Address(settings, Schema(), connect_timeout)

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from interlock.backends.sql import steps
-from interlock.backends.sql.dialect import Rows
 from interlock.backends.sql.postgresql.schema import Schema
+from interlock.backends.sql.steps import Rows
 from interlock.errors import InvalidSetting
 
 Values: TypeAlias = list[list[Any]]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from interlock.backends.sqlite.file.clock import Clock
-from interlock.backends.sqlite.file.database import Database
-from interlock.backends.sqlite.file.location import settle
-from interlock.backends.sqlite.notifier import Notifier
-from interlock.backends.sqlite.store import SqliteStore
+from interlock.backends.sql.sqlite.file.clock import Clock
+from interlock.backends.sql.sqlite.file.database import Database
+from interlock.backends.sql.sqlite.file.location import settle
+from interlock.backends.sql.sqlite.notifier import Notifier
+from interlock.backends.sql.sqlite.store import SqliteStore
 from interlock.ports import Runtime
 
 
@@ -30,6 +30,7 @@ def open_store(
     database.open()  # now, not at the first claim: a file that will not do is refused where it is named
     if not asynchronous:
         return SqliteStore(database, notifier, runtime)
-    from interlock.backends.sqlite.async_store import AsyncSqliteStore  # here, not above: it needs asyncio
+    # Here, not above: it needs asyncio.
+    from interlock.backends.sql.sqlite.async_store import AsyncSqliteStore
 
     return AsyncSqliteStore(database, notifier, runtime)

@@ -133,7 +133,7 @@ where resource = :resource and token = :token;
 
 -- name: find
 -- The rows with an id, lapsed and evicted ones too. ? resource, ? id.
-select state, rung, bell, ttl, lapses_at, note from claim where resource = ? and id = ? order by token desc;
+select state, rung, token, bell, ttl, lapses_at, note from claim where resource = ? and id = ? order by token desc;
 
 -- name: tokens
 -- Where each claim of a resource stands. ? resource.

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from interlock._core.drive import drive
 from interlock.backends.kit.executor_thread import ExecutorThread
 from interlock.backends.kit.runtime import ThreadRuntime, WaitRuntime
-from interlock.backends.sqlite.file.database import Database
-from interlock.backends.sqlite.notifier import Notifier
-from interlock.backends.sqlite.store import SqliteStore
+from interlock.backends.sql.sqlite.file.database import Database
+from interlock.backends.sql.sqlite.notifier import Notifier
+from interlock.backends.sql.sqlite.store import SqliteStore
+from interlock.backends.sql.steps import Rows
 from interlock.model import Claim, ClaimAnswer
 from interlock.ports import IO_TIMEOUT, Store
 
@@ -18,21 +19,22 @@ T = TypeVar("T")
 
 
 class AsyncSqliteStore(SqliteStore):
-    """`SqliteStore`, whose steps suspend their caller while the worker thread runs them."""
+    """`SqliteStore`, whose steps suspend their caller while the worker thread runs them, and its claims and releases as a whole."""
 
     def __init__(self, database: Database, notifier: Notifier, runtime: WaitRuntime) -> None:
         super().__init__(database, notifier, runtime)
         self._executor = ExecutorThread(self.now, "interlock-sqlite", "the file")
-        self._blocking = SqliteStore(database, notifier, ThreadRuntime(self.now), shared=True)
+        self._blocking = SqliteStore(database, notifier, ThreadRuntime(self.now), of=self)
 
     async def claim(self, claim: Claim, timeout: float = IO_TIMEOUT) -> ClaimAnswer:
-        return await self._run(self._finish, super().claim, claim, timeout=timeout)
+        return await self._executor.run(self._finish, self._blocking.claim, claim, timeout=timeout)
 
     async def release(self, resource: str, id: str, linger: float = 0.0, timeout: float = IO_TIMEOUT) -> bool:
-        return await self._run(self._finish, super().release, resource, id, linger, timeout=timeout)
+        release = self._blocking.release
+        return await self._executor.run(self._finish, release, resource, id, linger, timeout=timeout)
 
-    async def _run(self, step: Callable[..., T], *args: Any, timeout: float) -> T:
-        return await self._executor.run(step, *args, timeout=timeout)
+    async def _run(self, step: str, args: Sequence[object], timeout: float) -> Rows:
+        return await self._executor.run(self._blocking._do, step, args, timeout=timeout)
 
     def _finish(self, until: float, call: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> T:
         """Run a call of the blocking store, which never suspends, to its end."""
@@ -46,5 +48,5 @@ class AsyncSqliteStore(SqliteStore):
         super().after_fork()
 
     async def close(self) -> None:
-        await super().close()
+        await self._executor.run(self._close, timeout=IO_TIMEOUT)
         self._executor.close()

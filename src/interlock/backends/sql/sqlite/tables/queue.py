@@ -14,12 +14,11 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any
 
-from interlock._core.admission import admitted
-from interlock.backends.sqlite.tables.lapse import SLACK
-from interlock.backends.sqlite.tables.row import EVICTED, WAITS, Row
-from interlock.backends.sqlite.tables.statements import CLAIMS, REGISTERS
-from interlock.backends.sqlite.tables.transaction import Transaction
-from interlock.model import Standing
+from interlock.backends.sql.sqlite.tables.lapse import SLACK
+from interlock.backends.sql.sqlite.tables.row import EVICTED, Row
+from interlock.backends.sql.sqlite.tables.statements import CLAIMS
+from interlock.backends.sql.sqlite.tables.transaction import Transaction
+from interlock.backends.sql.steps import WAITS
 
 HIGHEST = 2**63 - 1  # token
 
@@ -71,8 +70,8 @@ class Position:
             counted = tx.execute(CLAIMS["ahead"], (self.resource, self.token)).fetchone()
         self.ahead, self.taken, capacity, self.first, inside, _, self.first_lapse, _ = counted
         self.waiting = self.ahead - inside
-        if self.ahead:
-            self.capacity = capacity
+        if self.mine is None:
+            self.capacity = capacity  # of nobody, if the last of them was removed just now
 
     def next_lapse(self, tx: Transaction, permits: int, capacity: int) -> float:
         """When something that a waiter here must watch lapses by itself: `_core.admission.to_watch`, asked of the database."""
@@ -185,13 +184,6 @@ def nudge_waiters_watching(tx: Transaction, resource: str, leaving: Row) -> None
         nudge(tx, resource, row)
 
 
-def notify_queue_watchers(tx: Transaction, resource: str) -> None:
-    """Ring all that watch this queue as observers: see `Store.watch`."""
-    topic = "q" + resource
-    for (address,) in tx.execute(REGISTERS["bells"], (topic, tx.now)).fetchall():
-        tx.ring(address, topic)
-
-
 def live_rows(raw: Iterable[Any], now: float) -> Iterator[Row]:
     """The rows that stand: neither lapsed nor evicted."""
     for values in raw:
@@ -220,9 +212,3 @@ def living(rows: Iterator[Row], alive: Callable[[int], bool], limit: int | None)
         if len(found) == limit:
             return found
     return [*found, *islice(rows, None if limit is None else limit - len(found))]
-
-
-def standings(rows: list[Row], now: float) -> list[Standing]:
-    """The live rows of a resource as an operator sees them: who is in follows from the rule alone."""
-    inside = admitted([row.permits for row in rows], rows[0].capacity) if rows else 0
-    return [row.standing(now, position < inside) for position, row in enumerate(rows)]

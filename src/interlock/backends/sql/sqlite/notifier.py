@@ -13,21 +13,22 @@ no waiter here has asked for, the thread ignores its doorbell for a while and po
 
 from __future__ import annotations
 
-import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
 from interlock import native
 from interlock.backends.kit.waiters import WeakWaiters, notify
-from interlock.backends.sqlite.doorbell import MANY, Doorbell, available
-from interlock.backends.sqlite.file.database import Database
-from interlock.backends.sqlite.tables.row import WAITS
-from interlock.backends.sqlite.tables.statements import CLAIMS
+from interlock.backends.sql.sqlite.doorbell import MANY, Doorbell, available
+from interlock.backends.sql.sqlite.file.database import Database
+from interlock.backends.sql.sqlite.steps import READS
+from interlock.backends.sql.sqlite.tables.statements import CLAIMS
+from interlock.backends.sql.sqlite.tables.transaction import Transaction
+from interlock.backends.sql.steps import WAITS
+from interlock.backends.sql.wakeups import Waiter
 from interlock.errors import InterlockError, StoreUnavailable
-from interlock.ports import Signal
 
 NET = 0.05  # seconds between two polls for missed rings, and between two checks for dead processes
 NO_BELL = 0.01  # the same where there are no doorbells: polling is all there is
@@ -51,36 +52,11 @@ class Polled(NamedTuple):
 GONE = Polled(True, NOBODY)
 
 
-class Waiter:
-    """One call that waits for a topic: for a claim on a resource, or for anything that `changed` can find out."""
-
-    __slots__ = ("__weakref__", "changed", "polled", "resource", "signal", "topic")
-
-    def __init__(
-        self,
-        topic: str,
-        signal: Signal,
-        resource: str = "",
-        changed: Callable[[sqlite3.Connection], bool] | None = None,
-    ) -> None:
-        self.topic = topic
-        self.signal = signal
-        self.resource = resource
-        self.changed = changed
-        self.polled = False  # whether a poll has seen where its claim stands
-
-    def set(self) -> None:
-        self.signal.set()
-
-    def is_set(self) -> bool:
-        return self.signal.is_set()
-
-
 class Notifier:
-    """Sets the signals of waiters, when a ring arrives for them or a poll finds that one should have."""
+    """Sets the signals of waiters, when a ring arrives for them or a poll finds that one should have: see `Wakeups`."""
 
     def __init__(self, database: Database) -> None:
-        self.bell = Doorbell()
+        self.doorbell = Doorbell()
         self._database = database  # a connection of its own: `data_version` tells for each connection whether *others* have written
         self._guard = native.guard()  # a finalizer may call us from within
         self._waiters: WeakWaiters[str, Waiter] = WeakWaiters()
@@ -94,18 +70,15 @@ class Notifier:
         self._closed = False
 
     def listen(self, waiter: Waiter) -> None:
-        """From now on a ring for the topic sets the signal. After this, ask once more whether anything has changed; then wait.
-
-        Raises `StoreUnavailable` if no thread can be started to receive rings: the next try may work.
-        """
+        """Raises `StoreUnavailable` if no thread can be started to receive rings: the next try may work."""
         with self._guard:
-            self._waiters.add(waiter, waiter.topic)
+            self._waiters.add(waiter, *waiter.topics)
             if self._thread is None and not self._closed:
                 self._start()
 
     def _start(self) -> None:
         try:
-            self.bell.hang()
+            self.doorbell.hang()
             self._thread = native.Thread(target=self._run, name="interlock-doorbell", daemon=True)
             self._thread.start()
         except (OSError, RuntimeError) as error:  # no descriptor, or no thread
@@ -118,27 +91,38 @@ class Notifier:
 
     def forget(self, waiter: Waiter) -> None:
         with self._guard:
-            self._waiters.remove(waiter, waiter.topic)
+            self._waiters.remove(waiter, *waiter.topics)
+
+    def subscribed(self, waiter: Waiter) -> bool:
+        return True  # the bell hangs, if there is one to be had; if not, the thread polls
+
+    def wake(self, topic: str) -> None:
+        if topic in self._waiters.topics:
+            self._wake([topic])
 
     def _listening(self) -> list[Waiter]:
         """Everybody who waits."""
         with self._guard:
             return self._waiters.everyone()
 
+    @property
+    def bell(self) -> str:
+        return self.doorbell.address
+
     def hang(self) -> str:
         """Return the address of our bell for a row; '' if there are no doorbells here, or no free descriptor for one."""
-        if not self.bell.address:
+        if not self.doorbell.address:
             with self._guard, suppress(OSError):
-                self.bell.hang()
-        return self.bell.address
+                self.doorbell.hang()
+        return self.doorbell.address
 
     def ring(self, rings: dict[str, list[str]]) -> None:
         """Wake the waiters that a committed transaction rings: those of this store directly, others by a datagram."""
         for address, topics in rings.items():
-            if address == self.bell.address:
+            if address == self.doorbell.address:
                 self._wake(topics)
             else:
-                self.bell.ring(address, topics)
+                self.doorbell.ring(address, topics)
 
     def _wake(self, topics: list[str]) -> bool:
         """Whether anybody here was meant."""
@@ -152,17 +136,17 @@ class Notifier:
             self._closed = True
             thread = self._thread
         if thread is not None and thread is not threading.current_thread():
-            self.bell.ring(self.bell.address, [""])  # so that it looks up
+            self.doorbell.ring(self.doorbell.address, [""])  # so that it looks up
             thread.join(2 * NET + 1.0)
         self._database.close()
-        self.bell.take_down()
+        self.doorbell.take_down()
 
     def after_fork(self) -> None:
         """In a forked child: nobody of ours waits yet, and no thread runs."""
         self._guard = native.guard()
         self._waiters = WeakWaiters()
         self._thread = None
-        self.bell.after_fork()
+        self.doorbell.after_fork()
 
     # ---- the thread ---------------------------------------------------------------
 
@@ -185,13 +169,13 @@ class Notifier:
                 check_at = now + NET
 
     def _receive(self, timeout: float) -> None:
-        if not self.bell.address or self._is_deaf():
+        if not self.doorbell.address or self._is_deaf():
             time.sleep(max(0.0, timeout))
             return
         began = time.thread_time()
         try:
             # One at a time, or a waiter would wait for a look at the next ring; all together once some are for nobody.
-            topics = self.bell.receive(timeout, MANY if self._nonsense else 1)
+            topics = self.doorbell.receive(timeout, MANY if self._nonsense else 1)
         except OSError:  # the socket is gone, or out of memory: the net has to do
             time.sleep(max(0.0, timeout))
             return
@@ -212,15 +196,15 @@ class Notifier:
     def _poll(self) -> None:
         """Wake waiters for whom something has changed although no ring reached us."""
         try:
-            missed = self._database.run(self._database.clock.now() + NET, self._missed)
+            missed = self._database.read(self._database.clock.now() + NET, self._missed)
         except InterlockError:
             return  # a waiter learns of it from its own next call
         notify(missed)
         if available():
             self._pause = DEAF if missed or self._is_deaf() else min(NET, self._pause * 2)
 
-    def _missed(self, connection: sqlite3.Connection) -> list[Waiter]:
-        (version,) = connection.execute("pragma data_version").fetchone()
+    def _missed(self, tx: Transaction) -> list[Waiter]:
+        (version,) = tx.execute("pragma data_version").fetchone()
         now_seen = (self._database.opened, version)
         waiters = (
             self._listening()
@@ -231,12 +215,12 @@ class Notifier:
         watched: WeakWaiters[int, Waiter] = WeakWaiters()
         missed: list[Waiter] = []
         for waiter in waiters:
-            if waiter.changed is not None:
-                changed = not waiter.is_set() and waiter.changed(connection)
+            if (look := waiter.look) is not None:
+                changed = not waiter.is_set() and look.changed(READS[look.step](tx, *look.args))
             else:
                 if waiter.resource not in polled:
-                    polled[waiter.resource] = dict(_poll_claims(connection, waiter.resource))
-                changed, lives = polled[waiter.resource].get(waiter.topic[1:], GONE)
+                    polled[waiter.resource] = dict(_poll_claims(tx, waiter.resource))
+                changed, lives = polled[waiter.resource].get(waiter.topics[0][1:], GONE)
                 for life in lives:
                     watched.add(waiter, life)
             waiter.polled = True
@@ -254,11 +238,11 @@ class Notifier:
                 notify(self._watched.of(life))
 
 
-def _poll_claims(connection: sqlite3.Connection, resource: str) -> Iterator[tuple[str, Polled]]:
+def _poll_claims(tx: Transaction, resource: str) -> Iterator[tuple[str, Polled]]:
     """Yield for each claim of a resource whether it was rung, and whose death would let it come nearer."""
     holders: set[int] = set()
     lives: frozenset[int] = NOBODY
-    for id, rung, state, life in connection.execute(CLAIMS["rung"], (resource,)):
+    for id, rung, state, life in tx.execute(CLAIMS["rung"], (resource,)):
         if state == WAITS:
             yield id, Polled(rung != 0, lives or frozenset(holders))
             lives = frozenset((life,))

@@ -16,7 +16,7 @@ import errno
 import os
 import stat
 
-from interlock.backends.sqlite.file import errors
+from interlock.backends.sql.sqlite.file import errors
 
 BESIDE = ("-wal", "-shm", "-journal")
 

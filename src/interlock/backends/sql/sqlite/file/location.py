@@ -8,7 +8,7 @@ import stat
 import sys
 from contextlib import suppress
 
-from interlock.backends.sqlite.file import errors
+from interlock.backends.sql.sqlite.file import errors
 from interlock.errors import InvalidURL
 
 MOUNTS = "/proc/self/mountinfo"

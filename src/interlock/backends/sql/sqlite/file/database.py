@@ -19,14 +19,20 @@ import weakref
 from collections.abc import Callable
 from typing import Any, Literal, TypeVar
 
-from interlock.backends.sqlite.file import errors, ownership
-from interlock.backends.sqlite.file.clock import Clock
-from interlock.backends.sqlite.file.connection import connect
-from interlock.backends.sqlite.file.critical_section import NOT_TAKEN, CriticalSection
-from interlock.backends.sqlite.file.inodes import FileIdentity, OpenFiles, UnmovedFunction, Unsettled, inodes
-from interlock.backends.sqlite.file.liveness import Liveness
-from interlock.backends.sqlite.file.location import make_file
-from interlock.backends.sqlite.tables.transaction import Rings, Transaction
+from interlock.backends.sql.sqlite.file import errors, ownership
+from interlock.backends.sql.sqlite.file.clock import Clock
+from interlock.backends.sql.sqlite.file.connection import connect
+from interlock.backends.sql.sqlite.file.critical_section import NOT_TAKEN, CriticalSection
+from interlock.backends.sql.sqlite.file.inodes import (
+    FileIdentity,
+    OpenFiles,
+    UnmovedFunction,
+    Unsettled,
+    inodes,
+)
+from interlock.backends.sql.sqlite.file.liveness import Liveness
+from interlock.backends.sql.sqlite.file.location import make_file
+from interlock.backends.sql.sqlite.tables.transaction import Rings, Transaction
 from interlock.errors import ClientClosed, InterlockError
 from interlock.ports import IO_TIMEOUT
 
@@ -194,13 +200,21 @@ class Database:
             return errors.unavailable(self.path)
         raise errors.translated(error, self.path) from error
 
-    def write(self, until: float, work: Callable[..., T], *args: Any) -> tuple[T, Rings]:
-        """Return what `work(transaction, *args)` returns, once it is committed, and whom to ring now."""
-        return self._run(until, False, self._transact, (work, args))
+    def read(self, until: float, work: Callable[..., T], *args: Any) -> T:
+        """Return what `work(transaction, *args)` returns, which runs one statement that reads. See `run`."""
+        found: T = self._run(until, False, self._look, (work, args))
+        return found
 
-    def write_first(self, until: float, work: Callable[..., T], *args: Any) -> tuple[T, Rings]:
-        """As `write`, ahead of all other threads of this process that want the connection: for renewals."""
-        return self._run(until, True, self._transact, (work, args))
+    def _look(self, connection: sqlite3.Connection, work: Callable[..., T], args: tuple[Any, ...]) -> T:
+        liveness = self.liveness
+        return work(Transaction(connection, self.clock.now(), liveness.life, liveness.alive), *args)
+
+    def write(self, until: float, work: Callable[..., T], *args: Any, first: bool = False) -> tuple[T, Rings]:
+        """Return what `work(transaction, *args)` returns, once it is committed, and whom to ring now.
+
+        If `first`, it comes ahead of all other threads of this process that want the connection: for renewals.
+        """
+        return self._run(until, first, self._transact, (work, args))
 
     def _transact(
         self, connection: sqlite3.Connection, work: Callable[..., T], args: tuple[Any, ...]

@@ -26,10 +26,10 @@ from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from interlock import native
-from interlock.backends.sqlite.file import errors, ownership
-from interlock.backends.sqlite.file.critical_section import CriticalSection
-from interlock.backends.sqlite.file.liveness import Liveness, inode, present
-from interlock.backends.sqlite.file.location import NETWORK, make_beside
+from interlock.backends.sql.sqlite.file import errors, ownership
+from interlock.backends.sql.sqlite.file.critical_section import CriticalSection
+from interlock.backends.sql.sqlite.file.liveness import Liveness, inode, present
+from interlock.backends.sql.sqlite.file.location import NETWORK, make_beside
 from interlock.errors import InterlockError
 
 SHARED, LOG = "-shm", "-wal"

@@ -7,9 +7,9 @@ from contextlib import closing
 from functools import cache
 from typing import TypeAlias
 
-from interlock.backends.sqlite.file import errors
-from interlock.backends.sqlite.file.clock import Clock
-from interlock.backends.sqlite.tables.statements import SWEEP, sections
+from interlock.backends.sql.sqlite.file import errors
+from interlock.backends.sql.sqlite.file.clock import Clock
+from interlock.backends.sql.sqlite.tables.statements import SWEEP, sections
 
 Objects: TypeAlias = dict[tuple[str, str], str]
 """What a database is made of: kind and name of each thing, and the statement that made it."""

@@ -1,4 +1,4 @@
-"""What a write transaction offers to those who change the tables, whichever database runs it."""
+"""What a transaction offers to the steps that run inside it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Connection(Protocol):
 
 
 class Transaction:
-    """One write transaction: how it runs statements, what time it is, who lives, and whom to ring once it is committed."""
+    """One transaction: how it runs statements, what time it is, who lives, and whom to ring once it is committed."""
 
     __slots__ = ("alive", "execute", "life", "now", "rings")
 

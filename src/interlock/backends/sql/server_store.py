@@ -1,0 +1,202 @@
+"""The store on a database server: connections, requests whose answer is lost, a subscription to wake-ups, and a side for the keeper."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from interlock.backends.kit.deadline import Deadline
+from interlock.backends.kit.polling import poll
+from interlock.backends.kit.runtime import WaitRuntime
+from interlock.backends.sql import rows, steps
+from interlock.backends.sql.keeper import KeeperConnection
+from interlock.backends.sql.runner import Runner
+from interlock.backends.sql.sharing import ListenerShare
+from interlock.backends.sql.steps import Rows
+from interlock.backends.sql.store import SharedState, SqlStore
+from interlock.backends.sql.sweep import SweepCursor
+from interlock.backends.sql.wakeups import Look, Waiter
+from interlock.errors import Unreached
+from interlock.model import Busy, Claim, ClaimAnswer, Granted, Traits
+from interlock.ports import IO_TIMEOUT, Store
+
+UNANSWERED = 4096  # ids kept of claims for which a request was not answered
+
+
+class ServerState(SharedState):
+    """What all sides of one client know of its requests."""
+
+    def __init__(self) -> None:
+        super().__init__(SweepCursor())
+        # Waiting claims: under which subscription they asked, and their token.
+        self.places: dict[str, tuple[int, int]] = {}
+        # Claims with a request that was not answered and may arrive late.
+        self.unanswered: dict[str, None] = {}
+        self.doubt_callbacks: list[Callable[[], None]] = []
+
+    def clear(self) -> None:
+        super().clear()
+        self.places.clear()
+        self.unanswered.clear()
+
+
+class ServerStore(SqlStore):
+    """Claims and registers in the tables of a database server, for programs anywhere on the network."""
+
+    def __init__(
+        self,
+        traits: Traits,
+        place: str,
+        runner: Runner,
+        share: ListenerShare,
+        runtime: WaitRuntime,
+        state: ServerState,
+        keeper: KeeperConnection,
+    ) -> None:
+        super().__init__(place, runtime.now, runtime, share.listener, state)
+        self._traits = traits
+        self._runner = runner
+        self._share = share
+        self._listener = share.listener
+        self._state = state
+        self._keeper = keeper
+        self._twin: ServerStore | None = None  # the blocking side of an asyncio store
+        self._make_keeper_side: Callable[[], ServerStore] | None = None  # makes the keeper's own side, once
+        self._keeper_side: ServerStore | None = None
+        # Its quoted name: guards lock rows there, in transactions of the user.
+        self.claim_table: str | None = None
+
+    @property
+    def traits(self) -> Traits:
+        return self._traits
+
+    async def _run(self, step: str, args: Sequence[object], timeout: float) -> Rows:
+        found = await self._runner.run(step, args, self.now() + timeout)
+        messages = steps.MESSAGES.get(step)
+        if messages is not None:
+            for row in found:
+                if row[messages]:
+                    self._listener.deliver_all(row[messages])
+        return found
+
+    # ---- claims ------------------------------------------------------------------------
+
+    async def claim(self, claim: Claim, timeout: float = IO_TIMEOUT) -> ClaimAnswer:
+        listener = self._listener
+        bell, generation = listener.bell, listener.generation  # before the request: see `wait`
+        try:
+            (row,) = await self._run(steps.CLAIM, rows.claim_arguments(claim, bell), timeout)
+        except BaseException as error:
+            self._leave_unanswered(claim.id, error)
+            raise
+        answer, place = rows.claim_answer(claim, row)
+        if place is not None:
+            self._state.places[claim.id] = (generation, place)
+        return answer
+
+    def _leave_unanswered(self, id: str, error: BaseException) -> None:
+        """Remember a claim whose request may still arrive: after its release it must not enter any more."""
+        if not isinstance(error, Unreached):
+            unanswered = self._state.unanswered
+            if len(unanswered) >= UNANSWERED:
+                unanswered.clear()
+            unanswered[id] = None
+
+    async def release(self, resource: str, id: str, linger: float = 0.0, timeout: float = IO_TIMEOUT) -> bool:
+        listener, state = self._listener, self._state
+        late = bool(state.unanswered) and id in state.unanswered
+        try:
+            ((stood, _),) = await self._run(
+                steps.RELEASE, (resource, id, linger, listener.bell, late), timeout
+            )
+        except BaseException:
+            listener.wake("w" + resource)  # the messages for waiters of ours are lost: they ask again
+            raise
+        if late:
+            state.unanswered.pop(id, None)
+        if state.places:
+            state.places.pop(id, None)
+        listener.removed(id)
+        await self._sweep_if_due(timeout)
+        return bool(stood)
+
+    # ---- waiting -----------------------------------------------------------------------
+
+    async def wait(self, claim: Claim, busy: Busy | None, timeout: float) -> Granted | None:
+        listener, deadline = self._listener, Deadline(self.now, timeout)
+        generation, place = self._state.places.get(claim.id, (0, 0))
+        if listener.polling:
+            return await self._poll(claim, busy, place, deadline)
+
+        async def unchanged() -> bool:
+            if busy is None:
+                stands = await self._unchanged(claim, busy, deadline.for_request())
+            else:
+                stands = generation == listener.generation  # else it asked before this subscription listened
+            return stands and not listener.has_message(claim.id)
+
+        waiter = Waiter(self._runtime.signal(), "c" + claim.id, "w" + claim.resource)
+        await self._listen(waiter, unchanged, deadline)
+        token = listener.take_token(claim.id)
+        # A grant for an earlier place, which lapsed while this process was stopped, must not count for this place.
+        return Granted(token, claim.place_ttl) if token and token == place and busy is not None else None
+
+    async def _poll(self, claim: Claim, busy: Busy | None, place: int, deadline: Deadline) -> Granted | None:
+        """Look at the row of the claim again and again, until something has happened to it."""
+        granted: list[Granted] = []
+
+        async def changed(within: float) -> bool:
+            if self._listener.has_message(claim.id):
+                return True
+            args = (claim.resource, claim.id, self._listener.bell)
+            for state, rung, token, lapses_in in await self._run(steps.FIND, args, within):
+                if busy is not None and state == steps.IN and token == place:
+                    granted.append(Granted(token, min(lapses_in, claim.place_ttl)))
+                return rows.changed(busy, state, rung)
+            return True
+
+        retry = deadline.left() if busy is None else min(deadline.left(), max(0.001, busy.retry_after))
+        await poll(self._runtime, changed, retry)
+        self._listener.take_token(claim.id)
+        return granted[0] if granted else None
+
+    async def _watch(self, kind: str, name: str, look: Look, timeout: float) -> None:
+        async def changed(within: float) -> bool:
+            return look.changed(await self._run(look.step, look.args, within))
+
+        if self._listener.polling:
+            await poll(self._runtime, changed, timeout)
+        else:
+            await super()._watch(kind, name, look, timeout)
+
+    # ---- housekeeping ------------------------------------------------------------------
+
+    def on_doubt(self, call: Callable[[], None]) -> None:
+        self._state.doubt_callbacks.append(call)
+
+    def inside(self) -> bool:
+        return self._runner.source.inside() or self._listener.inside()
+
+    def blocking(self) -> Store:
+        return self if self._twin is None else self._twin
+
+    def for_keeper(self) -> Store:
+        if self._make_keeper_side is not None:
+            make, self._make_keeper_side = self._make_keeper_side, None
+            self._keeper_side = make()
+        return self if self._keeper_side is None else self._keeper_side
+
+    def after_fork(self) -> None:
+        self._state.clear()
+        self._keeper.after_fork()
+        self._runner.source.after_fork()
+        self._listener.after_fork()  # the twin does it a second time, which is harmless: nobody waits yet
+        if self._keeper_side is not None:
+            self._keeper_side._runner.source.after_fork()
+
+    async def close(self) -> None:
+        self._share.leave()
+        await self._runner.source.close()
+        if self._keeper_side is not None and self._keeper_side is not self:
+            await self._keeper_side._runner.source.close()
+        if self._twin is not None:
+            await self._twin.close()

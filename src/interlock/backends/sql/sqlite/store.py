@@ -1,0 +1,195 @@
+"""The store over a lock file: each step is one transaction, then the rings that it caused.
+
+Where nobody stands in the way, claim and release are each a single statement, which SQLite runs as a transaction of
+its own. It changes one row or none; none means that the steps of `tables.claims` must decide.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from interlock.backends.kit.deadline import Deadline
+from interlock.backends.kit.runtime import WaitRuntime
+from interlock.backends.sql import rows, steps
+from interlock.backends.sql.sqlite.doorbell import available
+from interlock.backends.sql.sqlite.file.database import Database
+from interlock.backends.sql.sqlite.notifier import Notifier
+from interlock.backends.sql.sqlite.steps import NUMBERED, READS, WRITES
+from interlock.backends.sql.sqlite.tables import claims, reading
+from interlock.backends.sql.sqlite.tables.statements import CLAIMS
+from interlock.backends.sql.steps import Rows
+from interlock.backends.sql.store import SharedState, SqlStore
+from interlock.backends.sql.sweep import SweepCursor
+from interlock.backends.sql.wakeups import Waiter
+from interlock.errors import InterlockError
+from interlock.model import Busy, Claim, ClaimAnswer, Granted, Traits
+from interlock.ports import IO_TIMEOUT
+
+T = TypeVar("T")
+
+TRAITS = Traits(
+    backend="sqlite",
+    fair=True,
+    shares="any",
+    lapses="claim",
+    wakes="doorbell" if available() else "poll",
+    reach="machine",
+    survives="process",
+    two_holders=(
+        "the lock file, or its log (-wal), is deleted or replaced while leases are held",
+        "its shared memory (-shm) is removed in the instant in which a process is stopped in the middle of a write",
+    ),
+    min_ttl=0.01,
+    max_ttl=365 * 86400.0,
+)
+
+CLAIM_IDLE = CLAIMS["claim_idle"]
+RELEASE_ALONE = CLAIMS["release_alone"]
+SWEEP_WRITES = 64  # between two slices of the sweep, which costs no round trip here
+SWEEP_SECONDS = 2.0
+CLOSING = 1.0  # seconds for the last question to the file
+CROWDED = 0.25  # seconds for which the quick path is not tried again where it has met somebody
+MOST_CROWDED = 1000  # resources of which that is remembered
+
+
+class SqliteStore(SqlStore):
+    """Claims and registers in one file, for the processes of one machine.
+
+    Every call blocks its thread and never suspends; any thread may call. `async_store` calls it beside an event loop.
+    """
+
+    traits = TRAITS
+    _sweeping = 0.0  # a file that is locked just now is left alone
+
+    def __init__(
+        self, database: Database, notifier: Notifier, runtime: WaitRuntime, *, of: SqliteStore | None = None
+    ) -> None:
+        """`of` is another store with the same database and notifier, which closes them."""
+        self._state: SharedState = of._state if of else SharedState(SweepCursor(SWEEP_WRITES, SWEEP_SECONDS))
+        super().__init__(database.path, database.clock.now, runtime, notifier, self._state)
+        self.path = database.path
+        self._wall_ns = database.clock.wall_ns
+        self._database = database
+        self._notifier = notifier
+        self._shared = of is not None
+        self._last = 0  # the highest token seen here: a proposal below it would be refused
+        self._crowded: dict[str, float] = {}  # resource: until when the quick path would be in vain
+        self.inside = database.surrounded  # type: ignore[method-assign]  # itself: every release asks
+
+    # ---- claims -------------------------------------------------------------------
+
+    async def claim(self, claim: Claim, timeout: float = IO_TIMEOUT) -> ClaimAnswer:
+        answer: ClaimAnswer
+        resource, now, token = claim.resource, self.now(), self._wall_ns() // 1000
+        if token <= self._last:
+            token = self._last + 1
+        permits, capacity, ttl = claim.permits, claim.capacity, claim.ttl
+        # fmt: off
+        values = (
+            resource, token, claim.id, permits, capacity, ttl, now + ttl, now, claim.note, claim.who,
+            token, resource, "q" + resource,
+        )
+        # fmt: on
+        quick = permits <= capacity and (not self._crowded or self._crowded.get(resource, 0.0) <= now)
+        if quick and self._database.single(now + timeout, now, CLAIM_IDLE, values):
+            self._last = token
+            answer = Granted(token, ttl)
+        else:
+            args = rows.claim_arguments(claim, self._notifier.hang())
+            (row,) = self._write(now + timeout, claims.claim, token, *args)
+            answer, _ = rows.claim_answer(claim, row)
+            if isinstance(answer, Granted):
+                self._last = max(self._last, answer.token)
+            else:
+                self._met_others(resource, now)
+        sweep = self._sweep
+        sweep.writes += 1  # as `due`, but for a call that every claim would pay for
+        if sweep.writes > sweep.most or now >= sweep.due_at:
+            await self._sweep_slice(timeout)
+        return answer
+
+    async def release(self, resource: str, id: str, linger: float = 0.0, timeout: float = IO_TIMEOUT) -> bool:
+        now = self.now()
+        values = (resource, id, now, resource, id, "q" + resource)
+        if linger <= 0 and (not self._crowded or self._crowded.get(resource, 0.0) <= now):
+            if self._database.single(now + timeout, now, RELEASE_ALONE, values):
+                return True
+            self._met_others(resource, now)
+        ((stood, _),) = self._write(now + timeout, claims.release, resource, id, linger)
+        return bool(stood)
+
+    def _met_others(self, resource: str, now: float) -> None:
+        """For a while, take the long way at once on this resource: a hand-off must not pay for a quick path in vain."""
+        if len(self._crowded) >= MOST_CROWDED:
+            self._crowded.clear()
+        self._crowded[resource] = now + CROWDED
+
+    async def wait(self, claim: Claim, busy: Busy | None, timeout: float) -> Granted | None:
+        deadline = Deadline(self.now, timeout)
+        waiter = Waiter(self._runtime.signal(), "c" + claim.id, resource=claim.resource)
+        await self._listen(waiter, lambda: self._unchanged(claim, busy, deadline.for_request()), deadline)
+        return None  # the next claim tells: a grant is a few microseconds away, and always right
+
+    # ---- steps --------------------------------------------------------------------
+
+    async def _run(self, step: str, args: Sequence[object], timeout: float) -> Rows:
+        return self._do(self.now() + timeout, step, args)
+
+    def _do(self, until: float, step: str, args: Sequence[Any]) -> Rows:
+        """Run a step; `until` bounds its patience: see `Database.read`."""
+        if step in READS:
+            return self._database.read(until, READS[step], *args)
+        if step == steps.FIND:
+            return self._find(until, *args)
+        if step in NUMBERED:
+            args = (max(self._wall_ns() // 1000, self._last + 1), *args)
+        return self._write(until, WRITES[step], *args, first=step == steps.RENEW)
+
+    def _find(self, until: float, resource: str, id: str, bell: str) -> Rows:
+        """`steps.FIND`, which only reads as a rule: the bell of a claim that waits stands in its row already."""
+        found = self._database.read(until, reading.find, resource, id)
+        if (
+            bell
+            and found
+            and found[0][4] != bell
+            and not self._write(until, claims.listen, resource, id, bell)
+        ):
+            return []
+        return [row[:4] for row in found]
+
+    def _write(self, until: float, work: Callable[..., T], *args: Any, first: bool = False) -> T:
+        """Write in one transaction, then ring; `first` for renewals, which come ahead of all other threads."""
+        result, rings = self._database.write(until, work, *args, first=first)
+        if rings:
+            self._notifier.ring(rings)
+        return result
+
+    # ---- housekeeping -------------------------------------------------------------
+
+    def liveness_byte(self) -> tuple[str, int] | None:
+        life = self._database.liveness.life
+        return (os.path.realpath(self.path), life) if life else None
+
+    def after_fork(self) -> None:
+        """The connections are new by themselves (see `Database`); so is everything else, from here."""
+        self._state.clear()
+        if not self._shared:
+            self._notifier.after_fork()
+
+    async def close(self) -> None:
+        if not self._shared:
+            self._close(self.now() + IO_TIMEOUT)
+
+    def _close(self, until: float) -> None:
+        """Close the file. This process stays present there if claims of its own stand: it lives, and so do they."""
+        self._notifier.close()
+        stands, life = True, self._database.liveness.life
+        if life:
+            with suppress(InterlockError):
+                stands = self._database.read(min(until, self.now() + CLOSING), reading.outlived, life)
+        self._database.close()
+        if not stands:
+            self._database.retire()

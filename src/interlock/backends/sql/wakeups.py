@@ -1,0 +1,62 @@
+"""How those who wait are woken: what `listener` (a subscription to a server) and `sqlite.notifier` (doorbells) have in common.
+
+Topics are `c<id>` for a claim, `q<resource>` for a queue, and `r<name>` for a register.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+from interlock.backends.sql.steps import Rows
+from interlock.ports import Signal
+
+
+class Look(NamedTuple):
+    """How a watcher finds out whether anything has changed: a step that only reads, and what its rows tell."""
+
+    step: str
+    args: tuple[Any, ...]
+    changed: Callable[[Rows], bool]
+
+
+class Waiter:
+    """One call that waits for topics: for a claim on a resource, or for anything that a look can find out."""
+
+    __slots__ = ("__weakref__", "look", "polled", "resource", "signal", "topics")
+
+    def __init__(self, signal: Signal, *topics: str, resource: str = "", look: Look | None = None) -> None:
+        self.signal = signal
+        self.topics = topics
+        self.resource = resource
+        self.look = look
+        self.polled = False  # whether a poll has seen where its claim stands
+
+    def set(self) -> None:
+        self.signal.set()
+
+    def is_set(self) -> bool:
+        return self.signal.is_set()
+
+
+class Wakeups(Protocol):
+    """Wakes the waiters of one store. Any thread may call."""
+
+    @property
+    def bell(self) -> str:
+        """The address at which we are rung, as it stands in rows; '' while nothing would be received there."""
+        ...
+
+    def listen(self, waiter: Waiter) -> None:
+        """From now on a ring for one of its topics sets the waiter. Look once more after this; then wait."""
+        ...
+
+    def subscribed(self, waiter: Waiter) -> bool:
+        """Whether rings arrive. If not, the waiter is set once they do, or once it is clear that they cannot."""
+        ...
+
+    def forget(self, waiter: Waiter) -> None: ...
+
+    def wake(self, topic: str) -> None:
+        """Set all waiters of a topic: we have changed something about it ourselves."""
+        ...
