@@ -137,7 +137,7 @@ def jump(field: Mysql, crew: Crew, chance: Random) -> None:
 
 
 def jump_back(field: Mysql, crew: Crew, chance: Random) -> None:
-    """Its clock, back by an hour for a while: a claim then stands for its ttl, and nobody waits an hour."""
+    """Its clock, back by an hour and for good: a claim then stands for its ttl, and nobody waits an hour."""
     field.server.jump(-3600.0)
     time.sleep(crew.ttl * chance.uniform(1.0, 2.0))
 
@@ -155,7 +155,11 @@ def _set(field: Mysql, what: str) -> None:
 
 
 def wipe(field: Mysql, crew: Crew, chance: Random) -> None:
-    """Somebody empties the tables: holders find out, and tokens go on rising."""
+    """Somebody empties the tables: holders find out, and tokens go on rising.
+
+    The clock is right again by then: a clock that is behind and no memory of earlier tokens would repeat them, as the page says.
+    """
+    field.server.jump(max(0.0, -field.server.offset))
     with suppress(pymysql.Error):
         field.server.run(
             "use app",

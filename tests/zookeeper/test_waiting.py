@@ -15,6 +15,7 @@ import interlock
 from interlock import aio
 from interlock._core.drive import drive
 from interlock._runtime.threads import Threads
+from interlock.backends.kit.deadline import Deadline
 from interlock.backends.zookeeper import requests
 from interlock.model import Busy, Claim, Gone, Granted
 from interlock.urls import open_store
@@ -150,6 +151,32 @@ def test_many_short_waits_leave_no_watchers_behind(url: str) -> None:
         client = ours._core.store._link._client  # type: ignore[attr-defined]
         watchers = (client._data_watchers, client._child_watchers)
         until(lambda: not any(bells for kind in watchers for bells in kind.values()))
+
+
+def test_an_answer_that_comes_after_its_wait_leaves_no_watcher_behind(url: str) -> None:
+    theirs, ours = opened(url), opened(url)
+    waiting = Claim("x", uuid4().hex, 30.0)
+    assert isinstance(drive(theirs.claim(Claim("x", uuid4().hex, 30.0))), Granted)
+    busy = drive(ours.claim(waiting))
+    link, late = ours._link, []
+    send = link._call
+
+    def delayed(request: Any, answer: Any) -> None:
+        late.append(answer)
+        threading.Timer(0.2, send, (request, answer)).start()
+
+    link._call = delayed
+    link.trips.append(0.001)
+    assert drive(ours.wait(waiting, busy, 0.02)) is None
+    link._call = send
+    until(lambda: late and all(answer.done for answer in late))
+    drive(ours._calls.children("/", Deadline(time.monotonic, 5.0)))  # kazoo has gone on since
+    client = link._client
+    assert not any(
+        bells for kind in (client._data_watchers, client._child_watchers) for bells in kind.values()
+    )
+    for store in (theirs, ours):
+        drive(store.close())
 
 
 @pytest.mark.slow

@@ -14,6 +14,11 @@ class Bell:
         self.signal = signal
         self.deleted: set[str] = set()
         self.broken = False  # the connection has gone, and all watches with it
+        self.over = False  # nobody waits any more
+
+    def __bool__(self) -> bool:
+        """False once its wait is over: kazoo asks before it keeps a watcher, also when the answer to a request comes late."""
+        return not self.over
 
     def __call__(self, event: Any) -> None:
         if event.type == "DELETED":

@@ -21,6 +21,7 @@ from typing import Any
 from interlock import clock, native
 from interlock.backends.kit.runtime import WaitRuntime
 from interlock.backends.zookeeper import requests
+from interlock.backends.zookeeper.bell import Bell
 from interlock.backends.zookeeper.deadline_rule import APART, ConfirmedWrites
 from interlock.backends.zookeeper.errors import refused, translated
 from interlock.backends.zookeeper.handler import Handler
@@ -383,8 +384,9 @@ class Link:
                 with suppress(StopIteration, RuntimeError):  # other threads do the same
                     self.folders.pop(next(iter(self.folders)), None)
 
-    def forget_watcher(self, watcher: object, paths: Collection[str]) -> None:
+    def forget_watcher(self, watcher: Bell, paths: Collection[str]) -> None:
         """Have kazoo keep no watcher of a wait that is over: many short waits would fill the memory."""
+        watcher.over = True
         started = self._client
         if started is not None:
             for watched in (started._data_watchers, started._child_watchers):
