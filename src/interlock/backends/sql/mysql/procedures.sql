@@ -322,12 +322,12 @@ end;
 
 -- name: depart
 -- The rest of `release`. Ends the transaction, and returns all columns of the step. There are two short ways here: for a claim that turns out to be
--- alone, and for a mutex that goes to its next waiter. The second rings before the commit: whoever is woken reads its mail with a lock, and so
--- waits for the commit in place of the ring. t: now.
+-- alone, and for a mutex that goes to its next waiter. The second rings as soon as it has written the mail: whoever is woken reads its mail with
+-- a lock, and so waits for the commit in place of the ring. t: now.
 create procedure interlock_v1_depart(r varbinary(1100), i varbinary(200), linger double, own varbinary(64), late boolean, t double)
 modifies sql data
 whole: begin
-  declare tok, ahead, other bigint;
+  declare tok, ahead, other, target bigint;
   declare p, cap int;
   declare s tinyint;
   declare plain, pinned boolean default false;
@@ -345,13 +345,23 @@ whole: begin
         where resource = r and token = other and state = 0 and lapses_at > t and permits = 1 and capacity = 1;
     end if;
     if other is null or next_id is not null then
+      if next_bell <> '' and next_bell <> own then
+        insert into interlock_mail (bell, message, sent) values (next_bell, concat('c', next_id, ' ', other), t);
+        set target = is_used_lock(concat('interlock.', next_bell));
+        if target is not null then
+          begin
+            declare continue handler for sqlexception begin end;  -- as in `ring`
+            kill query target;
+          end;
+        end if;
+      elseif next_bell = own and own <> '' then
+        set messages = concat_ws(char(10), nullif(messages, ''), concat('c', next_id, ' ', other));
+      end if;
       delete from interlock_claim where resource = r and token = tok;
       if next_id is null then
         update interlock_slot set alone = r, lone = 0 where k = crc32(r) & 1023;
       else
         update interlock_claim set state = 1, since = t, rung = 1 where resource = r and token = other;
-        call interlock_v1_notify(next_bell, concat('c', next_id, ' ', other), own, messages, rings);
-        if rings <> '' then call interlock_v1_ring(rings); end if;
       end if;
       commit;
       select 1, messages;
