@@ -6,9 +6,9 @@ from typing import Any
 
 from interlock._core.drive import drive
 from interlock.backends.sql.dialect import NotInstalled, Source, Subscription
+from interlock.backends.sql.mysql import engines
 from interlock.backends.sql.mysql.address import Address
 from interlock.backends.sql.mysql.driver import BlockingDriver, library
-from interlock.backends.sql.mysql.engines import EngineSource, Lender
 from interlock.backends.sql.mysql.galera import ClusterCheck
 from interlock.backends.sql.mysql.link import MysqlLink
 from interlock.backends.sql.mysql.subscription import MysqlSubscription
@@ -37,7 +37,9 @@ TRAITS = Traits(
 class MysqlDialect:
     """A server, as one client reaches it: by connections of our own, or by those that a user's engine lends."""
 
-    def __init__(self, address: Address, connect_timeout: float, lender: Lender | None = None) -> None:
+    def __init__(
+        self, address: Address, connect_timeout: float, lender: engines.MysqlLender | None = None
+    ) -> None:
         self.traits = TRAITS
         self.place = address.place
         self.connect_timeout = connect_timeout
@@ -57,7 +59,7 @@ class MysqlDialect:
 
     def source(self, runtime: Any, *, blocking: bool) -> Source:
         if self._lender is not None:
-            return EngineSource(self._lender, self._address, runtime, self.connect_timeout)
+            return engines.source(self._lender, self._address, runtime, self.connect_timeout)
         return self._pool(runtime, blocking, self._address.connections)
 
     def own_source(self, runtime: Any, *, blocking: bool) -> Source:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from interlock.backends.sql.assembly import Assembly
 from interlock.backends.sql.mysql.address import Address, from_url
 from interlock.backends.sql.mysql.dialect import MysqlDialect
-from interlock.backends.sql.mysql.engines import AsyncEngine, Engine
+from interlock.backends.sql.mysql.engines import LoopEngine, PyMysqlEngine
 from interlock.backends.sql.mysql.schema import Schema
 from interlock.backends.sql.server_store import ServerStore
 from interlock.errors import Unsupported
@@ -39,6 +39,8 @@ def open_client(client: Any, runtime: Runtime, *, asynchronous: bool, connect_ti
         )
     place = str(client.url.set(query={}, password=None).render_as_string())
     dialect = MysqlDialect(
-        Address(place, {}, Schema(), 0), connect_timeout, (AsyncEngine if asynchronous else Engine)(client)
+        Address(place, {}, Schema(), 0),
+        connect_timeout,
+        (LoopEngine if asynchronous else PyMysqlEngine)(client),
     )
     return Assembly(dialect, runtime).store(asynchronous=asynchronous)

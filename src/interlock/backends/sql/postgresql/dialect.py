@@ -8,11 +8,12 @@ from typing import Any
 
 from interlock.backends.sql.dialect import Source, Subscription
 from interlock.backends.sql.pool import LinkPool
+from interlock.backends.sql.postgresql import user_pools
 from interlock.backends.sql.postgresql.address import Address
 from interlock.backends.sql.postgresql.link import BlockingWaits, PostgresLink, Waits
 from interlock.backends.sql.postgresql.statements import statements
 from interlock.backends.sql.postgresql.subscription import NoNotifications, PostgresSubscription
-from interlock.backends.sql.postgresql.user_pools import UserPool, UserSource
+from interlock.backends.sql.user_connections import Lender
 from interlock.model import Traits
 
 TRAITS = Traits(
@@ -49,7 +50,7 @@ class PostgresDialect:
         *,
         durability: str = "durable",
         connections: int = CONNECTIONS,
-        pool: UserPool | None = None,
+        pool: Lender | None = None,
     ) -> None:
         self.address = address
         self.connect_timeout = address.connect_timeout
@@ -74,7 +75,7 @@ class PostgresDialect:
 
     def source(self, runtime: Any, *, blocking: bool) -> Source:
         if self._pool is not None:
-            return UserSource(self._pool, self.address, self._statements, runtime, _waits(blocking))
+            return user_pools.source(self._pool, self.address, self._statements, runtime, _waits(blocking))
         return self._links(runtime, self._connections, blocking)
 
     def own_source(self, runtime: Any, *, blocking: bool) -> Source:

@@ -10,14 +10,9 @@ from interlock.backends.sql.postgresql.address import Address
 from interlock.backends.sql.postgresql.dialect import CONNECTIONS, PostgresDialect
 from interlock.backends.sql.postgresql.schema import CLOCK, Schema
 from interlock.backends.sql.postgresql.statements import UNFLUSHED
-from interlock.backends.sql.postgresql.user_pools import (
-    AsyncEngine,
-    AsyncPsycopgPool,
-    Engine,
-    PsycopgPool,
-    UserPool,
-)
+from interlock.backends.sql.postgresql.user_pools import AsyncPsycopgPool, PsycopgPool
 from interlock.backends.sql.server_store import ServerStore
+from interlock.backends.sql.user_connections import AsyncEngine, Engine, Lender
 from interlock.errors import InterlockError, InvalidURL, Unsupported
 from interlock.ports import CONNECT_TIMEOUT, Runtime
 
@@ -77,7 +72,7 @@ def open_client(
     return Assembly(PostgresDialect(address, pool=pool), runtime).store(asynchronous=asynchronous)
 
 
-def _pool(client: Any, asynchronous: bool) -> tuple[UserPool, dict[str, Any]]:
+def _pool(client: Any, asynchronous: bool) -> tuple[Lender, dict[str, Any]]:
     kind = type(client).__name__
     if hasattr(client, "getconn"):
         if asynchronous != kind.startswith("Async"):
