@@ -58,7 +58,11 @@ MUTANTS: list[Mutant] = [
     mutant(
         "sqlite: a register is written whatever its version",
         "of two updates at once one is lost",
-        ("backends/sql/sqlite/tables/registers.py", "    if present != version:", "    if False:"),
+        (
+            "backends/sql/sqlite/tables/registers.py",
+            "    if version != (0 if row is None else row[1]):",
+            "    if False:",
+        ),
         tests=ANSWERS,
     ),
     mutant(

@@ -160,7 +160,7 @@ class Walk:
     def _renewed(self, renewals: list[Renewal]) -> tuple[Any, Any]:
         items = [(one.resource, one.id, one.ttl, one.note, one.permits) for one in renewals]
         found = self.reference.run(self.now, claims.renew, items)
-        expected = [rows.renew_answer(one, row) for one, row in zip(renewals, found, strict=True)]
+        expected = rows.renew_answers(renewals, found)
         return drive(self.store.store.renew(renewals)), expected
 
     def _evict(self, id: str) -> tuple[Any, Any]:

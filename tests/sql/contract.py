@@ -19,7 +19,7 @@ def of(store: SqliteStore | ServerStore) -> Run:
     """Runs steps as a blocking store does."""
 
     def run(step: str, *args: Any) -> Rows:
-        return [tuple(row) for row in drive(store._run(step, args, 5.0))]
+        return [tuple(row) for row in drive(store._run(step, args, store.now() + 5.0))]
 
     return run
 

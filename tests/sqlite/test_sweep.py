@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from interlock._core.drive import drive
+from interlock._runtime.tasks import Tasks
+from interlock.backends.sql.sqlite import open_store
 from interlock.backends.sql.sweep import LARGEST_SLICE
 from interlock.model import Gone, Granted, Renewal, Versioned
 from tests.full import FULL
@@ -98,3 +102,20 @@ def test_a_deleted_register_keeps_its_version_for_a_minute_and_is_then_forgotten
         drive(store.claim(claim("busy", f"{number}")))
         drive(store.release("busy", f"{number}"))
     assert rows(path, "register") == 0
+
+
+def test_a_program_that_only_writes_registers_in_an_event_loop_sweeps_too(path: str) -> None:
+    async def main() -> None:
+        manual = ManualClock()
+        store = open_store(path, Tasks(), asynchronous=True, clock=manual.clock)
+        for number in range(10):
+            written = await store.compare_and_set(f"n{number}", 0, "v", "1")
+            assert written
+            await store.compare_and_set(f"n{number}", written.version, None, "2")
+        assert rows(path, "register") == 10
+        manual.now += 62.0
+        await store.compare_and_set("other", 0, "v", "3")
+        assert rows(path, "register") == 1
+        await store.close()
+
+    asyncio.run(main())

@@ -70,7 +70,7 @@ def stand(store: SqliteStore, *claims: Claim) -> list[Any]:
 
 def rung(store: SqliteStore, id: str, resource: str = "r") -> bool:
     """Whether a wait of this claim would return at once."""
-    return not drive(store._unchanged(claim(resource, id), Busy(1, 1.0, None), 5.0))
+    return not drive(store._unchanged(claim(resource, id), Busy(1, 1.0, None), store.now() + 5.0))
 
 
 # ---- doorbells ----------------------------------------------------------------------------

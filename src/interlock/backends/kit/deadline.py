@@ -33,3 +33,8 @@ class Deadline:
     def for_request(self, most: float = IO_TIMEOUT) -> float:
         """Seconds that the next request may take: what is left, and no more than one request may ever take."""
         return max(SHORTEST, min(self.at - self._now(), most))
+
+    def of_request(self) -> float:
+        """The instant by which the next request must be answered, if it is made now."""
+        now = self._now()
+        return max(now + SHORTEST, min(self.at, now + IO_TIMEOUT))

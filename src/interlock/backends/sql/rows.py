@@ -36,9 +36,9 @@ def claim_arguments(claim: Claim, bell: str) -> tuple[Any, ...]:
 
 def claim_answer(claim: Claim, row: Sequence[Any]) -> tuple[ClaimAnswer, int | None]:
     """The answer in the row of `steps.CLAIM`, and the token of the place if it waits in the queue."""
+    if row[0] == "g":
+        return Granted(row[1], claim.ttl), None
     answer, token, ahead, retry, reason, _, *first = row
-    if answer == "g":
-        return Granted(token, claim.ttl), None
     if answer == "b":
         return Busy(ahead, max(0.0, retry or 0.0), _holder(first)), token
     if answer == "e":
@@ -53,11 +53,16 @@ def _holder(first: Sequence[Any]) -> Standing | None:
     return Standing(id, token, permits, True, max(0.0, age), lapses_in, note, who)
 
 
-def renew_answer(renewal: Renewal, row: Sequence[Any]) -> RenewAnswer:
-    """The answer in one row of `steps.RENEW`."""
+def renew_answers(renewals: Sequence[Renewal], rows: Rows) -> list[RenewAnswer]:
+    """The answers in the rows of `steps.RENEW`."""
+    return [
+        Renewed(renewal.ttl) if row[0] == "r" else _not_renewed(row)
+        for renewal, row in zip(renewals, rows, strict=True)
+    ]
+
+
+def _not_renewed(row: Sequence[Any]) -> RenewAnswer:
     answer, reason, _ = row
-    if answer == "r":
-        return Renewed(renewal.ttl)
     if answer == "e":
         return Gone(True, reason or "")
     if answer == "n":

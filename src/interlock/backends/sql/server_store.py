@@ -69,8 +69,8 @@ class ServerStore(SqlStore):
     def traits(self) -> Traits:
         return self._traits
 
-    async def _run(self, step: str, args: Sequence[object], timeout: float) -> Rows:
-        found = await self._runner.run(step, args, self.now() + timeout)
+    async def _run(self, step: str, args: Sequence[object], until: float) -> Rows:
+        found = await self._runner.run(step, args, until)
         messages = steps.MESSAGES.get(step)
         if messages is not None:
             for row in found:
@@ -84,7 +84,7 @@ class ServerStore(SqlStore):
         listener = self._listener
         bell, generation = listener.bell, listener.generation  # before the request: see `wait`
         try:
-            (row,) = await self._run(steps.CLAIM, rows.claim_arguments(claim, bell), timeout)
+            (row,) = await self._run(steps.CLAIM, rows.claim_arguments(claim, bell), self.now() + timeout)
         except BaseException as error:
             self._leave_unanswered(claim.id, error)
             raise
@@ -103,11 +103,9 @@ class ServerStore(SqlStore):
 
     async def release(self, resource: str, id: str, linger: float = 0.0, timeout: float = IO_TIMEOUT) -> bool:
         listener, state = self._listener, self._state
-        late = bool(state.unanswered) and id in state.unanswered
+        late, until = bool(state.unanswered) and id in state.unanswered, self.now() + timeout
         try:
-            ((stood, _),) = await self._run(
-                steps.RELEASE, (resource, id, linger, listener.bell, late), timeout
-            )
+            ((stood, _),) = await self._run(steps.RELEASE, (resource, id, linger, listener.bell, late), until)
         except BaseException:
             listener.wake("w" + resource)  # the messages for waiters of ours are lost: they ask again
             raise
@@ -116,7 +114,8 @@ class ServerStore(SqlStore):
         if state.places:
             state.places.pop(id, None)
         listener.removed(id)
-        await self._sweep_if_due(timeout)
+        if self._sweep.due(now := self.now()):
+            await self._sweep_slice(now, until)
         return bool(stood)
 
     # ---- waiting -----------------------------------------------------------------------
@@ -129,7 +128,7 @@ class ServerStore(SqlStore):
 
         async def unchanged() -> bool:
             if busy is None:
-                stands = await self._unchanged(claim, busy, deadline.for_request())
+                stands = await self._unchanged(claim, busy, deadline.of_request())
             else:
                 stands = generation == listener.generation  # else it asked before this subscription listened
             return stands and not listener.has_message(claim.id)
@@ -148,7 +147,7 @@ class ServerStore(SqlStore):
             if self._listener.has_message(claim.id):
                 return True
             args = (claim.resource, claim.id, self._listener.bell)
-            for state, rung, token, lapses_in in await self._run(steps.FIND, args, within):
+            for state, rung, token, lapses_in in await self._run(steps.FIND, args, self.now() + within):
                 if busy is not None and state == steps.IN and token == place:
                     granted.append(Granted(token, min(lapses_in, claim.place_ttl)))
                 return rows.changed(busy, state, rung)
@@ -161,7 +160,7 @@ class ServerStore(SqlStore):
 
     async def _watch(self, kind: str, name: str, look: Look, timeout: float) -> None:
         async def changed(within: float) -> bool:
-            return look.changed(await self._run(look.step, look.args, within))
+            return look.changed(await self._run(look.step, look.args, self.now() + within))
 
         if self._listener.polling:
             await poll(self._runtime, changed, timeout)

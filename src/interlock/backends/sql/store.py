@@ -24,6 +24,7 @@ from interlock.ports import IO_TIMEOUT
 BATCH = 100  # renewals in one step: more would keep locks from others for too long
 WATCHED = 60.0  # seconds for which changes ring the bell of a watcher
 WATCH_AGAIN = 30.0  # a watch that will end sooner is renewed
+SWEEPING = 1.0  # seconds that a caller waits at most for the sweep that it happens to do
 
 
 class SharedState:
@@ -42,8 +43,6 @@ class SharedState:
 class SqlStore(StoreDefaults):
     """Claims and registers in the tables of a database."""
 
-    _sweeping = 1.0  # seconds that a caller waits at most for the sweep that it happens to do
-
     def __init__(
         self,
         place: str,
@@ -61,66 +60,68 @@ class SqlStore(StoreDefaults):
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._place}>"
 
-    async def _run(self, step: str, args: Sequence[object], timeout: float) -> Rows:
-        """Run one of `steps` and deliver the messages that it causes; `StoreUnavailable` if there is no answer in time."""
+    async def _run(self, step: str, args: Sequence[object], until: float) -> Rows:
+        """Run one of `steps` and deliver the messages that it causes; `StoreUnavailable` if there is no answer by then."""
         raise NotImplementedError
 
     # ---- claims ------------------------------------------------------------------------
 
     async def renew(self, renewals: Sequence[Renewal], timeout: float = IO_TIMEOUT) -> list[RenewAnswer]:
-        deadline = Deadline(self.now, timeout)
+        until = self.now() + timeout
         answers: list[RenewAnswer] = []
         for start in range(0, len(renewals), BATCH):
             batch = renewals[start : start + BATCH]
             items = [(r.resource, r.id, r.ttl, r.note, r.permits) for r in batch]
-            found = await self._run(steps.RENEW, (items, self._wakeups.bell), deadline.left())
-            for renewal, row in zip(batch, found, strict=True):
-                answers.append(rows.renew_answer(renewal, row))
+            found = await self._run(steps.RENEW, (items, self._wakeups.bell), until)
+            answers += rows.renew_answers(batch, found)
+            for item, row in zip(items, found, strict=True):
                 if row[0] != "r":
-                    self._wakeups.wake("c" + renewal.id)
-        await self._sweep_if_due(deadline.left())
+                    self._wakeups.wake("c" + item[1])
+        if self._sweep.due(now := self.now()):
+            await self._sweep_slice(now, until)
         return answers
 
     async def evict(
         self, resource: str, id: str | None, reason: str, *, foreign: bool = False, no_expiry: bool = False
     ) -> list[Standing]:
-        found = await self._run(steps.EVICT, (resource, id, reason, steps.REMEMBERED), IO_TIMEOUT)
+        found = await self._run(
+            steps.EVICT, (resource, id, reason, steps.REMEMBERED), self.now() + IO_TIMEOUT
+        )
         met = rows.evicted(found)
         for standing in met:
             self._wakeups.wake("c" + standing.id)
         return met
 
     async def inspect(self, resource: str, timeout: float = IO_TIMEOUT, *, limit: int | None = None) -> Queue:
-        return rows.queue(resource, await self._run(steps.QUEUE, (resource, limit), timeout))
+        return rows.queue(resource, await self._run(steps.QUEUE, (resource, limit), self.now() + timeout))
 
     async def scan(self, prefix: str, after: str, limit: int) -> list[str]:
-        return [name for (name,) in await self._run(steps.NAMES, (prefix, after, limit), IO_TIMEOUT)]
+        return [
+            name for (name,) in await self._run(steps.NAMES, (prefix, after, limit), self.now() + IO_TIMEOUT)
+        ]
 
-    async def _sweep_if_due(self, timeout: float) -> None:
-        if self._sweep.due(self.now()):
-            await self._sweep_slice(timeout)
-
-    async def _sweep_slice(self, timeout: float) -> None:
+    async def _sweep_slice(self, now: float, until: float) -> None:
         """Remove a slice of what has lapsed; if that fails, the caller that happened to do it does not notice."""
-        args = self._sweep.begin(self.now())
         with suppress(InterlockError):
-            for row in await self._run(steps.SWEEP, args, min(timeout, self._sweeping)):
+            for row in await self._run(steps.SWEEP, self._sweep.begin(now), min(until, now + SWEEPING)):
                 self._sweep.swept(row)
 
     # ---- registers ---------------------------------------------------------------------
 
     async def read(self, name: str, timeout: float = IO_TIMEOUT) -> Versioned:
-        return rows.register(await self._run(steps.READ, (name,), timeout))
+        return rows.register(await self._run(steps.READ, (name,), self.now() + timeout))
 
     async def compare_and_set(
         self, name: str, version: int, value: str | None, id: str, timeout: float = IO_TIMEOUT
     ) -> Versioned | None:
+        until = self.now() + timeout
         args = (name, version, value, id, self._wakeups.bell, steps.REMEMBERED)
         try:
-            found = await self._run(steps.WRITE, args, timeout)
+            found = await self._run(steps.WRITE, args, until)
         finally:
             self._wakeups.wake("r" + name)
-        await self._sweep_if_due(timeout)
+        if self._sweep.due(now := self.now()):
+            await self._sweep_slice(now, until)
         return rows.register(found) if found else None
 
     # ---- waiting -----------------------------------------------------------------------
@@ -147,7 +148,7 @@ class SqlStore(StoreDefaults):
 
         async def unchanged() -> bool:
             await self._ring_at_changes(kind, name, deadline)
-            return not look.changed(await self._run(look.step, look.args, deadline.for_request()))
+            return not look.changed(await self._run(look.step, look.args, deadline.of_request()))
 
         await self._listen(
             Waiter(self._runtime.signal(), kind + name, look=look), unchanged, deadline, WATCH_AGAIN
@@ -158,7 +159,7 @@ class SqlStore(StoreDefaults):
         bell, now, bells = self._wakeups.bell, self.now(), self._bells
         known, until = bells.get(kind + name, ("", 0.0))
         if bell and (known != bell or until < now + WATCH_AGAIN):
-            await self._run(steps.WATCH, (kind, name, bell, WATCHED), deadline.for_request())
+            await self._run(steps.WATCH, (kind, name, bell, WATCHED), deadline.of_request())
             if len(bells) > 1000:
                 for topic in [topic for topic, (_, till) in bells.items() if till <= now]:
                     bells.pop(topic, None)
@@ -185,9 +186,9 @@ class SqlStore(StoreDefaults):
         finally:
             self._wakeups.forget(waiter)
 
-    async def _unchanged(self, claim: Claim, busy: Busy | None, timeout: float) -> bool:
+    async def _unchanged(self, claim: Claim, busy: Busy | None, until: float) -> bool:
         """Whether nothing has happened to a claim since it was answered; our bell is in its row then."""
         args = (claim.resource, claim.id, self._wakeups.bell)
-        for state, rung, _, _ in await self._run(steps.FIND, args, timeout):
+        for state, rung, _, _ in await self._run(steps.FIND, args, until):
             return not rows.changed(busy, state, rung)
         return False

@@ -33,8 +33,8 @@ class AsyncSqliteStore(SqliteStore):
         release = self._blocking.release
         return await self._executor.run(self._finish, release, resource, id, linger, timeout=timeout)
 
-    async def _run(self, step: str, args: Sequence[object], timeout: float) -> Rows:
-        return await self._executor.run(self._blocking._do, step, args, timeout=timeout)
+    async def _run(self, step: str, args: Sequence[object], until: float) -> Rows:
+        return await self._executor.run(self._blocking._do, step, args, timeout=until - self.now())
 
     def _finish(self, until: float, call: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> T:
         """Run a call of the blocking store, which never suspends, to its end."""

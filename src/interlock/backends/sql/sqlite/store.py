@@ -62,7 +62,6 @@ class SqliteStore(SqlStore):
     """
 
     traits = TRAITS
-    _sweeping = 0.0  # a file that is locked just now is left alone
 
     def __init__(
         self, database: Database, notifier: Notifier, runtime: WaitRuntime, *, of: SqliteStore | None = None
@@ -108,7 +107,7 @@ class SqliteStore(SqlStore):
         sweep = self._sweep
         sweep.writes += 1  # as `due`, but for a call that every claim would pay for
         if sweep.writes > sweep.most or now >= sweep.due_at:
-            await self._sweep_slice(timeout)
+            await self._sweep_slice(now, now + timeout)
         return answer
 
     async def release(self, resource: str, id: str, linger: float = 0.0, timeout: float = IO_TIMEOUT) -> bool:
@@ -130,39 +129,40 @@ class SqliteStore(SqlStore):
     async def wait(self, claim: Claim, busy: Busy | None, timeout: float) -> Granted | None:
         deadline = Deadline(self.now, timeout)
         waiter = Waiter(self._runtime.signal(), "c" + claim.id, resource=claim.resource)
-        await self._listen(waiter, lambda: self._unchanged(claim, busy, deadline.for_request()), deadline)
+        await self._listen(waiter, lambda: self._unchanged(claim, busy, deadline.of_request()), deadline)
         return None  # the next claim tells: a grant is a few microseconds away, and always right
 
     # ---- steps --------------------------------------------------------------------
 
-    async def _run(self, step: str, args: Sequence[object], timeout: float) -> Rows:
-        return self._do(self.now() + timeout, step, args)
+    async def _run(self, step: str, args: Sequence[object], until: float) -> Rows:
+        return self._do(until, step, args)
 
     def _do(self, until: float, step: str, args: Sequence[Any]) -> Rows:
-        """Run a step; `until` bounds its patience: see `Database.read`."""
+        """Run a step; `until` bounds its patience: see `Database.run`."""
         if step in READS:
             return self._database.read(until, READS[step], *args)
         if step == steps.FIND:
             return self._find(until, *args)
-        if step in NUMBERED:
+        if step == steps.SWEEP:
+            until = 0.0  # a file that is locked just now is left alone
+        elif step in NUMBERED:
             args = (max(self._wall_ns() // 1000, self._last + 1), *args)
-        return self._write(until, WRITES[step], *args, first=step == steps.RENEW)
+        write = self._database.write_first if step == steps.RENEW else self._database.write
+        found, rings = write(until, WRITES[step], *args)
+        if rings:
+            self._notifier.ring(rings)
+        return found
 
     def _find(self, until: float, resource: str, id: str, bell: str) -> Rows:
         """`steps.FIND`, which only reads as a rule: the bell of a claim that waits stands in its row already."""
         found = self._database.read(until, reading.find, resource, id)
-        if (
-            bell
-            and found
-            and found[0][4] != bell
-            and not self._write(until, claims.listen, resource, id, bell)
-        ):
-            return []
+        for *_, rung_at in found:
+            if bell not in ("", rung_at) and not self._write(until, claims.listen, resource, id, bell):
+                return []
         return [row[:4] for row in found]
 
-    def _write(self, until: float, work: Callable[..., T], *args: Any, first: bool = False) -> T:
-        """Write in one transaction, then ring; `first` for renewals, which come ahead of all other threads."""
-        result, rings = self._database.write(until, work, *args, first=first)
+    def _write(self, until: float, work: Callable[..., T], *args: Any) -> T:
+        result, rings = self._database.write(until, work, *args)
         if rings:
             self._notifier.ring(rings)
         return result

@@ -67,6 +67,7 @@ class Database:
         self._random = random
         self._section = CriticalSection()
         self._connection: sqlite3.Connection | None = None
+        self._reader: Transaction | None = None  # what `read` hands out, made once for each connection
         self._files: OpenFiles | None = None
         self._identity: FileIdentity | None = None
         self.liveness = Liveness((0, 0))
@@ -206,15 +207,18 @@ class Database:
         return found
 
     def _look(self, connection: sqlite3.Connection, work: Callable[..., T], args: tuple[Any, ...]) -> T:
-        liveness = self.liveness
-        return work(Transaction(connection, self.clock.now(), liveness.life, liveness.alive), *args)
+        reader = self._reader
+        assert reader is not None
+        reader.now = self.clock.now()
+        return work(reader, *args)
 
-    def write(self, until: float, work: Callable[..., T], *args: Any, first: bool = False) -> tuple[T, Rings]:
-        """Return what `work(transaction, *args)` returns, once it is committed, and whom to ring now.
+    def write(self, until: float, work: Callable[..., T], *args: Any) -> tuple[T, Rings]:
+        """Return what `work(transaction, *args)` returns, once it is committed, and whom to ring now."""
+        return self._run(until, False, self._transact, (work, args))
 
-        If `first`, it comes ahead of all other threads of this process that want the connection: for renewals.
-        """
-        return self._run(until, first, self._transact, (work, args))
+    def write_first(self, until: float, work: Callable[..., T], *args: Any) -> tuple[T, Rings]:
+        """As `write`, ahead of all other threads of this process that want the connection: for renewals."""
+        return self._run(until, True, self._transact, (work, args))
 
     def _transact(
         self, connection: sqlite3.Connection, work: Callable[..., T], args: tuple[Any, ...]
@@ -287,7 +291,8 @@ class Database:
             self._files = files
         with files.opening:
             self._identity, self.liveness = files.settle()
-            self._connection = connect(self.path, self.clock)
+            self._connection = connection = connect(self.path, self.clock)
+            self._reader = Transaction(connection, 0.0, self.liveness.life, self.liveness.alive)
 
     def _drop(self) -> None:
         if self._connection is not None and self._files is not None:

@@ -31,6 +31,7 @@ from interlock.backends.sql.steps import IN, WAITS, Rows
 LOWEST = 0  # token
 FEW = 4  # renewals on one resource: for more of them its queue is read once, not once each
 NOBODY = (None,) * 7  # ahead of a claim
+RENEWED = ("r", None, None)
 
 
 class Wish(NamedTuple):
@@ -183,21 +184,21 @@ def renew(tx: Transaction, items: Sequence[tuple[Any, ...]], _bell: str = "") ->
         low, high = LOWEST, HIGHEST
         if tokens is not None:
             low = high = tokens.get(id, LOWEST)
-        row = {"resource": resource, "low": low, "high": high, "id": id, "ttl": ttl, "note": note}
-        answers.append(_renew(tx, row, permits))
+        # fmt: off
+        row = {
+            "resource": resource, "low": low, "high": high, "id": id, "ttl": ttl, "note": note,
+            "now": tx.now, "slack": SLACK, "life": tx.life,
+        }
+        # fmt: on
+        if tx.execute(CLAIMS["renew"], row).rowcount == 0:
+            reason = _reason(tx, resource, id)
+            answers.append(("x" if reason is None else "e", reason, None))
+            continue
+        shrunk = permits is not None and _shrink(tx, resource, id, permits)
+        if shrunk or note is not None:
+            ring_watchers(tx, "q" + resource)
+        answers.append(RENEWED)
     return answers
-
-
-def _renew(tx: Transaction, row: dict[str, Any], permits: int | None) -> tuple[Any, ...]:
-    resource, id = row["resource"], row["id"]
-    row |= {"now": tx.now, "slack": SLACK, "life": tx.life}
-    if tx.execute(CLAIMS["renew"], row).rowcount == 0:
-        reason = _reason(tx, resource, id)
-        return ("x" if reason is None else "e", reason, None)
-    shrunk = permits is not None and _shrink(tx, resource, id, permits)
-    if shrunk or row["note"] is not None:
-        ring_watchers(tx, "q" + resource)
-    return ("r", None, None)
 
 
 def _shrink(tx: Transaction, resource: str, id: str, permits: int) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from interlock.backends.sql.sqlite.tables.lapse import live
 from interlock.backends.sql.sqlite.tables.statements import CLAIMS, REGISTERS
 from interlock.backends.sql.sqlite.tables.transaction import Transaction
@@ -9,13 +11,14 @@ from interlock.backends.sql.steps import REMEMBERED, Rows
 
 
 def read(tx: Transaction, name: str) -> Rows:
-    return [row[:2] for row in _written(tx, name)]
+    row = _present(tx, name)
+    return [] if row is None else [row[:2]]
 
 
-def _written(tx: Transaction, name: str) -> Rows:
-    """The row of a register, with the id that wrote it, unless it was deleted too long ago."""
-    rows = tx.execute(REGISTERS["read"], (name,)).fetchall()
-    return [row for row in rows if row[3] is None or live(tx.now, row[3], REMEMBERED)]
+def _present(tx: Transaction, name: str) -> Any:
+    """Its value, its version and the id that wrote it; None if it does not exist, or was deleted too long ago."""
+    row = tx.execute(REGISTERS["read"], (name,)).fetchone()
+    return None if row is None or (row[3] is not None and not live(tx.now, row[3], REMEMBERED)) else row
 
 
 def write(
@@ -29,11 +32,10 @@ def write(
     remembered: float,
 ) -> Rows:
     """`floor` is the lowest version that it may be given, by the clock."""
-    present = 0
-    for written, present, writer, _ in _written(tx, name):
-        if writer == id:
-            return [(written, present)]
-    if present != version:
+    row = _present(tx, name)
+    if row is not None and row[2] == id:
+        return [row[:2]]
+    if version != (0 if row is None else row[1]):
         return []
     (last,) = tx.execute(CLAIMS["last"]).fetchone()
     number = max(floor, last + 1)
