@@ -27,7 +27,7 @@ from interlock.backends.sql.sqlite.tables.statements import sections
 from interlock.backends.sql.sqlite.tables.transaction import Transaction
 from interlock.backends.sql.steps import REMEMBERED
 from interlock.errors import SettingsMismatch
-from interlock.model import EVERYTHING, Busy, Claim, Granted, Renewal
+from interlock.model import EVERYTHING, Busy, Claim, Granted, Renewal, Renewed
 from interlock.urls import split
 from tests.postgresql.server import Server, fresh_schema
 
@@ -160,7 +160,10 @@ class Walk:
     def _renewed(self, renewals: list[Renewal]) -> tuple[Any, Any]:
         items = [(one.resource, one.id, one.ttl, one.note, one.permits) for one in renewals]
         found = self.reference.run(self.now, claims.renew, items)
-        expected = rows.renew_answers(renewals, found)
+        expected = [
+            Renewed(one.ttl) if row[0] == "r" else rows.not_renewed(row)
+            for one, row in zip(renewals, found, strict=True)
+        ]
         return drive(self.store.store.renew(renewals)), expected
 
     def _evict(self, id: str) -> tuple[Any, Any]:

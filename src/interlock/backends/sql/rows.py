@@ -16,9 +16,7 @@ from interlock.model import (
     Granted,
     NoAnswer,
     Queue,
-    Renewal,
     RenewAnswer,
-    Renewed,
     Standing,
     Versioned,
 )
@@ -53,15 +51,8 @@ def _holder(first: Sequence[Any]) -> Standing | None:
     return Standing(id, token, permits, True, max(0.0, age), lapses_in, note, who)
 
 
-def renew_answers(renewals: Sequence[Renewal], rows: Rows) -> list[RenewAnswer]:
-    """The answers in the rows of `steps.RENEW`."""
-    return [
-        Renewed(renewal.ttl) if row[0] == "r" else _not_renewed(row)
-        for renewal, row in zip(renewals, rows, strict=True)
-    ]
-
-
-def _not_renewed(row: Sequence[Any]) -> RenewAnswer:
+def not_renewed(row: Sequence[Any]) -> RenewAnswer:
+    """The answer in a row of `steps.RENEW` that is not `r`."""
     answer, reason, _ = row
     if answer == "e":
         return Gone(True, reason or "")

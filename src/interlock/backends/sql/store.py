@@ -18,7 +18,7 @@ from interlock.backends.sql.steps import Rows
 from interlock.backends.sql.sweep import SweepCursor
 from interlock.backends.sql.wakeups import Look, Waiter, Wakeups
 from interlock.errors import InterlockError, StoreUnavailable
-from interlock.model import Busy, Claim, Queue, Renewal, RenewAnswer, Standing, Versioned
+from interlock.model import Busy, Claim, Queue, Renewal, RenewAnswer, Renewed, Standing, Versioned
 from interlock.ports import IO_TIMEOUT
 
 BATCH = 100  # renewals in one step: more would keep locks from others for too long
@@ -73,10 +73,12 @@ class SqlStore(StoreDefaults):
             batch = renewals[start : start + BATCH]
             items = [(r.resource, r.id, r.ttl, r.note, r.permits) for r in batch]
             found = await self._run(steps.RENEW, (items, self._wakeups.bell), until)
-            answers += rows.renew_answers(batch, found)
-            for item, row in zip(items, found, strict=True):
-                if row[0] != "r":
-                    self._wakeups.wake("c" + item[1])
+            for renewal, row in zip(batch, found, strict=True):
+                if row[0] == "r":
+                    answers.append(Renewed(renewal.ttl))
+                else:
+                    answers.append(rows.not_renewed(row))
+                    self._wakeups.wake("c" + renewal.id)
         if self._sweep.due(now := self.now()):
             await self._sweep_slice(now, until)
         return answers

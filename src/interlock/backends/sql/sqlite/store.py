@@ -139,16 +139,18 @@ class SqliteStore(SqlStore):
 
     def _do(self, until: float, step: str, args: Sequence[Any]) -> Rows:
         """Run a step; `until` bounds its patience: see `Database.run`."""
-        if step in READS:
+        if step == steps.RENEW:
+            found, rings = self._database.write_first(until, claims.renew, *args)
+        elif step in READS:
             return self._database.read(until, READS[step], *args)
-        if step == steps.FIND:
+        elif step == steps.FIND:
             return self._find(until, *args)
-        if step == steps.SWEEP:
-            until = 0.0  # a file that is locked just now is left alone
-        elif step in NUMBERED:
-            args = (max(self._wall_ns() // 1000, self._last + 1), *args)
-        write = self._database.write_first if step == steps.RENEW else self._database.write
-        found, rings = write(until, WRITES[step], *args)
+        else:
+            if step == steps.SWEEP:
+                until = 0.0  # a file that is locked just now is left alone
+            elif step in NUMBERED:
+                args = (max(self._wall_ns() // 1000, self._last + 1), *args)
+            found, rings = self._database.write(until, WRITES[step], *args)
         if rings:
             self._notifier.ring(rings)
         return found
