@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
-import subprocess
-import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
-from pathlib import Path
+from contextlib import closing
 
 import pytest
 
@@ -20,6 +16,7 @@ from tests.mysql.test_connections import kill_all
 from tests.patience import PATIENCE, until
 from tests.redis.proxy import Proxy
 from tests.redis.tls import certificate
+from tests.small_disk import full, small_disk
 
 TRIP = 0.3  # seconds: a round trip to the other side of the world
 WAITERS = (10, 1000)
@@ -105,22 +102,6 @@ def test_a_rotated_password_is_said_and_the_lease_is_lost_in_time_and_nothing_is
                 pass
 
 
-@contextmanager
-def small_disk(size: str) -> Iterator[Path]:
-    folder = Path(tempfile.mkdtemp(prefix="interlock-disk-"))
-    done = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)], capture_output=True, check=False
-    )
-    try:
-        if done.returncode:
-            pytest.skip("only root can make a small disk")
-        yield folder
-    finally:
-        if not done.returncode:
-            subprocess.run(["umount", "-l", str(folder)], check=True)
-        shutil.rmtree(folder, ignore_errors=True)
-
-
 @pytest.mark.server
 def test_on_a_full_disk_claims_are_refused_whole_and_leases_are_renewed_and_released() -> None:
     with (
@@ -131,7 +112,7 @@ def test_on_a_full_disk_claims_are_refused_whole_and_leases_are_renewed_and_rele
     ):
         held = client.lock("held").acquire()
         assert held is not None
-        with _full(disk):
+        with full(disk):
             taken = list[interlock.Lease | None]()
             with pytest.raises(StoreUnfit, match="disk is full"):
                 while True:
@@ -147,16 +128,6 @@ def test_on_a_full_disk_claims_are_refused_whole_and_leases_are_renewed_and_rele
             held.release()
         with other.lock("held", timeout=PATIENCE):
             pass
-
-
-@contextmanager
-def _full(disk: Path) -> Iterator[None]:
-    filler = disk / "filler"
-    with filler.open("wb", buffering=0) as file, suppress(OSError):
-        while file.write(b"x" * 65536):
-            pass
-    yield
-    filler.unlink()
 
 
 @pytest.mark.parametrize("capacity", [1, 3])

@@ -42,7 +42,7 @@ def _as_postgres() -> dict[str, Any]:
     return {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
 
 
-def _give(folder: str) -> None:
+def give(folder: str) -> None:
     if os.geteuid() == 0:
         user = pwd.getpwnam("postgres")
         for path in [folder, *glob.glob(f"{folder}/**", recursive=True, include_hidden=True)]:
@@ -53,7 +53,7 @@ def _folder() -> str:
     folder = mkdtemp(prefix="interlock-postgresql-")
     os.chmod(folder, 0o755)
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    _give(folder)
+    give(folder)
     return folder
 
 
@@ -251,7 +251,7 @@ class Bouncer:
         # With auth_type any, every client is this user at the server.
         lines[1] += " user=postgres"
         Path(f"{self.folder}/pgbouncer.ini").write_text("\n".join(lines) + "\n")
-        _give(self.folder)
+        give(self.folder)
         self._process: subprocess.Popen[Any] | None = None
 
     def start(self) -> None:

@@ -21,7 +21,7 @@ import psycopg
 import interlock
 from interlock import clock
 from interlock.testing.lag import stretched
-from tests.postgresql.server import Server, _as_postgres, _folder, _give, program
+from tests.postgresql.server import Server, _as_postgres, _folder, give, program
 from tests.storm.clocked import _write, shim
 from tests.storm.crew import Crew
 from tests.storm.journal import Journal
@@ -83,7 +83,7 @@ class ClockedPostgres(Server):
         self.kill()
         old, self.data = self.data, data
         shutil.rmtree(old, ignore_errors=True)
-        _give(os.path.dirname(data))
+        give(os.path.dirname(data))
         self.start()
 
 

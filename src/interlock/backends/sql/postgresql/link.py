@@ -58,11 +58,25 @@ def _poll(descriptor: int, event: int, timeout: float) -> bool:
     return bool(poll.poll(timeout * 1000 + 0.5 if timeout > 0 else 0))  # rounded up; 0 does not wait at all
 
 
+TRIPS = 3  # round trips that a step has at least, however little time is left: a distant server cannot answer sooner,
+FARTHEST = 1.0  # but no more than so many seconds
+
+
 class PostgresLink:
     """One connection, with its own waits. See `dialect.Link`."""
 
     __slots__ = (
-        *("__weakref__", "_address", "_pgconn", "_place", "_prepared", "_relevel", "_statements", "_waits"),
+        *(
+            "__weakref__",
+            "_address",
+            "_pgconn",
+            "_place",
+            "_prepared",
+            "_relevel",
+            "_statements",
+            "_trip",
+            "_waits",
+        ),
         *("direct",),
     )
 
@@ -74,6 +88,7 @@ class PostgresLink:
         self._pgconn: Any = None
         self._prepared: set[str] = set()
         self._relevel = False  # this session's default isolation level is another one: see `run`
+        self._trip = 0.0  # seconds that the quickest answer has taken
         self.direct = (
             False  # whether no pooler stands between us and the server: only then statements are prepared
         )
@@ -126,9 +141,11 @@ class PostgresLink:
             raise errors.unfit(
                 f"{self._place}: the database has the encoding {encoding.decode()}; interlock needs UTF8"
             )
+        asked = time.monotonic()
         ((pid, isolation),) = await self.query(
             b"select pg_backend_pid(), current_setting('default_transaction_isolation')", until
         )
+        self._trip = time.monotonic() - asked
         self.direct = int(pid or b"0") == self._pgconn.backend_pid
         self._relevel = isolation != b"read committed"
 
@@ -137,11 +154,14 @@ class PostgresLink:
     async def run(self, step: str, args: Sequence[Any], timeout: float) -> Rows:
         statement = self._statements[step]
         parameters = statement.pack(args)
-        until = time.monotonic() + timeout
+        asked = time.monotonic()
+        until = asked + max(timeout, min(FARTHEST, TRIPS * self._trip))
         if self._relevel:
             return statement.unpack(await self._run_at_level(statement, parameters, until))
         try:
-            return statement.unpack(await self._run(step, statement, parameters, until))
+            values = await self._run(step, statement, parameters, until)
+            self._trip = min(self._trip, time.monotonic() - asked)
+            return statement.unpack(values)
         except _OtherLevel:
             self._relevel = True
             return statement.unpack(await self._run_at_level(statement, parameters, until))
