@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from interlock.errors import InvalidURL, StoreUnavailable, StoreUnfit
 from interlock.testing.lag import stretched
 from tests.etcd.cluster import EtcdCluster, running
 from tests.patience import PATIENCE
+from tests.redis.proxy import Proxy
 from tests.server_process import free_port
 
 
@@ -170,6 +172,23 @@ def test_tls_with_a_client_certificate(secured: EtcdCluster, files: Path) -> Non
             await lease.renew()
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("blocking", [True, False])
+def test_the_first_lock_over_a_long_way_with_tls(secured: EtcdCluster, files: Path, blocking: bool) -> None:
+    """Not to wait for the lock is not the same as not to wait for the network: 0.3 s for each round trip."""
+    member = secured.members[0]
+    url = secured.url(cacert=files / "ca.pem", cert=files / "client.pem", key=files / "client.key")
+    with closing(Proxy(member.port, 0.3)) as far:
+        url = url.replace(str(member.port), str(far.port))
+        with interlock.connect(url) as client:
+            assert client.lock(f"far-{blocking}").acquire(blocking)
+
+        async def main() -> None:
+            async with aio.connect(url) as client:
+                assert await client.lock(f"far-too-{blocking}").acquire(blocking)
+
+        asyncio.run(main())
 
 
 def test_tls_without_the_authority_is_refused_with_the_option_to_use(secured: EtcdCluster) -> None:
