@@ -22,6 +22,7 @@ ATTACKS = {
     "threads": "40 threads back to back beside five held leases",
     "distance": "a Redlock whose nodes are 90 ms away",
     "kills": "kill -9 of the holder of a lock in a file",
+    "scale": "thousands of waiters, readers, leases and names on one store",
 }
 
 RUNS = {
@@ -32,6 +33,9 @@ RUNS = {
         ["--ctrl-c"],
         ["--store", "redis"],
         ["--store", "redis", "--ctrl-c"],
+    ),
+    "scale": tuple(
+        ["--store", kind] for kind in ("sqlite", "redis", "etcd", "zookeeper", "postgresql", "mysql")
     ),
     "threads": ([], ["--store", "sqlite"], ["--store", "redlock"]),
 }

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from uuid import uuid4
 
-KINDS = ("memory", "sqlite", "redis", "redlock")
+KINDS = ("memory", "sqlite", "redis", "redlock", "etcd", "zookeeper", "postgresql", "mysql")
 
 
 @contextmanager
@@ -23,8 +23,28 @@ def opened(kind: str) -> Iterator[str]:
 
         with running() as server:
             yield server.url()
-    else:
+    elif kind == "redlock":
         from tests.redlock.servers import quorum
 
         with quorum() as servers:
             yield servers.url()
+    elif kind == "etcd":
+        from tests.etcd.cluster import running as cluster
+
+        with cluster() as members:
+            yield members.url()
+    elif kind == "zookeeper":
+        from tests.zookeeper.ensemble import running as ensemble
+
+        with ensemble() as nodes:
+            yield nodes.fresh()
+    elif kind == "postgresql":
+        from tests.postgresql.server import running as postgres
+
+        with postgres("max_connections=100") as database:
+            yield database.url()
+    else:
+        from tests.mysql.server import running as mariadb
+
+        with mariadb() as database:
+            yield database.url()
