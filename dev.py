@@ -49,7 +49,7 @@ TYPES = (
     Step("pyright", ("-m", "pyright", "--pythonpath", str(PYTHON)), "types"),
 )
 # Most tests wait for something, so more of them run at once than there are processors. tests/conftest.py has the order.
-PYTEST = ("-m", "pytest", "-n", "4", "--dist", "loadfile", "--no-loadscope-reorder")
+PYTEST = ("-m", "pytest", "-n", "5", "--dist", "loadfile", "--no-loadscope-reorder")
 TESTS = (Step("pytest", PYTEST, "test --lf"),)
 
 SERVERS = {

@@ -4,5 +4,6 @@ from __future__ import annotations
 
 from interlock.testing.conformance import suites
 from tests.etcd.stores import STORES
+from tests.full import second_face
 
-globals().update({name: suite for name, suite in suites(STORES).items() if name.endswith("Async")})
+globals().update(second_face(suites(STORES)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.full import second_face
 from tests.mysql.test_conformance import SUITES
 
-globals().update({name: suite for name, suite in SUITES.items() if name.endswith("Async")})
+globals().update(second_face(SUITES))

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.mysql.test_field import SUITES
+
+pytestmark = pytest.mark.soak  # what the faces do differently, conformance runs in both of them
 
 globals().update({name: suite for name, suite in SUITES.items() if name.endswith("Async")})

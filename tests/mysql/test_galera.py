@@ -69,6 +69,7 @@ def test_a_waiter_at_another_node_finds_its_grant_by_looking(nodes: tuple[Server
         waiting.join()
 
 
+@pytest.mark.soak  # nodes that conflict all the time stand still for seconds now and then, and callers are told: see the page
 def test_clients_at_both_nodes_exclude_each_other_and_tokens_rise(nodes: tuple[Server, Server]) -> None:
     inside, tokens, met = list[int](), list[int](), list[int]()
 

@@ -9,9 +9,12 @@ import pytest
 
 from interlock.backends.sql.postgresql.dialect import PostgresDialect
 from interlock.testing.conformance import StoreFactory, suites
+from tests.full import second_face
 from tests.postgresql.server import fresh_schema, steady
 
-globals().update(suites(StoreFactory(lambda: steady().url(fresh_schema()))))
+_made = suites(StoreFactory(lambda: steady().url(fresh_schema())))
+globals().update({name: suite for name, suite in _made.items() if name.endswith("Sync")})
+globals().update(second_face(_made))
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,7 @@ import pytest
 from tests.storm.storm import scene
 from tests.storm.zookeeper import follower_that_answers_pings
 
-pytestmark = [pytest.mark.chaos, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.chaos, pytest.mark.slow, pytest.mark.soak, pytest.mark.timeout(900)]
 
 TTL = 1.5  # seconds, not stretched: it must be below the session's, and a lease that a busy machine loses is no crime
 

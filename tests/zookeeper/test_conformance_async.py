@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from interlock.testing.conformance import StoreFactory, suites
+from tests.full import second_face
 from tests.zookeeper.ensemble import steady
 from tests.zookeeper.stores import abandon
 
-_made = suites(StoreFactory(lambda: steady().fresh(), abandon=abandon))
-globals().update({name: suite for name, suite in _made.items() if name.endswith("Async")})
+globals().update(second_face(suites(StoreFactory(lambda: steady().fresh(), abandon=abandon))))
