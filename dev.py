@@ -28,7 +28,16 @@ BIN = VENV / ("Scripts" if os.name == "nt" else "bin")
 PYTHON = BIN / ("python.exe" if os.name == "nt" else "python")
 FAILED_TESTS = ROOT / ".pytest_cache" / "v" / "cache" / "lastfailed"  # pytest writes it
 FEW = 12  # red tests, one in a thousand, that get a second chance alone: more of them are no accident of a busy machine
-LITTER = (".venv*", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".hypothesis", "build", "dist")
+LITTER = (
+    ".venv*",
+    ".mypy_cache",
+    ".pytest_cache",
+    ".ruff_cache",
+    ".hypothesis",
+    "build",
+    "dist",
+    "*/**/__pycache__",
+)
 
 
 @dataclass(frozen=True)
@@ -203,7 +212,7 @@ def surface(args: list[str]) -> int:
 
 def clean(args: list[str]) -> int:
     """Remove the environment and all caches."""
-    for path in (path for name in LITTER for path in ROOT.glob(name)):
+    for path in [path for name in LITTER for path in ROOT.glob(name)]:
         shutil.rmtree(path, ignore_errors=True)
     return 0
 
@@ -221,6 +230,8 @@ def call(argv: list[str], **extra: str) -> int:
     """Run a program on our own terminal and answer with its exit code."""
     env = {**os.environ, **extra, "PATH": f"{BIN}{os.pathsep}{os.environ.get('PATH', os.defpath)}"}
     env.pop("INTERLOCK_URL", None)  # or a developer's own store would be locked by the tests
+    # Tests start thousands of programs, and each would compile what it imports.
+    env.pop("PYTHONDONTWRITEBYTECODE", None)
     with subprocess.Popen(argv, cwd=ROOT, env=env) as program:
         while True:
             try:
