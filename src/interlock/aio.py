@@ -374,10 +374,8 @@ class _AnyLock(LockMixin, _Body):
         Raises `NotHeld` (a RuntimeError) if there is none, and `LeaseLost` if the lease was lost. A lease that was
         taken through another object is never touched.
         """
-        return self._release(self._core.client.runtime.owner())
-
-    async def _release(self, owner: Owner) -> None:
-        await self._core.release(owner)
+        releasing: Coroutine[Any, Any, None] = self._core.release()
+        return releasing
 
     async def locked(self) -> bool:
         """Ask the store whether anybody holds the resource now."""

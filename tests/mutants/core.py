@@ -227,7 +227,7 @@ LEASES: list[Mutant] = [
         "a paused holder goes on as if nothing had happened",
         (
             LEASE,
-            "        if self._state not in FINAL and self._runtime.now() >= self._deadline:",
+            "        if self._state not in FINAL and self._holding.client.runtime.now() >= self._deadline:",
             "        if False:",
         ),
         tests=directed("paused_holder"),
@@ -238,7 +238,7 @@ LEASES: list[Mutant] = [
         (
             LEASE,
             "            if self._state in FINAL or self._runtime.now() >= self._deadline:",
-            "            if self._state is State.RELEASED:",
+            "            if self._state is RELEASED:",
         ),
         tests=directed("does_not_bring_a_lease_back"),
     ),
@@ -297,7 +297,7 @@ LEASES: list[Mutant] = [
             "        if client.keeper.young.pop(lease, self) is not None:",
             "        if False:",
         ),
-        (LEASE, "self._state is State.DOUBTFUL) or self._state in FINAL:", "self._state is State.DOUBTFUL):"),
+        (LEASE, "self._state is DOUBTFUL) or self._state in FINAL:", "self._state is DOUBTFUL):"),
         tests=cancelled("release_is_done"),
     ),
 ]
@@ -457,7 +457,7 @@ COHORT: list[Mutant] = [
     mutant(
         "an heir has the token of its lender",
         "a late write of the lender passes for the heir's",
-        (ATTEMPT, "turn.lender.token + 1", "turn.lender.token"),
+        (ATTEMPT, "turn.lender._token + 1", "turn.lender._token"),
         tests=inherited("rising_tokens"),
     ),
     mutant(
@@ -574,7 +574,7 @@ SHORTCUTS: list[Mutant] = [
     mutant(
         "the first lease of an object is released",
         "a thread ends the lease of another",
-        (HOLDING, "lease = leases[0] if len(leases) == 1 else", "lease = leases[0] if leases else"),
+        (HOLDING, "        if len(leases) == 1 and not self.older:", "        if leases and not self.older:"),
         tests=Tests("tests/faces/test_owners.py", "older_one"),
     ),
     mutant(
