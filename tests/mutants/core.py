@@ -168,8 +168,11 @@ ACQUIRING: list[Mutant] = [
         "who gave up still stands in the queue",
         (
             ATTEMPT,
-            "                await self.take_back(FOR_EVER if self._until is None else self._until)\n                return None\n",
-            "                return None\n",
+            (
+                "                    await self.take_back(FOR_EVER if self._until is None else self._until)\n"
+                "                    return None\n"
+            ),
+            "                    return None\n",
         ),
         tests=directed("timed_out_does_not"),
     ),

@@ -129,7 +129,7 @@ class Attempt:
                 except StoreUnavailable as error:
                     self._stands = not isinstance(error, Unreached)
                     answer = await self._ask(error)
-                granted = answer if self._usable(answer) else await self._queue(answer)
+                granted = answer if self._usable(answer) else await self._wait(answer)
             if granted is None:
                 self._give_up()
                 return None
@@ -235,14 +235,7 @@ class Attempt:
     async def granted(self) -> Granted | None:
         """Ask the store until it grants the claim; None if the time was up. After an error, `undo` it."""
         answer = await self._ask()
-        return answer if self._usable(answer) else await self._queue(answer)
-
-    async def _queue(self, answer: ClaimAnswer) -> Granted | None:
-        """Wait for the grant in the store's queue, after its first answer was another."""
-        try:
-            return await self._wait(answer)
-        finally:
-            self._leave_queue()
+        return answer if self._usable(answer) else await self._wait(answer)
 
     def _usable(self, answer: ClaimAnswer) -> TypeGuard[Granted]:
         """Whether it is a grant of which most is left: one that took its ttl to arrive is asked for again."""
@@ -282,29 +275,32 @@ class Attempt:
     # ---- the wait -------------------------------------------------------------------
 
     async def _wait(self, answer: ClaimAnswer) -> Granted | None:
-        """Wait and ask again until the claim is granted or gone, or the time is up."""
-        while not self._usable(answer):
-            if isinstance(answer, Gone):
-                answer = await self._after_eviction(answer)
-                continue
-            if isinstance(answer, Busy):  # named in errors
-                self.ahead, self.holder = answer.ahead, answer.holder and signed(answer.holder)
-            self._last_reply = self._runtime.now()
-            if (left := self.left()) <= 0:
-                await self.take_back(FOR_EVER if self._until is None else self._until)
-                return None
-            granted = await self._await_turn(answer, left) if isinstance(answer, Busy) else None
-            if granted is not None:
-                return granted
-            try:
-                answer = await self._ask()
-            except StoreUnavailable:
-                if self.left() > 0 or not self._queues():
-                    raise
-                # The store has been answering, and is only too busy for a last question: it said who is ahead.
-                await self.take_back(self._until if self._until is not None else FOR_EVER)
-                return None
-        return answer
+        """Wait in the store's queue and ask again until the claim is granted or gone, or the time is up."""
+        try:
+            while not self._usable(answer):
+                if isinstance(answer, Gone):
+                    answer = await self._after_eviction(answer)
+                    continue
+                if isinstance(answer, Busy):  # named in errors
+                    self.ahead, self.holder = answer.ahead, answer.holder and signed(answer.holder)
+                self._last_reply = self._runtime.now()
+                if (left := self.left()) <= 0:
+                    await self.take_back(FOR_EVER if self._until is None else self._until)
+                    return None
+                granted = await self._await_turn(answer, left) if isinstance(answer, Busy) else None
+                if granted is not None:
+                    return granted
+                try:
+                    answer = await self._ask()
+                except StoreUnavailable:
+                    if self.left() > 0 or not self._queues():
+                        raise
+                    # The store has been answering, and is only too busy for a last question: it said who is ahead.
+                    await self.take_back(self._until if self._until is not None else FOR_EVER)
+                    return None
+            return answer
+        finally:
+            self._leave_queue()
 
     async def _after_eviction(self, gone: Gone) -> ClaimAnswer:
         """Raise; but if another attempt's place was evicted, in which we only stood, enter the queue with a claim of our own."""

@@ -234,9 +234,9 @@ class Tasks:
     def signal(self) -> TaskSignal:
         return TaskSignal(self._loop)
 
-    async def wait(self, signal: Signal, timeout: float | None) -> bool:
+    def wait(self, signal: Signal, timeout: float | None) -> Coroutine[Any, Any, bool]:
         assert isinstance(signal, TaskSignal)
-        return await signal.wait(timeout)
+        return signal.wait(timeout)
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
