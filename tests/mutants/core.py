@@ -581,6 +581,35 @@ SHORTCUTS: list[Mutant] = [
         tests=Tests("tests/faces/test_owners.py", "older_one"),
     ),
     mutant(
+        "the only lease of a lock stands for none that were lost before it",
+        "a release that should hear of a loss gives back what another holds",
+        (HOLDING, "        if len(leases) == 1 and not self.older:", "        if len(leases) == 1:"),
+        tests=Tests("tests/attacks/test_after_a_loss.py", "lost_in_a_row"),
+    ),
+    mutant(
+        "whoever awaits a release is its caller",
+        "a task that holds nothing gives back what another task holds",
+        (
+            HOLDING,
+            (
+                "        return self._release_of(self.client.runtime.owner())\n\n"
+                "    async def _release_of(self, owner: Owner) -> None:\n"
+            ),
+            (
+                "        return self._release_of()\n\n"
+                "    async def _release_of(self) -> None:\n"
+                "        owner = self.client.runtime.owner()\n"
+            ),
+        ),
+        tests=Tests("tests/faces/test_owners.py", "a_release_that_a_task"),
+    ),
+    mutant(
+        "a grant that comes with the wake-up is not looked at",
+        "a waiter that was paused acts on a lease that has lapsed",
+        (ATTEMPT, "        return granted if self._usable(granted) else None\n", "        return granted\n"),
+        tests=directed("heard_of_too_late"),
+    ),
+    mutant(
         "an heir is kept as the owner of its own claim",
         "it counts on a whole ttl that nobody has renewed",
         (HOLDING, "(attempt.turn is None and attempt.shared is None) or", "attempt.shared is None or"),
