@@ -234,9 +234,9 @@ class Tasks:
     def signal(self) -> TaskSignal:
         return TaskSignal(self._loop)
 
-    def wait(self, signal: Signal, timeout: float | None) -> Coroutine[Any, Any, bool]:
+    async def wait(self, signal: Signal, timeout: float | None) -> bool:
         assert isinstance(signal, TaskSignal)
-        return signal.wait(timeout)
+        return await signal.wait(timeout)
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
