@@ -58,7 +58,7 @@ from interlock._runtime.generators import (
     rewrapped,
 )
 from interlock._runtime.statements import ExitMethod, OtherExit, Statement, entered, entering
-from interlock._runtime.tasks import LoopOwner, TaskOwner, Tasks, TaskSignal
+from interlock._runtime.tasks import LoopOwner, TaskOwner, Tasks, TaskSignal, task_of
 from interlock._runtime.threads import Threads
 from interlock.errors import LeaseLost, Skipped
 from interlock.log import Log, callback_reporter
@@ -182,9 +182,11 @@ class Lease(LeaseMixin):
         """From here on a loss of the lease cancels the calling task, which runs the body."""
         body = self._body
         if not self._bodies:
-            task = asyncio.current_task()
+            task = task_of(asyncio.get_running_loop())
             self._cancelling = 0 if task is None else task.cancelling()
-            if task is None or getattr(body, "task", None) is not task:  # taken by another task
+            if (
+                task is None or type(body) is not TaskOwner or body._task() is not task
+            ):  # taken by another task
                 body = self._runtime.runner()
         self._enter_body(body)
 
@@ -374,10 +376,8 @@ class _AnyLock(LockMixin, _Body):
         Raises `NotHeld` (a RuntimeError) if there is none, and `LeaseLost` if the lease was lost. A lease that was
         taken through another object is never touched.
         """
-        return self._release(self._core.client.runtime.owner())
-
-    async def _release(self, owner: Owner) -> None:
-        await self._core.release(owner)
+        releasing: Coroutine[Any, Any, None] = self._core.release()
+        return releasing
 
     async def locked(self) -> bool:
         """Ask the store whether anybody holds the resource now."""

@@ -8,6 +8,7 @@ for the monitored resource.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from sys import modules
 from typing import TYPE_CHECKING, Any
 
@@ -35,16 +36,19 @@ class Log:
             if self._listener is not None:
                 self._listener(event)
 
-    def wants_all_events(self) -> bool:
-        """Whether anybody listens to all events: programs that want warnings only do not pay for making others.
+    @property
+    def wants_all_events(self) -> Callable[[], bool]:
+        """Tells whether anybody listens to all events: programs that want warnings only do not pay for making others.
 
-        Asked twice for every pair of acquire and release, so it asks as little as it can.
+        It is called twice for every pair of acquire and release. So it is the logger's own method, unless the program
+        has not imported `logging` yet.
         """
-        if self._listener is not None:
-            return True
-        if _logger is None:  # nobody has asked for debugging who never imported `logging`
-            return "logging" in modules and wanted(DEBUG)
-        return _logger.isEnabledFor(DEBUG)
+        if self._listener is None and (logger := _imported()) is not None:
+            return partial(logger.isEnabledFor, DEBUG)
+        return self._wants_all_events
+
+    def _wants_all_events(self) -> bool:
+        return self._listener is not None or wanted(DEBUG)
 
 
 def callback_reporter(listen: Callable[[Event], object]) -> Callable[[BaseException, Any], None]:
@@ -59,16 +63,20 @@ def callback_reporter(listen: Callable[[Event], object]) -> Callable[[BaseExcept
 _logger: Logger | None = None
 
 
+def _imported() -> Logger | None:
+    """Our logger; None if the program has not imported `logging`."""
+    global _logger
+    if _logger is None:
+        logging: Any = modules.get("logging")
+        if hasattr(logging, "getLogger"):  # otherwise another thread may be importing it
+            _logger = logging.getLogger(NAME)
+    return _logger
+
+
 def wanted(level: int) -> bool:
     """Whether the log accepts events of this level. If the program has not imported `logging`, it accepts warnings only."""
-    global _logger
-    logger = _logger
-    if logger is None:
-        logging: Any = modules.get("logging")
-        if not hasattr(logging, "getLogger"):  # it is not imported, or another thread is importing it
-            return level >= WARNING
-        logger = _logger = logging.getLogger(NAME)
-    return bool(logger.isEnabledFor(level))
+    logger = _imported()
+    return level >= WARNING if logger is None else logger.isEnabledFor(level)
 
 
 def write(event: Event) -> None:

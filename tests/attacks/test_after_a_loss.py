@@ -59,6 +59,20 @@ def test_lost_leases_do_not_pile_up_in_their_lock(kind: str) -> None:
         lock.release()
 
 
+def test_every_release_of_what_one_owner_lost_in_a_row_hears_of_the_loss() -> None:
+    with interlock.connect(fresh()) as client:
+        lock = client.lock("x")
+        for _ in range(3):
+            lease = lock.acquire()
+            assert lease
+            lose(client, lease)
+        for _ in range(3):
+            with pytest.raises(LeaseLost):
+                lock.release()
+        with pytest.raises(NotHeld, match="unlocked"):
+            lock.release()
+
+
 def test_lost_leases_of_tasks_that_have_ended_do_not_pile_up() -> None:
     async def main() -> int:
         async with aio.connect(fresh()) as client:

@@ -157,6 +157,26 @@ def test_nothing_is_told_of_ordinary_locks_unless_asked_for(records: list[LogRec
     assert not records
 
 
+def test_a_listener_hears_of_ordinary_locks_however_little_the_log_accepts(records: list[LogRecord]) -> None:
+    logging.getLogger("interlock").setLevel(logging.ERROR)
+    heard: list[events.Event] = []
+    with interlock.connect("memory://log-heard", listener=heard.append) as client, client.lock("x"):
+        pass
+    assert [type(event).__name__ for event in heard] == ["Acquired", "Released"]
+    assert not records
+
+
+def test_a_log_that_accepts_more_from_now_on_is_told_of_the_next_lock(records: list[LogRecord]) -> None:
+    logging.getLogger("interlock").setLevel(logging.INFO)
+    with interlock.connect("memory://log-later") as client:
+        with client.lock("x"):
+            pass
+        logging.getLogger("interlock").setLevel(logging.DEBUG)
+        with client.lock("x"):
+            pass
+    assert [record.levelname for record in records] == ["DEBUG", "DEBUG"]
+
+
 def test_a_listener_hears_beside_the_log_and_not_in_its_place(records: list[LogRecord]) -> None:
     heard: list[events.Event] = []
     with interlock.connect("memory://log-beside", listener=heard.append) as client:

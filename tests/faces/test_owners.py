@@ -307,6 +307,31 @@ def test_the_loss_cancels_the_task_whose_body_it_is_and_not_the_owner() -> None:
 # ---- the owner ends ------------------------------------------------------------------------
 
 
+def test_a_release_that_a_task_of_its_own_awaits_means_the_lease_of_its_caller() -> None:
+    """The task has taken nothing, so that it would give back what another holds through the same object."""
+
+    async def main() -> None:
+        async with aio.connect(fresh()) as client:
+            lock = client.lock("x")
+            lost = await lock.acquire()
+            assert lost is not None
+            await client.evict("x", reason="a test")
+            with pytest.raises(interlock.LeaseLost):
+                await lost.renew()
+            held = await asyncio.create_task(other(lock))
+            with pytest.raises(interlock.LeaseLost):
+                await asyncio.create_task(lock.release())
+            assert held.state is interlock.State.HELD
+            await held.release()
+
+    async def other(lock: aio.Lock) -> aio.Lease:
+        lease = await lock.acquire()
+        assert lease is not None
+        return lease
+
+    asyncio.run(main())
+
+
 def test_a_release_means_the_callers_lease_and_not_an_older_one_that_was_lost() -> None:
     with interlock.connect("memory://owners-older") as client:
         lock = client.lock("x")

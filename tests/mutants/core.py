@@ -168,8 +168,11 @@ ACQUIRING: list[Mutant] = [
         "who gave up still stands in the queue",
         (
             ATTEMPT,
-            "                await self.take_back(FOR_EVER if self._until is None else self._until)\n                return None\n",
-            "                return None\n",
+            (
+                "                    await self.take_back(FOR_EVER if self._until is None else self._until)\n"
+                "                    return None\n"
+            ),
+            "                    return None\n",
         ),
         tests=directed("timed_out_does_not"),
     ),
@@ -227,7 +230,7 @@ LEASES: list[Mutant] = [
         "a paused holder goes on as if nothing had happened",
         (
             LEASE,
-            "        if self._state not in FINAL and self._runtime.now() >= self._deadline:",
+            "        if self._state not in FINAL and self._holding.client.runtime.now() >= self._deadline:",
             "        if False:",
         ),
         tests=directed("paused_holder"),
@@ -238,7 +241,7 @@ LEASES: list[Mutant] = [
         (
             LEASE,
             "            if self._state in FINAL or self._runtime.now() >= self._deadline:",
-            "            if self._state is State.RELEASED:",
+            "            if self._state is RELEASED:",
         ),
         tests=directed("does_not_bring_a_lease_back"),
     ),
@@ -297,7 +300,7 @@ LEASES: list[Mutant] = [
             "        if client.keeper.young.pop(lease, self) is not None:",
             "        if False:",
         ),
-        (LEASE, "self._state is State.DOUBTFUL) or self._state in FINAL:", "self._state is State.DOUBTFUL):"),
+        (LEASE, "self._state is DOUBTFUL) or self._state in FINAL:", "self._state is DOUBTFUL):"),
         tests=cancelled("release_is_done"),
     ),
 ]
@@ -457,7 +460,7 @@ COHORT: list[Mutant] = [
     mutant(
         "an heir has the token of its lender",
         "a late write of the lender passes for the heir's",
-        (ATTEMPT, "turn.lender.token + 1", "turn.lender.token"),
+        (ATTEMPT, "turn.lender._token + 1", "turn.lender._token"),
         tests=inherited("rising_tokens"),
     ),
     mutant(
@@ -574,8 +577,37 @@ SHORTCUTS: list[Mutant] = [
     mutant(
         "the first lease of an object is released",
         "a thread ends the lease of another",
-        (HOLDING, "lease = leases[0] if len(leases) == 1 else", "lease = leases[0] if leases else"),
+        (HOLDING, "        if len(leases) == 1 and not self.older:", "        if leases and not self.older:"),
         tests=Tests("tests/faces/test_owners.py", "older_one"),
+    ),
+    mutant(
+        "the only lease of a lock stands for none that were lost before it",
+        "a release that should hear of a loss gives back what another holds",
+        (HOLDING, "        if len(leases) == 1 and not self.older:", "        if len(leases) == 1:"),
+        tests=Tests("tests/attacks/test_after_a_loss.py", "lost_in_a_row"),
+    ),
+    mutant(
+        "whoever awaits a release is its caller",
+        "a task that holds nothing gives back what another task holds",
+        (
+            HOLDING,
+            (
+                "        return self._release_of(self.client.runtime.owner())\n\n"
+                "    async def _release_of(self, owner: Owner) -> None:\n"
+            ),
+            (
+                "        return self._release_of()\n\n"
+                "    async def _release_of(self) -> None:\n"
+                "        owner = self.client.runtime.owner()\n"
+            ),
+        ),
+        tests=Tests("tests/faces/test_owners.py", "a_release_that_a_task"),
+    ),
+    mutant(
+        "a grant that comes with the wake-up is not looked at",
+        "a waiter that was paused acts on a lease that has lapsed",
+        (ATTEMPT, "        return granted if self._usable(granted) else None\n", "        return granted\n"),
+        tests=directed("heard_of_too_late"),
     ),
     mutant(
         "an heir is kept as the owner of its own claim",

@@ -44,8 +44,8 @@ class _Witnessed:
         claim: Any = args[1]
         _note(self, "grant", "ok", began=BEGAN.get(), permits=claim.permits, capacity=claim.capacity)
 
-    def _inherit(self: Any, turn: Any) -> None:
-        super()._inherit(turn)  # type: ignore[misc]
+    def _inherit(self: Any, turn: Any, who: str) -> None:
+        super()._inherit(turn, who)  # type: ignore[misc]
         _note(
             self, "grant", "ok", began=BEGAN.get()
         )  # again: it lives only as long as the lender's would have

@@ -129,7 +129,7 @@ class Attempt:
                 except StoreUnavailable as error:
                     self._stands = not isinstance(error, Unreached)
                     answer = await self._ask(error)
-                granted = answer if self._usable(answer) else await self._queue(answer)
+                granted = answer if self._usable(answer) else await self._wait(answer)
             if granted is None:
                 self._give_up()
                 return None
@@ -189,7 +189,7 @@ class Attempt:
         """Wait for the claim of another attempt; None if it was not passed on to us."""
         await self._runtime.wait(called, timeout)
         if (turn := self.client.cohorts.decide(self)) is not None:
-            left = turn.lender.deadline - self._runtime.now()
+            left = turn.lender._deadline - self._runtime.now()
             if left > self.claim.place_ttl * timing.TAKEN_OVER:
                 return self._take_over(turn)
             await self._decline(turn)  # our loop was stuck: the lease would be lost before it is used
@@ -206,18 +206,19 @@ class Attempt:
 
     def sign(self, lease: Lease) -> bool:
         """Tell the new lease whose it is, if its claim was made by another attempt; whether that is so."""
+        who = self._heir_who
         if self.turn is not None:
-            lease._inherit(self.turn)
-        if self._heir_who:
-            lease._sign_soon(self._heir_who)
-        return bool(self._heir_who)
+            lease._inherit(self.turn, who)
+        elif who:
+            lease._sign_soon(who)
+        return bool(who)
 
     def _take_over(self, turn: Turn) -> Granted:
         """Take the claim that was passed on to us: from here on it is ours to keep or to take back."""
         self.asked = self._runtime.now()
         self._heir_who, self.claim = self._heir_who or self.claim.who, turn.lender._claim
         self._stands = True
-        return Granted(turn.lender.token + 1, self.claim.ttl)
+        return Granted(turn.lender._token + 1, self.claim.ttl)
 
     async def _decline(self, turn: Turn) -> None:
         """Give the claim that was passed on to us back to the store."""
@@ -234,14 +235,7 @@ class Attempt:
     async def granted(self) -> Granted | None:
         """Ask the store until it grants the claim; None if the time was up. After an error, `undo` it."""
         answer = await self._ask()
-        return answer if self._usable(answer) else await self._queue(answer)
-
-    async def _queue(self, answer: ClaimAnswer) -> Granted | None:
-        """Wait for the grant in the store's queue, after its first answer was another."""
-        try:
-            return await self._wait(answer)
-        finally:
-            self._leave_queue()
+        return answer if self._usable(answer) else await self._wait(answer)
 
     def _usable(self, answer: ClaimAnswer) -> TypeGuard[Granted]:
         """Whether it is a grant of which most is left: one that took its ttl to arrive is asked for again."""
@@ -281,29 +275,32 @@ class Attempt:
     # ---- the wait -------------------------------------------------------------------
 
     async def _wait(self, answer: ClaimAnswer) -> Granted | None:
-        """Wait and ask again until the claim is granted or gone, or the time is up."""
-        while not self._usable(answer):
-            if isinstance(answer, Gone):
-                answer = await self._after_eviction(answer)
-                continue
-            if isinstance(answer, Busy):  # named in errors
-                self.ahead, self.holder = answer.ahead, answer.holder and signed(answer.holder)
-            self._last_reply = self._runtime.now()
-            if (left := self.left()) <= 0:
-                await self.take_back(FOR_EVER if self._until is None else self._until)
-                return None
-            granted = await self._await_turn(answer, left) if isinstance(answer, Busy) else None
-            if granted is None:
+        """Wait in the store's queue and ask again until the claim is granted or gone, or the time is up."""
+        try:
+            while not self._usable(answer):
+                if isinstance(answer, Gone):
+                    answer = await self._after_eviction(answer)
+                    continue
+                if isinstance(answer, Busy):  # named in errors
+                    self.ahead, self.holder = answer.ahead, answer.holder and signed(answer.holder)
+                self._last_reply = self._runtime.now()
+                if (left := self.left()) <= 0:
+                    await self.take_back(FOR_EVER if self._until is None else self._until)
+                    return None
+                granted = await self._await_turn(answer, left) if isinstance(answer, Busy) else None
+                if granted is not None:
+                    return granted
                 try:
-                    granted = await self._ask()
+                    answer = await self._ask()
                 except StoreUnavailable:
                     if self.left() > 0 or not self._queues():
                         raise
                     # The store has been answering, and is only too busy for a last question: it said who is ahead.
                     await self.take_back(self._until if self._until is not None else FOR_EVER)
                     return None
-            answer = granted
-        return answer
+            return answer
+        finally:
+            self._leave_queue()
 
     async def _after_eviction(self, gone: Gone) -> ClaimAnswer:
         """Raise; but if another attempt's place was evicted, in which we only stood, enter the queue with a claim of our own."""
@@ -316,8 +313,8 @@ class Attempt:
             self.shared.over = True
         return await self._ask()
 
-    async def _await_turn(self, busy: Busy, left: float) -> ClaimAnswer | None:
-        """Pause until asking again may help, at most `left` seconds; a grant if the store sends one meanwhile."""
+    async def _await_turn(self, busy: Busy, left: float) -> Granted | None:
+        """Pause until asking again may help, at most `left` seconds; a usable grant if there is one meanwhile."""
         client = self.client
         if not self._wait_reported:
             left = self._report_long_wait(left)

@@ -90,12 +90,8 @@ class Turn:
             self.passes > 0
             and lender._last_try <= self.began
             and now - self.began < TURN
-            and lender.deadline - now > lender._claim.place_ttl * PASSED_ON
+            and lender._deadline - now > lender._claim.place_ttl * PASSED_ON
         )
-
-    def next_heir(self, now: float) -> Attempt | None:
-        """Take the next heir out of the line, if the lender's claim may be passed on."""
-        return first_waiting(self.heirs) if self.lasts(now) else None
 
     def free_place(self) -> Claim | None:
         """The place behind this claim, if no attempt stands there; from here on none will. Under the guard."""
@@ -237,7 +233,8 @@ class Cohorts:
 
     def _advance(self, resource: str) -> Attempt | None:
         """Make the next in line the head, if there is one. Under the guard; the caller calls the new head."""
-        first = first_waiting(self._lines.get(resource))
+        line = self._lines.get(resource)
+        first = first_waiting(line) if line else None
         if first is None:
             del self._heads[resource]
             self._lines.pop(resource, None)
@@ -276,14 +273,17 @@ class Cohorts:
             return False
         with client.guard:
             turn.lender = lease
-            heir = None if client.closed else turn.next_heir(client.runtime.now())
+            lasts = not client.closed and turn.lasts(client.runtime.now())
+            heir = first_waiting(turn.heirs) if lasts else None
             if heir is None:
                 return False
+            called = heir.called
+            assert called is not None  # or it would not wait
             turn.passes -= 1
             turn.heir = heir
             self._passing[heir] = None
             turn.holder = heir  # from here on the claim is the heir's, whatever interrupts us
-        heir.call()
+        called.set()
         return True
 
     def take_place(self, lease: Lease) -> Claim | None:
@@ -360,20 +360,17 @@ class Cohorts:
         self._passing.pop(heir, None)
         if heir.turn is not None and heir.turn.holder is heir:
             self._scatter(heir.turn)
-        elif heir.shared is not None:
-            self._leave_place(heir, heir.shared)
+        elif (place := heir.shared) is not None:
+            # A head has inherited: the next one in line is head now, and may stand in the place that it had in the store.
+            resource, first = place.claim.resource, None
+            with heir.client.guard:
+                if place.waiter is heir:
+                    place.waiter = None
+                if self._heads.get(resource) is heir:
+                    first = self._advance(resource)
+            if first is not None:
+                first.call()
         heir.turn = None
-
-    def _leave_place(self, heir: Attempt, place: SharedPlace) -> None:
-        """A head has inherited: the next one in line is head now, and may stand in the place that it had in the store."""
-        resource, first = place.claim.resource, None
-        with heir.client.guard:
-            if place.waiter is heir:
-                place.waiter = None
-            if self._heads.get(resource) is heir:
-                first = self._advance(resource)
-        if first is not None:
-            first.call()
 
     # ---- the end ---------------------------------------------------------------
 

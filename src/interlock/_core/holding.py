@@ -6,7 +6,7 @@ gives back the lease the calling owner took; only if it took none, the one the o
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Coroutine
 from typing import Any, ClassVar
 
 from interlock import events
@@ -190,13 +190,18 @@ class Holding:
             raise NotHeld(f"{self.resource}: release of an unlocked lock")
         return lease
 
-    def release(self, owner: Owner | None = None) -> Awaitable[None]:
+    def release(self) -> Coroutine[Any, Any, None]:
+        """Give back the lease that a plain `release()` of the caller means, whoever awaits it."""
         leases = list(self.leases)
-        # The only one is meant, whosever it is: most objects have no other.
-        lease = leases[0] if len(leases) == 1 else self.current(owner)
+        if len(leases) == 1 and not self.older:  # the only one, whosever it is: most objects have no other
+            return leases[0]._give_back(strict=True)
+        return self._release_of(self.client.runtime.owner())
+
+    async def _release_of(self, owner: Owner) -> None:
+        lease = self.current(owner)
         if self.older:
             self._release_older(lease)
-        return lease._give_back(strict=True)
+        await lease._give_back(strict=True)
 
     def _release_older(self, lease: Lease) -> None:
         """Raise the loss that an earlier, forgotten lease would, if this lost one stands for others as well."""

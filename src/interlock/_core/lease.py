@@ -21,7 +21,17 @@ from interlock._core import timing
 from interlock._core.cohort import Turn
 from interlock._core.removal import DONE, FOR_EVER, GONE, PENDING, Removal, release_later, remove
 from interlock._core.signature import signature
-from interlock._core.states import FINAL, TRANSITIONS, LeaseEvent, State
+from interlock._core.states import (
+    DOUBTFUL,
+    FINAL,
+    HELD,
+    LOST,
+    RELEASE,
+    RELEASED,
+    TRANSITIONS,
+    LeaseEvent,
+    State,
+)
 from interlock.errors import InterlockError, LeaseLost, NotHeld, StoreUnavailable, StoreUnfit
 from interlock.model import Claim, Gone, Granted, NoAnswer, Renewal, RenewAnswer, Renewed
 from interlock.ports import IO_TIMEOUT, Owner, Runtime, Signal
@@ -77,7 +87,7 @@ class Lease:
         )
         if holding.max_hold is not None:
             self._deadline = min(self._deadline, asked + holding.max_hold)
-        self._state = State.HELD
+        self._state = HELD
         self._cause = self._reason = ""
         self._reduced = self._interrupted = False
         self._settled = False  # nothing is left to do for it: it was given back, passed on, or lost
@@ -89,12 +99,13 @@ class Lease:
         self._turn: Turn | None = None  # for those of the same client that inherit it: see cohort.py
         self._unsigned: str | None = None  # the heir's `who`, until the store knows it
 
-    def _inherit(self, turn: Turn) -> None:
-        """The claim was another lease's just now: it lives as long as it did there."""
-        lender = turn.lender
-        self._granted_at = now = self._runtime.now()
+    def _inherit(self, turn: Turn, who: str) -> None:
+        """The claim was another lease's just now: it lives as long as it did there. `who` inherits it."""
+        lender, client = turn.lender, self._holding.client
+        self._unsigned = who or None
+        self._granted_at = now = client.runtime.now()
         self._deadline, self._last_try, self._short = lender._deadline, lender._last_try, lender._short
-        if self._holding.client.keeper.doubted > turn.began:  # perhaps when nobody had it: verified at once
+        if client.keeper.doubted > turn.began:  # perhaps when nobody had it: verified at once
             self._last_try = now - timing.renew_every(self._claim.ttl)
         turn.holder = self  # first: a lease that has a turn and is not its holder counts as passed on
         self._turn = turn
@@ -148,7 +159,7 @@ class Lease:
     @property
     def state(self) -> State:
         """Whether the lease is held, doubtful, lost or released, as of now."""
-        if self._state not in FINAL and self._runtime.now() >= self._deadline:
+        if self._state not in FINAL and self._holding.client.runtime.now() >= self._deadline:
             self._lapse()
         return self._state
 
@@ -165,10 +176,10 @@ class Lease:
         token to the resource: a process can be paused between this check and the step.
         """
         state = self.state
-        if state is State.LOST:
+        if state is LOST:
             self._loss_raised = True
             raise self.loss()
-        if state is State.RELEASED:
+        if state is RELEASED:
             raise NotHeld(f"{self.resource}: lease with token {self.token} was released")
 
     def loss(self) -> LeaseLost:
@@ -213,7 +224,7 @@ class Lease:
             if self._lost is None:
                 self._lost = self._runtime.signal()
             signal = self._lost
-        if self.state is State.LOST:
+        if self.state is LOST:
             signal.set()
         return signal
 
@@ -221,7 +232,7 @@ class Lease:
         """An async body begins: from now on a loss cancels this task, which runs the outermost body."""
         self._body = task
         self._bodies += 1
-        if self.state is State.LOST:
+        if self.state is LOST:
             self._runtime.interrupt(self._body, self._wants_interrupt)
 
     def _enter_body_of_lost(self) -> None:
@@ -255,7 +266,7 @@ class Lease:
     def _due(self) -> float:
         """The next instant somebody must look at this lease."""
         pause = self._claim.ttl / timing.RENEWALS
-        if self._state is not State.HELD:
+        if self._state is not HELD:
             pause = min(1.0, pause / 4)
         elif not self._holding.renew and not self._short and self._unsigned is None:
             return self._deadline
@@ -275,7 +286,7 @@ class Lease:
         self._last_try = now
         renewed = self._holding.renew or self._short
         note = None if self._unsigned is None else signature(self._token, self._unsigned)
-        if not (renewed or self._state is State.DOUBTFUL) or self._state in FINAL:
+        if not (renewed or self._state is DOUBTFUL) or self._state in FINAL:
             return None
         if not self._owner.alive():
             if renewed and not self._orphaned:
@@ -356,7 +367,7 @@ class Lease:
 
     def _forget(self) -> None:
         """In a forked child: the parent holds this, we do not. Nobody is called."""
-        self._state, self._cause, self._settled = State.LOST, "forked", True
+        self._state, self._cause, self._settled = LOST, "forked", True
 
     def _let_go(self) -> State:
         """The holder releases: no renewal from here on. Returns the state before."""
@@ -364,7 +375,7 @@ class Lease:
         with client.guard:
             before = self._state
             if before not in FINAL and client.runtime.now() < self._deadline:
-                self._state = TRANSITIONS[before][LeaseEvent.RELEASE]
+                self._state = TRANSITIONS[before][RELEASE]
                 return before
         return self.state  # released or lost before; or just now, by our own clock
 
@@ -375,16 +386,16 @@ class Lease:
             after = TRANSITIONS[before][event]
             if after is before:
                 return
-            if after is State.LOST:  # the cause first: a thread that sees the loss may ask for it at once
+            if after is LOST:  # the cause first: a thread that sees the loss may ask for it at once
                 self._cause, self._reason = cause, reason
             self._state = after
             signal = self._lost
-        if after is State.LOST:
+        if after is LOST:
             if signal is not None:
                 signal.set()
             self._runtime.interrupt(self._body, self._wants_interrupt)
             self._holding.lost(self)
-        elif after is State.DOUBTFUL:
+        elif after is DOUBTFUL:
             self._holding.doubtful(self)
 
     # ---- asking for more, or for less ----------------------------------------------------
@@ -429,17 +440,19 @@ class Lease:
             return
         try:
             before = self._let_go()
-            if before is State.RELEASED:
+            if before is RELEASED:
                 if again:  # by the body itself, or by whoever closed the client
                     return
                 raise NotHeld(f"{self.resource}: lease with token {self._token} was released before")
             holding.discharge(self)
-            if before is State.LOST:
+            if before is LOST:
                 await self._give_back_lost()
             now, claim = client.runtime.now(), self._claim
             until = self._deadline if left == FOR_EVER else min(self._deadline, now + left)
-            if self._turn is not None or holding.min_hold:
-                removal = await self._pass_on(before, until)
+            if self._turn is not None and before is HELD and client.cohorts.pass_on(self):
+                removal = DONE
+            elif self._turn is not None or holding.min_hold:
+                removal = await self._release_turn(until)
             else:
                 patience = IO_TIMEOUT if until - now >= IO_TIMEOUT else timing.patience(until - now)
                 try:
@@ -469,11 +482,9 @@ class Lease:
             self._cause = "refused"
             raise self.loss()
 
-    async def _pass_on(self, before: State, until: float) -> Removal:
-        """Pass the claim on within the client; or release it, for other clients, and have our own waiters ask again."""
+    async def _release_turn(self, until: float) -> Removal:
+        """Release the claim, for other clients, with the place behind it; our own waiters ask again."""
         client = self._holding.client
-        if before is State.HELD and client.cohorts.pass_on(self):
-            return DONE
         try:
             if (place := client.cohorts.take_place(self)) is not None:
                 await remove(client, place, 0.0, until)  # first, or the store would let it in

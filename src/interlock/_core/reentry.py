@@ -8,7 +8,8 @@ that both want to would wait for each other for ever.
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Coroutine
+from typing import Any, Literal
 
 from interlock._core import timing
 from interlock._core.attempt import Attempt
@@ -115,9 +116,11 @@ class Reentrant:
     async def locked(self) -> bool:
         return await self.holding.locked()
 
-    async def release(self, owner: Owner | None = None) -> None:
-        """Go out once; the outermost exit gives the lease back."""
-        owner = owner or self.client.runtime.owner()
+    def release(self) -> Coroutine[Any, Any, None]:
+        """Go out once, for the caller, whoever awaits it; the outermost exit gives the lease back."""
+        return self._release_of(self.client.runtime.owner())
+
+    async def _release_of(self, owner: Owner) -> None:
         entry = self.entry(owner)
         if entry is None or not entry.count(self.mode):
             raise NotHeld(f"{self.resource}: cannot release a lock that the caller does not hold")

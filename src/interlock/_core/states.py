@@ -24,6 +24,11 @@ class LeaseEvent(Enum):
     __hash__ = object.__hash__  # as above
 
 
+HELD, DOUBTFUL, LOST, RELEASED = State
+RELEASE = LeaseEvent.RELEASE
+"""Names of their own: Python searches the classes of an Enum for a member each time it is named."""
+
+
 TRANSITIONS: dict[State, dict[LeaseEvent, State]] = {
     State.HELD: {
         LeaseEvent.RENEWED: State.HELD,

@@ -67,7 +67,7 @@ class NativeJob(ThreadJob):
     """A thread of the system that drives one coroutine."""
 
     def __init__(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        self._running = True
+        self._begin()
         self.ident = native.run(lambda: self._run(work))
 
 

@@ -6,6 +6,7 @@ import asyncio
 import os
 import sys
 import weakref
+from asyncio import get_running_loop
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from inspect import isawaitable
@@ -19,6 +20,13 @@ from interlock.ports import Guard, Job, Owner, Signal
 Work = Callable[[], Coroutine[Any, Any, None]]
 
 FINISHING = 3  # times a clean-up is begun, if others cancel it
+
+if sys.version_info >= (3, 12):
+    task_of = asyncio.current_task
+else:
+    running_tasks: dict[asyncio.AbstractEventLoop, asyncio.Task[Any]] = vars(asyncio.tasks)["_current_tasks"]
+    task_of = running_tasks.get
+"""The running task of a loop. Every acquire asks, and until Python 3.12 asyncio's own function is one in Python."""
 
 
 class TaskOwner:
@@ -199,10 +207,10 @@ class Tasks:
 
     def owner(self) -> Owner:
         try:
-            loop = asyncio.get_running_loop()
+            loop = get_running_loop()
         except RuntimeError:  # no loop runs here
             return identity.thread_owner()
-        task = asyncio.current_task(loop)
+        task = task_of(loop)
         if task is None:  # a callback of the loop: bound to the thread that runs it
             return identity.thread_owner()
         if loop is not self._bound:
@@ -212,7 +220,7 @@ class Tasks:
         return getattr(task, "_interlock_owner", None) or _new_owner(task)
 
     def runner(self) -> Owner:
-        task = asyncio.current_task()
+        task = task_of(get_running_loop())
         if task is None:
             return self.owner()
         owner: TaskOwner = getattr(task, "_interlock_owner", None) or _new_owner(task)

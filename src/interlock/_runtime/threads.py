@@ -38,8 +38,10 @@ class ThreadSignal(threading.Event):
 
     def set(self) -> None:
         self._flag = True
-        with suppress(RuntimeError):  # it was open
+        try:
             self._gate.release()
+        except RuntimeError:
+            pass  # it was open
 
     def clear(self) -> None:
         raise RuntimeError("what has happened cannot be taken back")
@@ -50,8 +52,10 @@ class ThreadSignal(threading.Event):
                 self._gate.acquire(timeout=-1 if timeout is None else max(0.0, timeout))
         finally:
             if self._flag:  # others that wait beside us must get through the gate, too
-                with suppress(RuntimeError):
+                try:
                     self._gate.release()
+                except RuntimeError:
+                    pass  # another has opened it
         return self._flag
 
 
@@ -59,18 +63,22 @@ class ThreadJob:
     """A daemon thread that drives one coroutine."""
 
     def __init__(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        self._running = True
+        self._begin()
         self.thread = native.Thread(target=self._run, args=(work,), name=name, daemon=True)
         self.thread.start()
+
+    def _begin(self) -> None:
+        """Be alive from here on, until the work is over."""
+        self._running = native.original("allocate_lock")()
+        self._running.acquire()
+        # The lock's own method, and not the thread's is_alive(): every lease asks.
+        self.alive: Callable[[], bool] = self._running.locked
 
     def _run(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         try:
             drive(work())
         finally:
-            self._running = False
-
-    def alive(self) -> bool:
-        return self._running  # not the thread's is_alive(): asked for every lease, it takes a lock
+            self._running.release()
 
 
 class Deliveries:

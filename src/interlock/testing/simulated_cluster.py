@@ -59,10 +59,10 @@ class WitnessedLease(aio.Lease):
         """A signal that is set once the lease is lost."""
         return self._lost_signal()
 
-    def _inherit(self, turn: Turn) -> None:
+    def _inherit(self, turn: Turn, who: str) -> None:
         assert isinstance(turn.holder, Attempt)
         began = self.process.runtime.true_time(turn.holder.began)
-        super()._inherit(turn)
+        super()._inherit(turn, who)
         # Again: it lives only as long as the lender's would have.
         self.process.note("grant", "ok", self, began=began, error="passed on")
 

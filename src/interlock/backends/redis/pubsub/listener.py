@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 from interlock import native
@@ -44,12 +45,20 @@ class Listener(GrantWaiters):
         self._subscribed: set[bytes] = set()  # confirmed by the server
         self._thread: threading.Thread | None = None
         self._connection: BlockingConnection | None = None
-        self._reader: SubscriptionReader | None = None
+        self._set_reader(None)
         self.reader: SubscriptionReader | None = (
             None  # `_reader` once it is subscribed; waiters may then read it themselves
         )
 
-    def inside(self) -> bool:
+    def _set_reader(self, reader: SubscriptionReader | None) -> None:
+        self._reader: SubscriptionReader | None = reader
+        # Every release asks: without a reader it is the guard's own method.
+        self.inside: Callable[[], bool] = (
+            self._guard._is_owned if reader is None else self._inside_with_reader
+        )
+        """Whether the calling thread is in the middle of a change here, or of delivering a message."""
+
+    def _inside_with_reader(self) -> bool:
         reader = self._reader
         return self._guard._is_owned() or (reader is not None and reader.inside())
 
@@ -133,7 +142,7 @@ class Listener(GrantWaiters):
                 if self._closed:
                     return
                 self._connection = connection
-                self._reader = self._lendable(connection)
+                self._set_reader(self._lendable(connection))
                 connection.share()  # sending must not block: it happens under the guard, which all waiters need
                 self._send(connection, command(b"SUBSCRIBE", self.channel, *self._channels()))
             self._receive_all(connection)
@@ -145,7 +154,8 @@ class Listener(GrantWaiters):
         finally:
             with self._guard:
                 self._connection = self.reader = None
-                reader, self._reader = self._reader, None
+                reader = self._reader
+                self._set_reader(None)
                 self._set_generation(0)
                 self._subscribed.clear()
                 signals = self._registry.everyone()

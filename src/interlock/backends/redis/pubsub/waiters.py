@@ -46,10 +46,6 @@ class GrantWaiters:
         self._subscribing: dict[Signal, bytes] = {}  # waiters for a subscription, each with its channel
         self._closed = False
 
-    def inside(self) -> bool:
-        """Whether the calling thread is in the middle of a change here."""
-        return self._guard._is_owned()
-
     def channel_known(self, resource: str) -> bool:
         """Whether it is known which channel claims on a resource use. With one channel for all, it always is."""
         return True
