@@ -29,6 +29,7 @@ from interlock.backends.sql.steps import REMEMBERED
 from interlock.errors import SettingsMismatch
 from interlock.model import EVERYTHING, Busy, Claim, Granted, Renewal, Renewed
 from interlock.urls import split
+from tests.patience import PATIENCE
 from tests.postgresql.server import Server, fresh_schema
 
 BEGAN = 1_700_000_000.0
@@ -216,3 +217,48 @@ def test_both_stores_ring_the_same_claims(seed: int, server: Server) -> None:
                 assert store.rows(walk.now) == walk.reference.rows(walk.now), (
                     f"seed {seed}, step {number}: after {kind}"
                 )
+
+
+class TestTheShortHandOver:
+    """A mutex is handed to the next waiter on a short way of its own, which must see when it is not meant."""
+
+    def test_passes_over_a_waiter_that_has_lapsed(self, server: Server) -> None:
+        with subject(server) as store:
+            _enter(store, one=10.0, gone=2.0, two=20.0)
+            store.set(BEGAN + 5)
+            assert drive(store.store.release("r", "one"))
+            assert [row[:2] for row in store.rows(BEGAN + 5)] == [("two", 1)]
+
+    def test_passes_over_the_mark_of_a_claim_that_was_taken_back(self, server: Server) -> None:
+        """The mark has no permits and no capacity: it fills its capacity as a mutex does."""
+        with subject(server) as store:
+            _enter(store, one=10.0)
+            store.store._state.unanswered["late"] = None
+            assert not drive(store.store.release("r", "late"))
+            _enter(store, two=20.0)
+            assert drive(store.store.release("r", "one"))
+            assert [row[:2] for row in store.rows(BEGAN)] == [("two", 1)]
+
+    def test_is_not_for_a_claim_that_has_lapsed(self, server: Server) -> None:
+        with subject(server) as store:
+            _enter(store, one=2.0, two=20.0)
+            store.set(BEGAN + 5)
+            assert not drive(store.store.release("r", "one"))
+            assert [row[:2] for row in store.rows(BEGAN + 5)] == [("two", 0)]
+
+    def test_rings_the_owner_if_another_client_releases_its_claim(self, server: Server) -> None:
+        import psycopg
+
+        with subject(server) as store, psycopg.connect(server.conninfo, autocommit=True) as owner:
+            _enter(store, one=10.0, two=20.0)
+            owner.execute("listen il_owner")
+            server.sql(f"update {store.schema}.claim set bell = 'il_owner' where id = 'one'")
+            assert drive(store.store.release("r", "one"))
+            assert [one.payload for one in owner.notifies(timeout=PATIENCE, stop_after=1)] == ["cone 0"]
+            assert [row[:2] for row in store.rows(BEGAN)] == [("two", 1)]
+
+
+def _enter(store: Subject, **claims: float) -> None:
+    """Enter claims on a mutex, each with its ttl, which is that of its place as well."""
+    for id, ttl in claims.items():
+        drive(store.store.claim(Claim("r", id, ttl, place_ttl=ttl)))

@@ -15,8 +15,8 @@ import redis
 
 import interlock
 from interlock import aio
+from interlock.backends.kit.reader import SubscriptionReader, WaiterSignal
 from interlock.backends.redis.pubsub import listener
-from interlock.backends.redis.pubsub.reader import SubscriptionReader, WaiterSignal
 from interlock.testing.lag import Lag, at_most
 from tests.attacks.stage import eventually
 from tests.attacks.test_loss import abandon

@@ -17,9 +17,9 @@ import pytest
 import redis
 
 import interlock
+from interlock.backends.kit import reader as module
+from interlock.backends.kit.reader import SubscriptionReader, WaiterSignal
 from interlock.backends.redis.pubsub import listener
-from interlock.backends.redis.pubsub import reader as module
-from interlock.backends.redis.pubsub.reader import SubscriptionReader, WaiterSignal
 from interlock.backends.redis.transport.pool import BlockingConnection
 from interlock.testing.lag import at_most
 from tests.attacks.stage import ENVIRONMENT, eventually
@@ -38,7 +38,7 @@ from tests.redis.test_subscription_reader import (
 
 WAITS_ALONE = """
 import sys, threading, time, interlock
-from interlock.backends.redis.pubsub.reader import WaiterSignal
+from interlock.backends.kit.reader import WaiterSignal
 interlock.release_on_signal()
 client = interlock.connect(sys.argv[1])
 def tell():

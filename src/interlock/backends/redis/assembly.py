@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from interlock.backends.kit.reader import ReadingRuntime
 from interlock.backends.kit.runtime import ThreadRuntime, WaitRuntime
 from interlock.backends.redis.address import Route
 from interlock.backends.redis.pubsub.listener import Listener
-from interlock.backends.redis.pubsub.reader import ReadingRuntime
 from interlock.backends.redis.replicated import ReplicasWanted, ReplicatedStore, WaitTransport
 from interlock.backends.redis.store import RedisStore
 from interlock.backends.redis.transport.handshake import AsyncHandshake, BlockingHandshake, Handshake

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from interlock.backends.kit.reader import ReadingRuntime
 from interlock.backends.kit.runtime import ThreadRuntime, WaitRuntime
 from interlock.backends.sql.dialect import Dialect, Source
 from interlock.backends.sql.keeper import KeeperConnection
@@ -9,6 +12,16 @@ from interlock.backends.sql.runner import Runner
 from interlock.backends.sql.server_store import ServerState, ServerStore
 from interlock.backends.sql.sharing import ListenerShare
 from interlock.ports import Runtime
+
+
+def _no_loop() -> None:
+    """The event loop of a caller on a thread."""
+
+
+def _running_loop() -> Any:
+    from asyncio import get_running_loop  # here, not above: a sync client does without asyncio
+
+    return get_running_loop()
 
 
 class Assembly:
@@ -64,9 +77,11 @@ class Assembly:
             keeper=None if hurried else self._keeper,
             doubt=self._doubt,
         )
-        dialect = self._dialect
+        dialect, listener = self._dialect, self._share.listener
+        # On every side: the listener's thread must know of all who wait, or it would lend the reading to one of two.
+        reading = ReadingRuntime(runtime, lambda: listener.reader, _no_loop if blocking else _running_loop)
         store = ServerStore(
-            dialect.traits, dialect.place, runner, self._share, runtime, self._state, self._keeper
+            dialect.traits, dialect.place, runner, self._share, reading, self._state, self._keeper
         )
         store.claim_table = dialect.claim_table
         return store

@@ -16,7 +16,7 @@ Errors. A `Link` turns the errors of its driver into these, and nothing raw reac
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from interlock.backends.sql.steps import Rows
 from interlock.errors import StoreUnavailable, Unreached
@@ -109,7 +109,7 @@ class Source(Protocol):
 
 
 class Subscription(Protocol):
-    """A connection on which wake-ups arrive. One thread calls `receive`; any thread may call `interrupt`."""
+    """A connection on which wake-ups arrive. One thread at a time calls `receive`; any thread may call `hang_up`."""
 
     bell: str
     """The address to ring, as it stands in rows."""
@@ -121,7 +121,7 @@ class Subscription(Protocol):
         """
         ...
 
-    def interrupt(self) -> None:
+    def hang_up(self) -> None:
         """Make a running `receive` return soon, or raise."""
         ...
 
@@ -129,6 +129,20 @@ class Subscription(Protocol):
 
     def abandon(self) -> None:
         """In a forked child: forget the connection without closing it for the parent."""
+        ...
+
+
+@runtime_checkable
+class PolledSubscription(Subscription, Protocol):
+    """A subscription that a waiter may read in place of the listener's thread: see `kit.reader.SubscribedConnection`."""
+
+    polls: bool
+    """Whether this is possible here."""
+
+    def fileno(self) -> int: ...
+
+    def probe(self) -> None:
+        """Ask a silent server whether it lives. OSError if it has not answered since the last time."""
         ...
 
 

@@ -1,5 +1,6 @@
 """Receives wake-ups: one subscription, kept by one thread, for all waiters of a client, threads and tasks alike.
 
+A waiter that waits alone may read the subscription itself, where that is possible (decision 0013): see `kit.reader`.
 The bell of the subscription stands in the row of every claim that waits (see `steps`). A message that arrives before its waiter listens is kept.
 Messages only wake waiters, or tell them of a grant that stands in the table already; a waiter that misses one asks again in the end.
 Where wake-ups cannot arrive (a pooler in transaction mode), `polling` is true and waiters look at the table instead.
@@ -12,8 +13,9 @@ import time
 from collections.abc import Callable
 
 from interlock import native
+from interlock.backends.kit.reader import POLLS, SubscriptionReader
 from interlock.backends.kit.waiters import Waiters, notify
-from interlock.backends.sql.dialect import Subscription
+from interlock.backends.sql.dialect import PolledSubscription, Subscription
 from interlock.backends.sql.wakeups import Waiter
 from interlock.errors import InterlockError, StoreUnavailable
 
@@ -45,6 +47,7 @@ class Listener:
         self._tokens: dict[str, int] = {}  # by claim: the token of its grant, 0 if it should ask again
         self._thread: threading.Thread | None = None
         self._closed = False
+        self.reader: SubscriptionReader | None = None  # of the present subscription, if waiters may read it
         self._generations = 0
         self.generation = 0  # counts subscriptions; 0 while there is none
         self.bell = ""  # of the present subscription
@@ -58,7 +61,8 @@ class Listener:
         self._start()
 
     def inside(self) -> bool:
-        return self._guard._is_owned()
+        reader = self.reader
+        return self._guard._is_owned() or (reader is not None and reader.inside())
 
     # ---- waiters -----------------------------------------------------------------------
 
@@ -157,7 +161,7 @@ class Listener:
         """Connect, and deliver messages until the subscription is lost or nobody waits any more."""
         try:
             subscription = self._connect()
-        except InterlockError:
+        except (InterlockError, OSError):
             self._end_subscribing()  # the waiters ask the store themselves, and hear from the server what is wrong
             time.sleep(AGAIN)
             return
@@ -166,36 +170,63 @@ class Listener:
             self._end_subscribing()
             time.sleep(AGAIN)
             return
+        reader = self._lendable(subscription)
         try:
             with self._guard:
                 if self._closed:
                     return
-                self._subscription, self.bell = subscription, subscription.bell
+                self._subscription, self.bell, self.reader = subscription, subscription.bell, reader
                 self._generations += 1
                 self.generation = self._generations
             self._end_subscribing()
-            self._receive_all(subscription)
+            self._receive_all(subscription, reader)
         except OSError:
             pass  # the connection is lost: waiters ask again
         finally:
             with self._guard:
-                self._subscription, self.bell, self.generation = None, "", 0
+                self._subscription, self.bell, self.reader, self.generation = None, "", None, 0
                 waiters = self._waiters.everyone()
-            subscription.close()
+            (subscription if reader is None else reader).close()
             notify(waiters)  # messages may have been missed: all ask again
 
-    def _receive_all(self, subscription: Subscription) -> None:
-        idle_at = time.monotonic() + IDLE
+    def _lendable(self, subscription: Subscription) -> SubscriptionReader | None:
+        """The reader that can be lent to waiters; None if only our own thread can read."""
+        if not (POLLS and isinstance(subscription, PolledSubscription) and subscription.polls):
+            return None
+        try:
+            return SubscriptionReader(subscription, self.deliver)
+        except OSError:  # no file descriptors are left for its pipes: connecting anew would not help
+            return None
+
+    def _receive_all(self, subscription: Subscription, reader: SubscriptionReader | None) -> None:
+        quiet_since = time.monotonic()
+        idle_at = quiet_since + IDLE
         while True:
-            for message in subscription.receive(TURN):
-                self.deliver(message)
+            heard = self._receive(subscription, reader)
             now = time.monotonic()
-            if self._waiters:
+            if heard:
+                quiet_since = now
+            elif (
+                reader is not None and now >= quiet_since + TURN
+            ):  # it may have been woken for something else
+                assert isinstance(subscription, PolledSubscription)
+                reader.between(subscription.probe)
+                quiet_since = now
+            if self._waiters or heard:
                 idle_at = now + IDLE
             if self._closed or now >= idle_at:
                 return
             with self._guard:
                 self._waiters.abandon(_of_closed_loop)
+
+    def _receive(self, subscription: Subscription, reader: SubscriptionReader | None) -> bool:
+        """Wait for messages and deliver them; whether any came, here or to a waiter that reads for itself."""
+        if reader is not None:
+            return reader.wait_for_news(TURN)
+        messages = subscription.receive(TURN)
+        for message in messages:
+            self.deliver(message)
+        return bool(messages)
 
     def _end_subscribing(self) -> None:
         with self._guard:
@@ -206,15 +237,20 @@ class Listener:
     def reconnect(self) -> None:
         """Another server may have taken over: listen there, and have all waiters ask again."""
         with self._guard:
-            subscription = self._subscription
+            subscription, reader = self._subscription, self.reader
+        self._hang_up(subscription, reader)
+
+    def _hang_up(self, subscription: Subscription | None, reader: SubscriptionReader | None) -> None:
+        """End the connection. Its reader notices, and our thread takes the reading back, and reconnects if somebody waits."""
         if subscription is not None:
-            subscription.interrupt()
+            subscription.hang_up()
+        if reader is not None:
+            reader.recall()
 
     def close(self) -> None:
         with self._guard:
             self._closed = True
-            thread, subscription = self._thread, self._subscription
-        if subscription is not None:
-            subscription.interrupt()
+            thread, subscription, reader = self._thread, self._subscription, self.reader
+        self._hang_up(subscription, reader)
         if thread is not None and thread is not threading.current_thread():
             thread.join(1.0)

@@ -16,11 +16,11 @@ import os
 import time
 from collections.abc import Collection
 
+from interlock.backends.kit.reader import SubscriptionReader
 from interlock.backends.redis.cluster.shard_subscription import ShardSubscription
 from interlock.backends.redis.cluster.slots import HostPort
 from interlock.backends.redis.cluster.topology import Topology
 from interlock.backends.redis.pubsub.listener import IDLE, Listener
-from interlock.backends.redis.pubsub.reader import SubscriptionReader
 from interlock.backends.redis.pubsub.waiters import GrantWaiters, NoListenerThread, queue
 from interlock.backends.redis.wire.keys import REMEMBERED_NAMES, ClusterKeys, slot
 from interlock.backends.redis.wire.resp import command

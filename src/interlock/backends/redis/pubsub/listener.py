@@ -15,10 +15,10 @@ from collections.abc import Callable
 from typing import Any
 
 from interlock import native
+from interlock.backends.kit.reader import LOST, POLLS, SubscriptionReader
 from interlock.backends.kit.waiters import notify
 from interlock.backends.redis.address import Route
 from interlock.backends.redis.pubsub.heartbeat import PING, Heartbeat
-from interlock.backends.redis.pubsub.reader import POLLS, SubscriptionReader
 from interlock.backends.redis.pubsub.waiters import GrantWaiters, NoListenerThread
 from interlock.backends.redis.transport.pool import BlockingConnection, connected
 from interlock.backends.redis.wire.resp import ErrorReply, ProtocolError, command
@@ -165,7 +165,9 @@ class Listener(GrantWaiters):
     def _lendable(self, connection: BlockingConnection) -> SubscriptionReader | None:
         """The reader that can be lent to waiters; None if only our own thread can read."""
         try:
-            return SubscriptionReader(connection, self._on_reply) if POLLS and connection.polls else None
+            if POLLS and connection.polls:
+                return SubscriptionReader(connection, self._on_reply, (*LOST, ProtocolError, ErrorReply))
+            return None
         except OSError:  # no file descriptors are left for its pipes: connecting anew would not help
             return None
 

@@ -10,8 +10,8 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from interlock import native
+from interlock.backends.kit.reader import WaiterSignal
 from interlock.backends.kit.waiters import Waiters
-from interlock.backends.redis.pubsub.reader import WaiterSignal
 from interlock.errors import StoreUnavailable
 from interlock.ports import Signal
 

@@ -122,7 +122,7 @@ class MysqlSubscription:
     def _ask(self, sql: str, timeout: float) -> Any:
         return drive(self._driver.query(sql, timeout), nested=True)
 
-    def interrupt(self) -> None:
+    def hang_up(self) -> None:
         self._closed = True
         self._driver.shut_down()
 

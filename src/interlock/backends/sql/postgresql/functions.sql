@@ -183,7 +183,7 @@ end $$;
 -- Removes a claim and lets others in. Returns 't' if it stood and 'f' if not, and then the messages for the asking client.
 -- A claim that stands alone, or hands a mutex to the next, takes the short way.
 create or replace function @release_step@(r text, i text, linger float8, b text, late boolean) returns text language plpgsql as $$
-declare key constant bigint := hashtextextended(r, @seed@); t float8; mine record; next record;
+declare key constant bigint := hashtextextended(r, @seed@); t float8; tok bigint; next_tok bigint; next_id text; next_bell text;
 begin
   if current_setting('transaction_isolation') <> 'read committed' or not pg_try_advisory_xact_lock(key) then
     t := @enter@(key);
@@ -196,19 +196,21 @@ begin
       (select ctid from @claim@ where resource = r and id = i and state = 1 and lapses_at > t and bell in ('', b) for update skip locked)
       and not exists (select from @claim@ where resource = r and id <> i);
     if found then return 'tl'; end if;  -- lone: nobody was let in by it
-    select token, id, state, permits, capacity, lapses_at, bell into mine from @claim@ where resource = r order by token limit 1;
-    if mine.id = i and mine.state = 1 and mine.permits = mine.capacity and mine.lapses_at > t and mine.bell in ('', b) then
-      select token, id, state, permits, capacity, lapses_at, bell into next from @claim@
-        where resource = r and token > mine.token order by token limit 1;
-      if next.state = 0 and next.permits = next.capacity and next.lapses_at > t then
-        delete from @claim@ where ctid = (select ctid from @claim@ where resource = r and token = mine.token for update skip locked);
-        if found then
-          update @claim@ set state = 1, since = t, rung = true where resource = r and token = next.token;
-          if next.bell = '' then return 't'; end if;
-          if next.bell = b then return E't\nc' || next.id || ' ' || next.token; end if;
-          perform pg_notify(next.bell, 'c' || next.id || ' ' || next.token);
-          return 't';
-        end if;
+    -- The first two rows in one statement: our own, which fills the capacity, and a claim behind it that waits and will fill it.
+    select mine.token, n.token, n.id, n.bell into tok, next_tok, next_id, next_bell
+      from (select token, id, state, permits, capacity, lapses_at, bell from @claim@ where resource = r order by token limit 1) mine,
+        lateral (select token, id, state, permits, capacity, lapses_at, bell from @claim@
+          where resource = r and token > mine.token order by token limit 1) n
+      where mine.id = i and mine.state = 1 and mine.permits = mine.capacity and mine.lapses_at > t and mine.bell in ('', b)
+        and n.state = 0 and n.permits = n.capacity and n.lapses_at > t;
+    if found then
+      delete from @claim@ where ctid = (select ctid from @claim@ where resource = r and token = tok for update skip locked);
+      if found then
+        update @claim@ set state = 1, since = t, rung = true where resource = r and token = next_tok;
+        if next_bell = '' then return 't'; end if;
+        if next_bell = b then return E't\nc' || next_id || ' ' || next_tok; end if;
+        perform pg_notify(next_bell, 'c' || next_id || ' ' || next_tok);
+        return 't';
       end if;
     end if;
   end if;

@@ -101,6 +101,10 @@ class PostgresLink:
     def pgconn(self) -> Any:
         return self._pgconn
 
+    @property
+    def driver_error(self) -> type[Exception]:
+        return self._address.driver_error
+
     # ---- connecting --------------------------------------------------------------------
 
     async def open(self, timeout: float) -> None:

@@ -6,12 +6,15 @@ while it asks the server whether it lives: a black hole must not look like silen
 
 from __future__ import annotations
 
+import _socket
 import os
 import select
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
+from interlock import native
 from interlock._core.drive import drive
 from interlock.backends.sql.postgresql.link import BlockingWaits, PostgresLink
 from interlock.errors import InterlockError
@@ -24,23 +27,26 @@ class NoNotifications(Exception):
 
 
 class PostgresSubscription:
-    """See `dialect.Subscription`. Made blocking, on the listener's thread."""
+    """See `dialect.PolledSubscription`. Made blocking, on the listener's thread.
+
+    It is polled through a socket of its own, the same connection: libpq closes its own one as soon as it meets the end of the connection, and whoever polls that
+    number then would poll a file of somebody else.
+    """
 
     def __init__(self, make: Callable[[], PostgresLink], timeout: float) -> None:
         self.bell = f"il_{os.urandom(8).hex()}"
         self._make = make
         link = self._link = make()
-        self._reading, self._writing = os.pipe()
+        self._socket: _socket.socket | None = None
         self._asked = False
+        self.polls = hasattr(select, "poll") and not native.green("socket")
         try:
             drive(link.open(timeout), nested=True)
             self._listen(time.monotonic() + timeout)
+            self._socket = _socket.socket(fileno=os.dup(self._pgconn.socket))
         except BaseException:
             self.close()
             raise
-        self._poll = select.poll()
-        self._poll.register(self._pgconn.socket, select.POLLIN)
-        self._poll.register(self._reading, select.POLLIN)
 
     @property
     def _pgconn(self) -> Any:
@@ -59,64 +65,60 @@ class PostgresSubscription:
         finally:
             other.discard()
         patient = time.monotonic() + PROBE
-        while not self._arrived():
+        while not self._arrived(self._pgconn):
             left = patient - time.monotonic()
             if left <= 0 or not drive(BlockingWaits().readable(self._pgconn.socket, left), nested=True):
                 raise NoNotifications
             self._pgconn.consume_input()
 
-    def _arrived(self) -> list[str]:
+    @staticmethod
+    def _arrived(pgconn: Any) -> list[str]:
         messages: list[str] = []
-        while (notify := self._pgconn.notifies()) is not None:
+        while (notify := pgconn.notifies()) is not None:
             messages.append(notify.extra.decode("utf-8", "replace"))
         return messages
 
+    def fileno(self) -> int:
+        return -1 if (sock := self._socket) is None else sock.fileno()
+
     def receive(self, timeout: float) -> list[str]:
         try:
-            return self._receive(timeout)
-        except (InterlockError, OSError, ValueError, AttributeError) as error:
-            raise OSError(str(error)) from None
-        except Exception as error:  # of psycopg: the connection is lost
+            if timeout > 0 and not drive(BlockingWaits().readable(self.fileno(), timeout), nested=True):
+                self.probe()
+                return []
+            pgconn = self._pgconn
+            pgconn.consume_input()
+            while self._asked and not pgconn.is_busy():
+                if pgconn.get_result() is None:
+                    self._asked = False
+            return self._arrived(pgconn)
+        except (InterlockError, ValueError, AttributeError, self._link.driver_error) as error:
             raise OSError(str(error)) from None
 
-    def _receive(self, timeout: float) -> list[str]:
-        pgconn = self._pgconn
-        ready = {number for number, _ in self._poll.poll(timeout * 1000)}
-        if self._reading in ready:
-            raise OSError("interrupted")
-        if not ready:
-            self._ask()
-            return []
-        pgconn.consume_input()
-        while self._asked and not pgconn.is_busy():
-            if pgconn.get_result() is None:
-                self._asked = False
-        return self._arrived()
-
-    def _ask(self) -> None:
-        """Whether the server is there; it has until the next silence to answer."""
+    def probe(self) -> None:
         if self._asked:
             raise OSError("the server does not answer")
-        self._pgconn.send_query(b"")
-        self._pgconn.flush()
+        try:
+            self._pgconn.send_query(b"")
+            self._pgconn.flush()
+        except (AttributeError, self._link.driver_error) as error:
+            raise OSError(str(error)) from None
         self._asked = True
 
-    def interrupt(self) -> None:
-        try:
-            os.write(self._writing, b"x")
-        except OSError:
-            pass  # closed already
+    def hang_up(self) -> None:
+        if (sock := self._socket) is not None:
+            with suppress(OSError):  # it is gone already
+                sock.shutdown(_socket.SHUT_RDWR)
 
     def close(self) -> None:
         self._link.discard()
-        self._close_pipe()
+        self._close_socket()
 
     def abandon(self) -> None:
         self._link.abandon()
-        self._close_pipe()
+        self._close_socket()
 
-    def _close_pipe(self) -> None:
-        for descriptor in (self._reading, self._writing):
-            if descriptor >= 0:
-                os.close(descriptor)
-        self._reading = self._writing = -1
+    def _close_socket(self) -> None:
+        sock, self._socket = self._socket, None
+        if sock is not None:
+            sock.close()

@@ -13,17 +13,33 @@ import socket
 import threading
 import time
 from _thread import get_ident
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
 
 from interlock import native
 from interlock.backends.kit.runtime import WaitRuntime
-from interlock.backends.redis.transport.pool import BlockingConnection
-from interlock.backends.redis.wire.resp import ErrorReply, ProtocolError
 from interlock.ports import Signal
 
 POLLS = True  # whether waiters may read for themselves
-LOST = (OSError, EOFError, ValueError, ProtocolError, ErrorReply)  # errors that end a subscription
+LOST: tuple[type[Exception], ...] = (OSError, EOFError, ValueError)  # errors that end a subscription
+
+
+class SubscribedConnection(Protocol):
+    """A connection on which messages arrive. Its file descriptor can be polled, and stays the same until `close`."""
+
+    def fileno(self) -> int:
+        """-1 once it is closed."""
+        ...
+
+    def receive(self, timeout: float) -> Iterable[Any]:
+        """Return the messages that have arrived; with a timeout of 0 it never waits. Raises one of the errors that end it."""
+        ...
+
+    def hang_up(self) -> None:
+        """End the connection for every reader, and keep the descriptor."""
+        ...
+
+    def close(self) -> None: ...
 
 
 class WakePipe:
@@ -80,9 +96,15 @@ class WaiterSignal:
 class SubscriptionReader:
     """One subscribed connection, and the thread or loop that reads it now."""
 
-    def __init__(self, connection: BlockingConnection, take: Callable[[Any], None]) -> None:
+    def __init__(
+        self,
+        connection: SubscribedConnection,
+        take: Callable[[Any], None],
+        lost: tuple[type[Exception], ...] = LOST,
+    ) -> None:
         self._connection = connection
         self._take = take
+        self._lost = lost
         self._lock = native.guard()  # held while reading: messages are delivered in the order they came
         self._guard = native.guard()
         self._listener_pipe = WakePipe()  # wakes the listener's thread
@@ -119,6 +141,11 @@ class SubscriptionReader:
                 self.read()
         heard, self._news = self._news, False
         return heard
+
+    def between(self, call: Callable[[], object]) -> None:
+        """Call this while nobody reads, for connections that only one thread may use at a time."""
+        with self._lock:
+            call()
 
     def close(self) -> None:
         """Close it where it is read; otherwise a reader could poll another connection with the same file descriptor.
@@ -199,7 +226,9 @@ class SubscriptionReader:
                 signal.reader = get_ident()
                 try:
                     self.read()
-                except LOST:  # as above; errors raised by signal handlers of this thread go to its caller
+                except (
+                    self._lost
+                ):  # as above; errors raised by signal handlers of this thread go to its caller
                     return False
                 finally:
                     signal.reader = 0
