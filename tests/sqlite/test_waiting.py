@@ -77,16 +77,17 @@ def rung(store: SqliteStore, id: str, resource: str = "r") -> bool:
 
 
 @pytest.mark.usefixtures("bells_only")
-def test_a_release_in_another_process_ends_a_wait_at_once(opened: Open) -> None:
+@pytest.mark.parametrize("capacity", [1, 10])
+def test_a_release_in_another_process_ends_a_wait_at_once(opened: Open, capacity: int) -> None:
     holder, waiter = opened(), opened()
-    stand(holder, claim(id="a"))
-    (busy,) = stand(waiter, claim(id="b"))
-    with waiting(lambda: waiter.wait(claim(id="b"), busy, 30.0)) as took:
+    stand(holder, claim(id="a", permits=capacity, capacity=capacity))
+    (busy,) = stand(waiter, claim(id="b", capacity=capacity))
+    with waiting(lambda: waiter.wait(claim(id="b", capacity=capacity), busy, 30.0)) as took:
         eventually(listening(waiter))
         time.sleep(0.1)  # so that it sleeps, and the look after starting to listen cannot have been it
         drive(holder.release("r", "a"))
     assert took[0] < SOON
-    assert isinstance(drive(waiter.claim(claim(id="b"))), Granted)
+    assert isinstance(drive(waiter.claim(claim(id="b", capacity=capacity))), Granted)
 
 
 def test_a_release_before_the_wait_begins_is_not_missed(opened: Open) -> None:
