@@ -62,13 +62,13 @@ MUTANTS: list[Mutant] = [
     mutant(
         "sqlite: who is let in the short way is not rung",
         "every hand-off between two processes waits for a poll",
-        (HAND_OVER, '    tx.ring(next_bell, "c" + next_id)\n', ""),
+        (HAND_OVER, '        tx.ring(next_bell, "c" + next_id)\n', ""),
         tests=WOKEN,
     ),
     mutant(
         "sqlite: the short way of a release ignores what stands behind the next",
         "a lapsed row stays, and is counted",
-        (HAND_OVER, "front[-1][3] is None", "front[1][3] is None"),
+        (HAND_OVER, "front[-1][3] is None", "front[0][3] is None"),
         tests=Tests("tests/sqlite/test_hand_over.py", "both_ways"),
     ),
     mutant(

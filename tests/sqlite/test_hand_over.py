@@ -103,9 +103,9 @@ def test_both_ways_do_the_same(opened: Open, path: str, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize(
-    ("behind", "simple"), [("waits", True), ("nobody", False), ("reader", False), ("lapsed", False)]
+    ("behind", "simple"), [("waits", True), ("nobody", True), ("reader", False), ("lapsed", False)]
 )
-def test_it_is_taken_only_where_one_is_to_be_let_in(
+def test_it_is_taken_only_where_at_most_one_is_to_be_let_in(
     opened: Open, path: str, monkeypatch: pytest.MonkeyPatch, behind: str, simple: bool
 ) -> None:
     pair = Pair(opened, path, monkeypatch)

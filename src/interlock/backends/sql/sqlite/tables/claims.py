@@ -150,20 +150,22 @@ def release(
 
 
 def _hand_over(tx: Transaction, resource: str, id: str) -> bool:
-    """Remove a holder and admit the claim behind it, where each takes the whole capacity; False if it is not so simple.
+    """Remove a holder and admit the claim behind it, if there is one and each takes all; False if it is not so simple.
 
     Does what the rest of `release` would do, with one look at the queue: nobody else can be let in, or has watched the holder.
     """
     front = tx.execute(FRONT, (tx.now, tx.now + SLACK, "q" + resource, resource)).fetchall()
-    if len(front) < 2 or front[-1][3] is None:
+    if not front or front[-1][3] is None:
         return False
-    (token, holder, bell, state, watched), (next_token, next_id, next_bell, next_state, _) = front[:2]
-    if holder != id or state != IN or next_state != WAITS:
+    token, holder, bell, state, watched = front[0]
+    if holder != id or state != IN or (len(front) > 1 and front[1][3] != WAITS):
         return False
     tx.ring(bell, "c" + id)
     tx.execute(DROP, (resource, token))
-    tx.execute(ADMIT, (tx.now, resource, next_token))
-    tx.ring(next_bell, "c" + next_id)
+    if len(front) > 1:
+        next_token, next_id, next_bell, _, _ = front[1]
+        tx.execute(ADMIT, (tx.now, resource, next_token))
+        tx.ring(next_bell, "c" + next_id)
     if watched:
         ring_watchers(tx, "q" + resource)
     return True
