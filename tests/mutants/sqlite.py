@@ -8,6 +8,10 @@ CLAIMS = "backends/sql/sqlite/tables/claims.sql"
 INODES = "backends/sql/sqlite/file/inodes.py"
 LIVENESS = "backends/sql/sqlite/file/liveness.py"
 ANSWERS = agreeing("answers_as_the_reference")
+STORE = "backends/sql/sqlite/store.py"
+NOTIFIER = "backends/sql/sqlite/notifier.py"
+HAND_OVER = "backends/sql/sqlite/tables/claims.py"
+READER = Tests("tests/sqlite/test_bell_reader.py", "grant")
 WOKEN = Tests("tests/sqlite/test_waiting.py", "in_another_process or rings_only_the_next")
 
 MUTANTS: list[Mutant] = [
@@ -50,10 +54,65 @@ MUTANTS: list[Mutant] = [
         "every hand-off waits for a lapse",
         (
             "backends/sql/sqlite/tables/queue.py",
-            '        tx.execute(CLAIMS["admit"], {"resource": resource, "token": row.token, "now": tx.now})\n        tx.ring(row.bell, "c" + row.id)\n',
-            '        tx.execute(CLAIMS["admit"], {"resource": resource, "token": row.token, "now": tx.now})\n',
+            '        tx.execute(CLAIMS["admit"], (tx.now, resource, row.token))\n        tx.ring(row.bell, "c" + row.id)\n',
+            '        tx.execute(CLAIMS["admit"], (tx.now, resource, row.token))\n',
         ),
         tests=WOKEN,
+    ),
+    mutant(
+        "sqlite: who is let in the short way is not rung",
+        "every hand-off between two processes waits for a poll",
+        (HAND_OVER, '        tx.ring(next_bell, "c" + next_id)\n', ""),
+        tests=WOKEN,
+    ),
+    mutant(
+        "sqlite: the short way of a release ignores what stands behind the next",
+        "a lapsed row stays, and is counted",
+        (HAND_OVER, "front[-1][3] is None", "front[0][3] is None"),
+        tests=Tests("tests/sqlite/test_hand_over.py", "both_ways"),
+    ),
+    mutant(
+        "sqlite: the short way of a release takes any holder for its own",
+        "a stranger's release frees the holder's lock",
+        (HAND_OVER, "if holder != id or state != IN", "if state != IN"),
+        tests=Tests("tests/sqlite/test_hand_over.py", "both_ways"),
+    ),
+    mutant(
+        "sqlite: a waiter that was rung takes that for a grant",
+        "two hold the lock",
+        (STORE, "if state == steps.IN and lapses_in", "if lapses_in"),
+        tests=READER,
+    ),
+    mutant(
+        "sqlite: a grant is read from files that were replaced",
+        "two hold the lock, one in each file",
+        (
+            STORE,
+            "return self._database.read_verified(until, reading.find, resource, id)",
+            "return self._database.read(until, reading.find, resource, id)",
+        ),
+        tests=READER,
+    ),
+    mutant(
+        "sqlite: nobody reads for the second who waits",
+        "it depends on a thread that may leave at any time",
+        (NOTIFIER, "and (others or not self._may_read(waiter))", "and not self._may_read(waiter)"),
+        (
+            NOTIFIER,
+            "                self._start()\n        return max",
+            "                pass\n        return max",
+        ),
+        tests=Tests("tests/sqlite/test_bell_reader.py", "second_waits"),
+    ),
+    mutant(
+        "sqlite: a reading waiter looks at its signal before it can be woken",
+        "a wake-up between the look and the poll is missed",
+        (
+            "backends/sql/sqlite/bell_reader.py",
+            "        self._awaiting = True  # first: if the signal is set after our look at it, the pipe wakes us\n        try:\n",
+            "        is_set = self._signal.is_set()\n        self._awaiting = True\n        try:\n            if not is_set:\n                return poll.poll(max(0.0, timeout) * 1000)\n",
+        ),
+        tests=Tests("tests/sqlite/test_bell_reader.py", "between_the_look"),
     ),
     mutant(
         "sqlite: a register is written whatever its version",

@@ -77,16 +77,17 @@ def rung(store: SqliteStore, id: str, resource: str = "r") -> bool:
 
 
 @pytest.mark.usefixtures("bells_only")
-def test_a_release_in_another_process_ends_a_wait_at_once(opened: Open) -> None:
+@pytest.mark.parametrize("capacity", [1, 10])
+def test_a_release_in_another_process_ends_a_wait_at_once(opened: Open, capacity: int) -> None:
     holder, waiter = opened(), opened()
-    stand(holder, claim(id="a"))
-    (busy,) = stand(waiter, claim(id="b"))
-    with waiting(lambda: waiter.wait(claim(id="b"), busy, 30.0)) as took:
+    stand(holder, claim(id="a", permits=capacity, capacity=capacity))
+    (busy,) = stand(waiter, claim(id="b", capacity=capacity))
+    with waiting(lambda: waiter.wait(claim(id="b", capacity=capacity), busy, 30.0)) as took:
         eventually(listening(waiter))
         time.sleep(0.1)  # so that it sleeps, and the look after starting to listen cannot have been it
         drive(holder.release("r", "a"))
     assert took[0] < SOON
-    assert isinstance(drive(waiter.claim(claim(id="b"))), Granted)
+    assert isinstance(drive(waiter.claim(claim(id="b", capacity=capacity))), Granted)
 
 
 def test_a_release_before_the_wait_begins_is_not_missed(opened: Open) -> None:
@@ -259,7 +260,10 @@ def test_a_thread_that_cannot_be_started_is_started_for_the_next_who_waits(
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", refuse)
         with pytest.raises(StoreUnavailable, match="can't start new thread"):
-            drive(store.watch_register("n", 0, 1.0))
+            store._notifier.listen(Waiter(threading.Event(), "cx"))  # which cannot read for itself
+    task = Waiter(threading.Event(), "cx")
+    store._notifier.listen(task)
+    assert store._notifier._thread is not None
     with waiting(lambda: store.watch_register("n", 0, PATIENCE)) as took:
         eventually(listening(store))
         drive(opened().compare_and_set("n", 0, "v", "1"))
@@ -280,16 +284,22 @@ def test_one_failed_thread_does_not_keep_a_client_from_waiting(
 
     monkeypatch.setattr(threading.Thread, "start", refuse)
     with interlock.connect(f"sqlite:///{path}") as holder, interlock.connect(f"sqlite:///{path}") as client:
-        lease = holder.lock("r").acquire()
-        assert lease
+        leases = [holder.lock(name).acquire() for name in "rs"]
         got: list[object] = []
-        waiter = threading.Thread(target=lambda: got.append(client.lock("r").acquire(timeout=PATIENCE)))
-        waiter.start()
-        eventually(lambda: failed and len(client.inspect("r").waiters) == 1)
-        lease.release()
-        waiter.join(PATIENCE)
-        assert got
-        assert got[0]
+        waiters = [
+            threading.Thread(target=lambda name=name: got.append(client.lock(name).acquire(timeout=PATIENCE)))
+            for name in "rs"
+        ]
+        for waiter in waiters:  # the second of them cannot read for itself
+            waiter.start()
+        eventually(lambda: failed and all(len(client.inspect(name).waiters) == 1 for name in "rs"))
+        for lease in leases:
+            assert lease
+            lease.release()
+        for waiter in waiters:
+            waiter.join(PATIENCE)
+        assert len(got) == 2
+        assert all(got)
 
 
 def test_a_socket_that_cannot_be_had_leaves_it_to_the_net(

@@ -9,7 +9,6 @@ If two read at once, a lock keeps messages in order.
 from __future__ import annotations
 
 import select
-import socket
 import threading
 import time
 from _thread import get_ident
@@ -18,6 +17,7 @@ from typing import Any, Protocol
 
 from interlock import native
 from interlock.backends.kit.runtime import WaitRuntime
+from interlock.backends.kit.wake_pipe import WakePipe
 from interlock.ports import Signal
 
 POLLS = True  # whether waiters may read for themselves
@@ -40,34 +40,6 @@ class SubscribedConnection(Protocol):
         ...
 
     def close(self) -> None: ...
-
-
-class WakePipe:
-    """Wakes a thread that polls it, from any other thread (the self-pipe trick)."""
-
-    def __init__(self) -> None:
-        self._out, self._in = socket.socketpair()
-        self._out.setblocking(False)
-        self._in.setblocking(False)
-
-    def fileno(self) -> int:
-        return self._out.fileno()
-
-    def wake(self) -> None:
-        try:
-            self._in.send(b"!")
-        except OSError:
-            pass  # it is full, so the thread wakes anyway; or it is closed
-
-    def clear(self) -> None:
-        try:
-            self._out.recv(64)
-        except OSError:
-            pass  # there was nothing to clear
-
-    def close(self) -> None:
-        self._out.close()
-        self._in.close()
 
 
 class WaiterSignal:

@@ -43,6 +43,8 @@ class SharedState:
 class SqlStore(StoreDefaults):
     """Claims and registers in the tables of a database."""
 
+    _reads = False  # whether a thread that waits may read wake-ups itself: see `Waiter.reads`
+
     def __init__(
         self,
         place: str,
@@ -152,9 +154,8 @@ class SqlStore(StoreDefaults):
             await self._ring_at_changes(kind, name, deadline)
             return not look.changed(await self._run(look.step, look.args, deadline.of_request()))
 
-        await self._listen(
-            Waiter(self._runtime.signal(), kind + name, look=look), unchanged, deadline, WATCH_AGAIN
-        )
+        waiter = Waiter(self._runtime.signal(), kind + name, look=look, reads=self._reads)
+        await self._listen(waiter, unchanged, deadline, WATCH_AGAIN)
 
     async def _ring_at_changes(self, kind: str, name: str, deadline: Deadline) -> None:
         """See to it that our bell is rung at changes, for long enough."""
@@ -181,12 +182,16 @@ class SqlStore(StoreDefaults):
                 await self._runtime.wait(waiter.signal, deadline.left())
                 return  # what was rung before the subscription listened is lost: the caller asks again
             if await unchanged():
-                await self._runtime.wait(waiter.signal, min(deadline.left(), longest))
+                await self._wait_for(waiter, min(deadline.left(), longest))
         except StoreUnavailable:
             if not deadline.passed():
                 raise  # otherwise the time is up, which is an answer too
         finally:
             self._wakeups.forget(waiter)
+
+    async def _wait_for(self, waiter: Waiter, timeout: float) -> None:
+        """Return when the waiter is set, or after so many seconds."""
+        await self._runtime.wait(waiter.signal, timeout)
 
     async def _unchanged(self, claim: Claim, busy: Busy | None, until: float) -> bool:
         """Whether nothing has happened to a claim since it was answered; our bell is in its row then."""

@@ -23,17 +23,30 @@ class Look(NamedTuple):
 class Waiter:
     """One call that waits for topics: for a claim on a resource, or for anything that a look can find out."""
 
-    __slots__ = ("__weakref__", "look", "polled", "resource", "signal", "topics")
+    __slots__ = ("__weakref__", "holds", "look", "polled", "reads", "resource", "signal", "topics", "wake")
 
-    def __init__(self, signal: Signal, *topics: str, resource: str = "", look: Look | None = None) -> None:
+    def __init__(
+        self,
+        signal: Signal,
+        *topics: str,
+        resource: str = "",
+        look: Look | None = None,
+        holds: bool = False,
+        reads: bool = False,
+    ) -> None:
         self.signal = signal
         self.topics = topics
         self.resource = resource
         self.look = look
+        self.holds = holds  # whether its claim is in, and it waits for the claim to go
+        self.reads = reads  # whether its thread may wait for something else than the signal
+        self.wake: Callable[[], None] | None = None  # wakes its thread, if it does
         self.polled = False  # whether a poll has seen where its claim stands
 
     def set(self) -> None:
-        self.signal.set()
+        self.signal.set()  # first: a thread that wakes must see it
+        if (wake := self.wake) is not None:
+            wake()
 
     def is_set(self) -> bool:
         return self.signal.is_set()

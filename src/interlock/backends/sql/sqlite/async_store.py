@@ -11,6 +11,7 @@ from interlock.backends.kit.runtime import ThreadRuntime, WaitRuntime
 from interlock.backends.sql.sqlite.file.database import Database
 from interlock.backends.sql.sqlite.notifier import Notifier
 from interlock.backends.sql.sqlite.store import SqliteStore
+from interlock.backends.sql.sqlite.tables import reading
 from interlock.backends.sql.steps import Rows
 from interlock.model import Claim, ClaimAnswer
 from interlock.ports import IO_TIMEOUT, Store
@@ -20,6 +21,8 @@ T = TypeVar("T")
 
 class AsyncSqliteStore(SqliteStore):
     """`SqliteStore`, whose steps suspend their caller while the worker thread runs them, and its claims and releases as a whole."""
+
+    _reads = False  # an event loop does not block
 
     def __init__(self, database: Database, notifier: Notifier, runtime: WaitRuntime) -> None:
         super().__init__(database, notifier, runtime)
@@ -32,6 +35,10 @@ class AsyncSqliteStore(SqliteStore):
     async def release(self, resource: str, id: str, linger: float = 0.0, timeout: float = IO_TIMEOUT) -> bool:
         release = self._blocking.release
         return await self._executor.run(self._finish, release, resource, id, linger, timeout=timeout)
+
+    async def _look(self, until: float, resource: str, id: str) -> Rows:
+        read = self._database.read_verified
+        return await self._executor.run(read, reading.find, resource, id, timeout=until - self.now())
 
     async def _run(self, step: str, args: Sequence[object], until: float) -> Rows:
         return await self._executor.run(self._blocking._do, step, args, timeout=until - self.now())

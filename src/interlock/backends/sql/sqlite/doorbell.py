@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -55,18 +56,24 @@ class Doorbell:
                 self._directory = mkdtemp(prefix="interlock-")  # mode 0700
                 address = os.path.join(self._directory, "bell")
                 bell.bind(address)
+            bell.setblocking(False)  # for `take`
             self._socket, self.address = bell, address
         return self.address
+
+    def fileno(self) -> int:
+        return -1 if self._socket is None else self._socket.fileno()
 
     def ring(self, address: str, topics: list[str]) -> None:
         """Name the topics to the bell at `address`; a bell that is gone or full is ignored."""
         if not available():
             return
         where = "\0" + address[1:] if address.startswith("@") else address
-        with suppress(OSError):  # also if no descriptor is free: the waiter polls
-            sender = self._sending()
+        try:
+            sender = self._sender or self._sending()
             for datagram in _datagrams(topics):
                 sender.sendto(datagram, where)
+        except OSError:
+            pass  # also if no descriptor is free: the waiter polls
 
     def _sending(self) -> socket.socket:
         with self._guard:
@@ -80,16 +87,26 @@ class Doorbell:
         """Return the topics of the rings that have arrived, `most` at once; wait up to `timeout` seconds for the first."""
         bell = self._socket
         assert bell is not None, "hung before anybody listens"
-        received: list[str] = []
         bell.settimeout(max(0.0001, timeout))
         try:
-            for left in range(most - 1, -1, -1):  # bounded: a stranger may ring without end
-                received += bell.recv(LARGEST * 2).decode("utf-8", "replace").split("\n")
-                if left:
-                    bell.settimeout(0)
+            received = _topics(bell.recv(LARGEST * 2))
         except (TimeoutError, BlockingIOError):
+            return []
+        return received + self.take(most - 1)
+
+    def take(self, most: int) -> list[str]:
+        """As `receive`, without waiting. By the descriptor: another thread may be in `receive`, and the timeout is the socket's."""
+        received: list[str] = []
+        try:
+            for _ in range(most):  # bounded: a stranger may ring without end
+                received += _topics(os.read(self.fileno(), LARGEST * 2))
+        except BlockingIOError:
             pass
         return received
+
+    def pause(self, timeout: float) -> None:
+        """Let some time pass without receiving anything."""
+        time.sleep(max(0.0, timeout))
 
     def take_down(self) -> None:
         self._close()
@@ -113,8 +130,15 @@ class Doorbell:
         self.take_down()
 
 
+def _topics(datagram: bytes) -> list[str]:
+    return datagram.decode("utf-8", "replace").split("\n")
+
+
 def _datagrams(topics: list[str]) -> Iterator[bytes]:
     """The topics, one a line, in as few datagrams as they fit into: a receiver's buffer holds only ten."""
+    if len(topics) == 1:  # as a rule
+        yield topics[0].encode()
+        return
     batch: list[bytes] = []
     size = 0
     for topic in topics:

@@ -1,7 +1,8 @@
-"""One thread that wakes all waiters of a store: it receives the doorbell's rings, and polls the file for changes without a ring.
+"""Wakes all waiters of a store: receives the doorbell's rings, and polls the file for changes without a ring.
 
-The thread starts with the first waiter, and ends when nobody has waited for a while. However many waiters there are, they
-share one socket, one thread and one connection, which is only used to read.
+A thread that waits alone does both itself, so that a ring wakes it directly. As soon as others wait as well, or tasks of an
+event loop do, a thread of the notifier does it for all of them, and ends when it has not been needed for a while. However many
+waiters there are, they share one socket, one thread and one connection, which is only used to read.
 
 Two things happen without a ring: a ring gets lost, or a process dies. Each waiter watches the life of the process just ahead
 of it, and the first in the queue watches those of the holders (see `file.liveness`). However many processes die at once, the
@@ -17,12 +18,13 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from interlock import native
 from interlock.backends.kit.waiters import WeakWaiters, notify
 from interlock.backends.sql.sqlite.doorbell import MANY, Doorbell, available
-from interlock.backends.sql.sqlite.file.database import Database
+from interlock.backends.sql.sqlite.file.critical_section import CriticalSection
+from interlock.backends.sql.sqlite.file.database import Database, unmask
 from interlock.backends.sql.sqlite.steps import READS
 from interlock.backends.sql.sqlite.tables.statements import CLAIMS
 from interlock.backends.sql.sqlite.tables.transaction import Transaction
@@ -30,12 +32,16 @@ from interlock.backends.sql.steps import WAITS
 from interlock.backends.sql.wakeups import Waiter
 from interlock.errors import InterlockError, StoreUnavailable
 
+if TYPE_CHECKING:
+    from interlock.backends.kit.wake_pipe import WakePipe
+    from interlock.backends.sql.sqlite.bell_reader import BellReader
+
 NET = 0.05  # seconds between two polls for missed rings, and between two checks for dead processes
 NO_BELL = 0.01  # the same where there are no doorbells: polling is all there is
 DEAF = 0.005  # the same after a missed ring: rings may not reach us at all (another network namespace)
 SHARE = 20  # the thread spends at most one part in 20 of its time on polls, and one on rings for nobody
 LONGEST = 0.25  # seconds between two polls at most: on a busy machine a poll only seems to take long
-IDLE = 5.0  # seconds that the thread outlives the last waiter
+IDLE = 5.0  # seconds that the thread outlives the last who needed it
 NONSENSE = 20  # more receptions in a row than this, with rings for nobody here, count as a flood
 WASTED = 0.005  # and so do more seconds of computing on such rings
 
@@ -43,13 +49,14 @@ NOBODY: frozenset[int] = frozenset()
 
 
 class Polled(NamedTuple):
-    """What a poll found about one claim: whether it was rung, and whose death would let it come nearer."""
+    """What a poll found about one claim: whether it stands, was rung, and whose death would let it come nearer."""
 
+    stands: bool
     rung: bool
     lives: frozenset[int]
 
 
-GONE = Polled(True, NOBODY)
+GONE = Polled(False, True, NOBODY)
 
 
 class Notifier:
@@ -60,7 +67,10 @@ class Notifier:
         self._database = database  # a connection of its own: `data_version` tells for each connection whether *others* have written
         self._guard = native.guard()  # a finalizer may call us from within
         self._waiters: WeakWaiters[str, Waiter] = WeakWaiters()
-        self._thread: threading.Thread | None = None
+        self._thread: threading.Thread | None = None  # None: at most one waits, and its thread reads
+        self._reading = CriticalSection()  # of a waiter that reads: what it polls must not be closed
+        self._pipe: WakePipe | None = None  # wakes it
+        self._poll_at = self._check_at = 0.0
         self._seen = (0, 0)
         self._pause = NET if available() else NO_BELL
         self._watched: WeakWaiters[int, Waiter] = WeakWaiters()  # by the life whose end brings them nearer
@@ -72,9 +82,27 @@ class Notifier:
     def listen(self, waiter: Waiter) -> None:
         """Raises `StoreUnavailable` if no thread can be started to receive rings: the next try may work."""
         with self._guard:
+            others = (
+                [] if self._thread is not None else self._waiters.everyone()
+            )  # one at most: see `_thread`
             self._waiters.add(waiter, *waiter.topics)
-            if self._thread is None and not self._closed:
+            if self._thread is None and not self._closed and (others or not self._may_read(waiter)):
                 self._start()
+                for reading in others:  # no waiter should depend on a thread that may leave at any time
+                    if (wake := reading.wake) is not None:
+                        wake()
+
+    def _may_read(self, waiter: Waiter) -> bool:
+        """Whether the waiter's own thread can read the bell; not where greenlets share it, or for lack of descriptors."""
+        if not waiter.reads or not available() or native.green() or native.green("socket"):
+            return False
+        from interlock.backends.kit.wake_pipe import WakePipe  # here, not above: it needs sockets
+
+        with suppress(OSError):
+            self.doorbell.hang()
+            self._pipe = self._pipe or WakePipe()
+            return True
+        return False
 
     def _start(self) -> None:
         try:
@@ -138,57 +166,156 @@ class Notifier:
         if thread is not None and thread is not threading.current_thread():
             self.doorbell.ring(self.doorbell.address, [""])  # so that it looks up
             thread.join(2 * NET + 1.0)
+        else:
+            notify(self._listening())
         self._database.close()
+        self._take_down()
+
+    def _take_down(self) -> None:
+        """Close what is polled; if a waiter still polls it, that is left to its thread."""
+        section, missed = self._reading, False
+        if section.owned():
+            return  # in a signal handler of that thread
+        try:
+            with section:
+                if section.take(True, 1.0):
+                    self._close_sockets()
+                    return
+                missed = True
+        except RuntimeError as error:
+            unmask(error, missed)
+
+    def _close_sockets(self) -> None:
         self.doorbell.take_down()
+        pipe, self._pipe = self._pipe, None
+        if pipe is not None:
+            pipe.close()
+
+    def __del__(self) -> None:
+        if self._pipe is not None:
+            self._pipe.close()
 
     def after_fork(self) -> None:
         """In a forked child: nobody of ours waits yet, and no thread runs."""
         self._guard = native.guard()
         self._waiters = WeakWaiters()
         self._thread = None
+        self._reading = CriticalSection()
         self.doorbell.after_fork()
+        pipe, self._pipe = self._pipe, None
+        if pipe is not None:
+            pipe.close()  # our copies of the parent's
+
+    # ---- a waiter that is alone -----------------------------------------------------
+
+    def wait(self, waiter: Waiter, timeout: float) -> float:
+        """Read the bell on the calling thread until it is rung for its waiter, while no thread of ours does.
+
+        Returns for how many seconds the waiter has still to wait for its signal; 0.0 if the wait is over.
+        """
+        until = time.monotonic() + timeout
+        section, missed = self._reading, True
+        if self._thread is None and not section.owned():
+            try:
+                with section:
+                    if section.take(False):
+                        missed = False
+                        if self._read(waiter, until):
+                            return 0.0
+            except RuntimeError as error:
+                unmask(error, missed)
+        with self._guard:
+            if self._thread is None and not self._closed:
+                self._start()
+        return max(0.0, until - time.monotonic())
+
+    def _read(self, waiter: Waiter, until: float) -> bool:
+        """Whether the wait is over."""
+        from interlock.backends.sql.sqlite.bell_reader import BellReader  # here, not above: as in `_may_read`
+
+        if (pipe := self._pipe) is None or not self.doorbell.address:
+            return False
+        reader = BellReader(waiter.signal, self.doorbell, pipe)
+        waiter.wake = reader.wake
+        try:
+            while self._thread is None and not self._closed:
+                if (now := time.monotonic()) >= until or waiter.is_set():
+                    return True
+                if self._receive(min(until, self._poll_at, self._check_at) - now, reader, waiter):
+                    return True
+                self._look_around()
+            return False
+        finally:
+            waiter.wake = None
+            if self._closed:
+                self._close_sockets()
 
     # ---- the thread ---------------------------------------------------------------
 
     def _run(self) -> None:
-        poll_at = check_at = idle_at = time.monotonic()
+        idle_at = time.monotonic() + IDLE
         while True:
-            self._receive(min(poll_at, check_at) - time.monotonic())
+            self._receive(min(self._poll_at, self._check_at) - time.monotonic(), self.doorbell)
             now = time.monotonic()
             with self._guard:
-                if self._waiters:
+                if self._needed():
                     idle_at = now + IDLE
-                if self._closed or now >= idle_at:
+                if self._closed or (now >= idle_at and not self._waiters):
                     self._thread = None
                     return
-            if now >= poll_at:
-                self._poll()
-                poll_at = now + max(self._pause, min(LONGEST, SHARE * (time.monotonic() - now)))
-            if now >= check_at:
-                self._check_lives()
-                check_at = now + NET
+            self._look_around()
 
-    def _receive(self, timeout: float) -> None:
-        if not self.doorbell.address or self._is_deaf():
-            time.sleep(max(0.0, timeout))
-            return
-        began = time.thread_time()
+    def _needed(self) -> bool:
+        """Whether anybody waits who could not do without the thread."""
+        if len(self._waiters.topics) > 1:
+            return True
+        waiters = self._waiters.everyone()
+        return len(waiters) > 1 or not all(waiter.reads for waiter in waiters)
+
+    # ---- both -----------------------------------------------------------------------
+
+    def _look_around(self) -> None:
+        """Poll, and look for dead processes, if it is time."""
+        now = time.monotonic()
+        if now >= self._poll_at:
+            self._poll()
+            self._poll_at = now + max(self._pause, min(LONGEST, SHARE * (time.monotonic() - now)))
+        if now >= self._check_at:
+            self._check_lives()
+            self._check_at = now + NET
+
+    def _receive(self, timeout: float, bell: Doorbell | BellReader, reading: Waiter | None = None) -> bool:
+        """Wait for a ring and wake those it is meant for; whether that is only the waiter whose thread is `reading`."""
+        if not self.doorbell.address or (self._deaf_until and self._is_deaf()):
+            bell.pause(timeout)
+            return False
+        began = time.thread_time() if self._nonsense else 0.0  # a first ring for nobody is not worth a clock
         try:
             # One at a time, or a waiter would wait for a look at the next ring; all together once some are for nobody.
-            topics = self.doorbell.receive(timeout, MANY if self._nonsense else 1)
+            topics = bell.receive(timeout, MANY if self._nonsense else 1)
         except OSError:  # the socket is gone, or out of memory: the net has to do
-            time.sleep(max(0.0, timeout))
-            return
+            bell.pause(timeout)
+            return False
         if not topics:
-            return
+            return False
+        if reading is not None and self._is_alone(reading, topics):
+            self._nonsense, self._wasted = 0, 0.0
+            return True
         if self._wake(topics):
             self._nonsense, self._wasted = 0, 0.0
-            return
+            return False
         self._nonsense += 1
-        self._wasted += time.thread_time() - began
+        if began:
+            self._wasted += time.thread_time() - began
         if self._nonsense > NONSENSE or self._wasted > WASTED:
             self._deaf_until = time.monotonic() + max(DEAF, SHARE * self._wasted)
             self._pause, self._wasted = DEAF, 0.0
+        return False
+
+    def _is_alone(self, waiter: Waiter, topics: list[str]) -> bool:
+        """Whether the topics are this waiter's, and nobody else waits: then nobody has to be looked up or set."""
+        waiting = self._waiters.topics
+        return len(waiting) == 1 and waiter.topics == (*topics,) and len(waiting.get(topics[0], ())) == 1
 
     def _is_deaf(self) -> bool:
         return time.monotonic() < self._deaf_until
@@ -220,7 +347,9 @@ class Notifier:
             else:
                 if waiter.resource not in polled:
                     polled[waiter.resource] = dict(_poll_claims(tx, waiter.resource))
-                changed, lives = polled[waiter.resource].get(waiter.topics[0][1:], GONE)
+                stands, rung, lives = polled[waiter.resource].get(waiter.topics[0][1:], GONE)
+                # A holder was rung when it came in, and nothing has cleared that if it saw so with a look.
+                changed = not stands if waiter.holds else rung
                 for life in lives:
                     watched.add(waiter, life)
             waiter.polled = True
@@ -239,13 +368,13 @@ class Notifier:
 
 
 def _poll_claims(tx: Transaction, resource: str) -> Iterator[tuple[str, Polled]]:
-    """Yield for each claim of a resource whether it was rung, and whose death would let it come nearer."""
+    """Yield for each claim of a resource what a poll tells of it."""
     holders: set[int] = set()
     lives: frozenset[int] = NOBODY
     for id, rung, state, life in tx.execute(CLAIMS["rung"], (resource,)):
         if state == WAITS:
-            yield id, Polled(rung != 0, lives or frozenset(holders))
+            yield id, Polled(True, rung != 0, lives or frozenset(holders))
             lives = frozenset((life,))
         else:
-            yield id, Polled(rung != 0, NOBODY)
+            yield id, Polled(True, rung != 0, NOBODY)
             holders.add(life)

@@ -62,6 +62,7 @@ class SqliteStore(SqlStore):
     """
 
     traits = TRAITS
+    _reads = True
 
     def __init__(
         self, database: Database, notifier: Notifier, runtime: WaitRuntime, *, of: SqliteStore | None = None
@@ -111,13 +112,15 @@ class SqliteStore(SqlStore):
         return answer
 
     async def release(self, resource: str, id: str, linger: float = 0.0, timeout: float = IO_TIMEOUT) -> bool:
-        now = self.now()
-        values = (resource, id, now, resource, id, "q" + resource)
+        now, database = self.now(), self._database
         if linger <= 0 and (not self._crowded or self._crowded.get(resource, 0.0) <= now):
-            if self._database.single(now + timeout, now, RELEASE_ALONE, values):
+            values = (resource, id, now, resource, id, "q" + resource)
+            if database.single(now + timeout, now, RELEASE_ALONE, values):
                 return True
             self._met_others(resource, now)
-        ((stood, _),) = self._write(now + timeout, claims.release, resource, id, linger)
+        ((stood, _),), rings = database.write(now + timeout, claims.release, resource, id, linger)
+        if rings:
+            self._notifier.ring(rings)
         return bool(stood)
 
     def _met_others(self, resource: str, now: float) -> None:
@@ -128,9 +131,41 @@ class SqliteStore(SqlStore):
 
     async def wait(self, claim: Claim, busy: Busy | None, timeout: float) -> Granted | None:
         deadline = Deadline(self.now, timeout)
-        waiter = Waiter(self._runtime.signal(), "c" + claim.id, resource=claim.resource)
+        waiter = Waiter(
+            self._runtime.signal(),
+            "c" + claim.id,
+            resource=claim.resource,
+            holds=busy is None,
+            reads=self._reads,
+        )
         await self._listen(waiter, lambda: self._unchanged(claim, busy, deadline.of_request()), deadline)
-        return None  # the next claim tells: a grant is a few microseconds away, and always right
+        return None if busy is None else await self._look_for_grant(claim, deadline)
+
+    async def _wait_for(self, waiter: Waiter, timeout: float) -> None:
+        if not waiter.reads or (timeout := self._notifier.wait(waiter, timeout)) > 0:
+            await self._runtime.wait(waiter.signal, timeout)
+
+    async def _look_for_grant(self, claim: Claim, deadline: Deadline) -> Granted | None:
+        """The grant, if another process has admitted the claim. A look is enough: what it wrote into the row decides.
+
+        None if the next claim must tell, also where the place is about to lapse: that claim gives it a whole ttl.
+        """
+        if deadline.passed():
+            return None
+        asked = self._runtime.now()  # before the look: a slow one must shorten the lease
+        try:
+            found = await self._look(deadline.of_request(), claim.resource, claim.id)
+        except InterlockError:
+            return None
+        for state, _, token, lapses_in, _ in found:
+            if state == steps.IN and lapses_in >= claim.place_ttl / 2:
+                self._last = max(self._last, token)
+                return Granted(token, min(lapses_in, claim.ttl), asked)
+        return None
+
+    async def _look(self, until: float, resource: str, id: str) -> Rows:
+        """What `steps.FIND` finds, and the bell in the row."""
+        return self._database.read_verified(until, reading.find, resource, id)
 
     # ---- steps --------------------------------------------------------------------
 

@@ -147,7 +147,7 @@ class Database:
             except (sqlite3.Error, Unsettled, Moved):
                 pass  # other processes lock the file, or worse: `run` below handles it
             except RuntimeError as error:
-                _unmask(error, missed)
+                unmask(error, missed)
         return self.run(until, self._single, statement, values)
 
     def _single(self, connection: sqlite3.Connection, statement: str, values: tuple[object, ...]) -> bool:
@@ -183,7 +183,7 @@ class Database:
                     return result
                 missed = True
         except RuntimeError as error:
-            _unmask(error, missed)
+            unmask(error, missed)
         raise errors.unavailable(self.path)
 
     def _failed(self, error: sqlite3.Error) -> InterlockError:
@@ -211,6 +211,21 @@ class Database:
         assert reader is not None
         reader.now = self.clock.now()
         return work(reader, *args)
+
+    def read_verified(self, until: float, work: Callable[..., T], *args: Any) -> T:
+        """As `read`, for what a grant is based on: it is read from the files to which the names led even after it was read."""
+        found: T = self._run(until, False, self._look_and_verify, (work, args))
+        return found
+
+    def _look_and_verify(
+        self, connection: sqlite3.Connection, work: Callable[..., T], args: tuple[Any, ...]
+    ) -> T:
+        found = self._look(connection, work, args)
+        assert self._identity is not None
+        if not self._identity.holds_still():
+            self._wait_for_writers(connection)
+            raise Moved
+        return found
 
     def write(self, until: float, work: Callable[..., T], *args: Any) -> tuple[T, Rings]:
         """Return what `work(transaction, *args)` returns, once it is committed, and whom to ring now."""
@@ -326,7 +341,7 @@ class Database:
                     return
                 missed = True
         except RuntimeError as error:
-            _unmask(error, missed)
+            unmask(error, missed)
 
     def __del__(self) -> None:
         connection, self._connection = self._connection, None
@@ -359,7 +374,7 @@ class Database:
             self._files.join(self, self._section)
 
 
-def _unmask(error: RuntimeError, missed: bool) -> None:
+def unmask(error: RuntimeError, missed: bool) -> None:
     """Raise it again, unless it only says that a section was not taken.
 
     That is no news if it was `missed`. Otherwise something interrupted the thread while it waited, and that is raised.

@@ -34,6 +34,13 @@ where resource = ? and id = ? and state = 1 and bell = '' and lapses_at > ?
 select token, id, state, permits, capacity, ttl, lapses_at, rung, bell, life
 from claim where resource = ? order by token;
 
+-- name: front
+-- The first three rows of a resource: token, id, bell, the state if the claim stands and takes the whole capacity (else null), and
+-- whether anybody watches the resource. ? now, ? now and the slack, ? topic of the resource's watchers, ? resource.
+select token, id, bell, case when lapses_at > ? and lapses_at <= ttl + ? and permits = capacity and state < 2 then state end,
+  exists (select 1 from bell where topic = ?)
+from claim where resource = ? order by token limit 3;
+
 -- name: mine
 -- The row with an id, unless it has lapsed; evicted or not.
 select token, id, state, permits, capacity, ttl, lapses_at, rung, bell, life
@@ -100,8 +107,8 @@ set since = case when state < :state then :now else since end,
 where resource = :resource and token = :token;
 
 -- name: admit
--- A waiter comes in because of somebody else's doing.
-update claim set state = 1, since = :now, rung = 1 where resource = :resource and token = :token;
+-- A waiter comes in because of somebody else's doing. ? now, ? resource, ? token.
+update claim set state = 1, since = ?, rung = 1 where resource = ? and token = ?;
 
 -- name: nudge
 -- What a waiter knows is out of date. ? resource, ? token.

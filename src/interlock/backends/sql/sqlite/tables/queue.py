@@ -145,7 +145,7 @@ def advance(tx: Transaction, resource: str, asking: str = "") -> None:
     cursor.close()
     drop(tx, resource, lapsed)
     for row in came:
-        tx.execute(CLAIMS["admit"], {"resource": resource, "token": row.token, "now": tx.now})
+        tx.execute(CLAIMS["admit"], (tx.now, resource, row.token))
         tx.ring(row.bell, "c" + row.id)
     if outside is not None and outside.id != asking and widest + outside.permits <= outside.capacity:
         nudge(tx, resource, outside)
