@@ -142,9 +142,7 @@ def test_a_lone_claim_that_was_renewed_behind_a_guard_leaves_nothing(
     assert server.run(f"select count(*) from app.{prefix}pending") == ((0,),)
 
 
-def test_a_lone_release_that_meets_a_guard_does_not_wait(
-    server: Server, store: Store, prefix: str
-) -> None:
+def test_a_lone_release_that_meets_a_guard_does_not_wait(server: Server, store: Store, prefix: str) -> None:
     take_the_short_way(store, "a")
     with pinned(server, prefix), at_most(1.0):  # a lock is waited for 2 seconds
         assert drive(store.release("x", "a"))
