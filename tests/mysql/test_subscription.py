@@ -104,7 +104,10 @@ def test_mail_that_is_rung_for_before_its_commit_arrives_with_the_commit(server:
 
 
 def asleep(server: Server) -> bool:
-    return bool(server.run("select 1 from information_schema.processlist where state = 'User sleep'"))
+    found = server.run(
+        "select 1 from information_schema.processlist where state in ('User sleep', 'User lock')"
+    )
+    return bool(found)
 
 
 def _looking(server: Server) -> bool:
@@ -176,6 +179,31 @@ def test_a_ring_that_arrives_after_all_ends_the_looking(server: Server, url: str
 def _rings_until_healed(server: Server, url: str, subscription: MysqlSubscription) -> bool:
     server.run(f"call app.{prefix_of(url)}v1_ring('{subscription.bell}')")
     return subscription._longest == LONGEST
+
+
+def test_one_subscription_of_a_server_sleeps_and_rings_reach_the_others_too(server: Server, url: str) -> None:
+    """All who sleep share a mutex of the server. With several, a ring that met it taken stood still for a second."""
+    dialect = installed(url)
+    subscriptions = [opened(dialect) for _ in range(4)]
+    got: list[list[str]] = [[] for _ in subscriptions]
+
+    def listen(place: int) -> None:
+        while not got[place]:
+            got[place] = subscriptions[place].receive(30.0)
+
+    listening = [threading.Thread(target=listen, args=(place,)) for place in range(4)]
+    for thread in listening:
+        thread.start()
+    states = "select state from information_schema.processlist where state in ('User sleep', 'User lock') order by 1"
+    until(lambda: server.run(states) == (("User lock",),) * 3 + (("User sleep",),))
+    for subscription in subscriptions:
+        send(server, url, subscription.bell, "qx")
+    for thread in listening:
+        thread.join()
+    assert got == [["qx"]] * 4
+    assert [subscription._pause for subscription in subscriptions] == [LONGEST] * 4, "all of it was rung for"
+    for subscription in subscriptions:
+        subscription.close()
 
 
 def test_a_bell_that_nobody_has_any_more_hits_nobody(server: Server, url: str) -> None:

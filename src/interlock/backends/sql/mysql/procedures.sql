@@ -707,12 +707,15 @@ end;
 -- sleep. A ring at any moment is noticed: before the first look the mail is there already, and between the look and the sleep it
 -- ends the whole call with error 1317, after which the caller looks again. Both looks wait for mail that is written and not committed yet,
 -- because a ring may come before the commit. The session is at READ COMMITTED, so that nobody waits for a look. seen: the numbers of mail that was read before, separated by commas; tidy: whether to remove it.
+-- On MariaDB only one process of a server sleeps, and the others wait for the lock that it holds, which `kill query` ends as well. All who call
+-- sleep() share a mutex there. A kill that finds it taken wakes its victim, which takes the mutex and then waits for the killer, who tries to get the
+-- mutex 20 times and gives up after a second. Until then the killer stands still, and everybody who sleeps or wants to.
 create procedure interlock_v1_listen(b varbinary(64), seconds double, seen longtext character set ascii, tidy boolean)
 modifies sql data
 begin
   if tidy then delete from interlock_mail where bell = b and find_in_set(n, seen); end if;
   if seconds > 0 and not exists (select 1 from interlock_mail where bell = b and not find_in_set(n, seen) lock in share mode) then
-    do sleep(seconds);
+    /*M!100600 if get_lock('interlock.asleep', seconds) then */ do sleep(seconds); /*M!100600 end if; */
   end if;
   select n, message from interlock_mail where bell = b and not find_in_set(n, seen) order by n lock in share mode;
 end;
