@@ -200,7 +200,7 @@ end;
 -- See `steps.CLAIM`. A claim on an idle resource is answered with its token alone. It has few variables: each costs time in every call.
 -- The first statement also returns whether the slot knows the resource to be idle, in the lowest bit of the number. Then nothing else is
 -- looked at: a look would pass all rows of the resource that were deleted and not purged yet. It is an insert that finds its row there, because an
--- update takes half as long again. The token is sent before the commit, so that the caller reads it meanwhile; the commit's own answer follows.
+-- update takes longer.
 create procedure interlock_v1_claim(r varbinary(1100), i varbinary(200), its_ttl double, wants int, cap int, queued boolean,
   place_ttl double, block int, b varbinary(64), n mediumblob, w mediumblob)
 modifies sql data
@@ -215,17 +215,17 @@ begin
     lone = if(alone = r and lone = 0, last - block + 1, -1), alone = r;
   set tok = last_insert_id() >> 1, t = timestampdiff(microsecond, '1970-01-01', utc_timestamp(6)) / 1e6;
   if last_insert_id() & 1 and wants <= cap then
-    insert into interlock_claim values (r, tok, i, 1, wants, cap, its_ttl, t + its_ttl, t, 0, '', n, w) /*M!100600 returning token */;
-    /*!80019 select tok; */
+    insert into interlock_claim values (r, tok, i, 1, wants, cap, its_ttl, t + its_ttl, t, 0, '', n, w);
     commit;
+    select tok;
   else
     insert into interlock_claim select r, tok, i, 1, wants, cap, its_ttl, t + its_ttl, t, 0, '', n, w from dual
       where wants <= cap and not exists (select 1 from interlock_claim where resource = r)
         and not exists (select 1 from interlock_bell where topic = concat('q', r));
     if row_count() = 1 then
       update interlock_slot set lone = tok where k = crc32(r) & 1023;
-      select tok;
       commit;
+      select tok;
     else
       call interlock_v1_join(r, i, its_ttl, wants, cap, queued, place_ttl, b, n, w, tok, t);
     end if;
