@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import io
+import socket
 from collections.abc import Iterator
 from contextlib import closing
+from itertools import cycle
+from types import SimpleNamespace
 from typing import Any
 
 import pymysql
@@ -13,9 +17,11 @@ from interlock._core.drive import drive
 from interlock.backends.sql.dialect import Again, Broken
 from interlock.backends.sql.mysql.driver import BlockingDriver
 from interlock.backends.sql.mysql.errors import Killed
+from interlock.backends.sql.mysql.results import Failed, ResultReader
 from interlock.errors import StoreUnavailable
 from interlock.testing.lag import at_most
 from tests.mysql.server import Server
+from tests.patience import until
 
 STATEMENTS = (
     "do 0",
@@ -76,6 +82,49 @@ def test_it_reads_what_pymysql_reads(connection: pymysql.Connection[Any], sql: s
     assert ours(connection, sql) == theirs(connection, sql)  # and leaves nothing unread
 
 
+class Pieces(io.RawIOBase):
+    """What a socket receives, in small pieces."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self._sizes = cycle((1, 2, 3, 700, 1, 4, 5))
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        return self._sock.recv_into(buffer, min(len(buffer), next(self._sizes)))
+
+
+@pytest.mark.parametrize("sql", STATEMENTS)
+def test_it_does_not_matter_in_which_pieces_an_answer_arrives(
+    connection: pymysql.Connection[Any], sql: str
+) -> None:
+    expected = ours(connection, sql)
+    broken_up: Any = connection
+    broken_up._rfile = io.BufferedReader(Pieces(broken_up._sock))
+    assert ours(connection, sql) == expected
+    assert ours(connection, sql) == expected
+
+
+DONE = b"\x07\x00\x00\x01\x00\x00\x00\x02\x00\x00\x00"
+
+
+@pytest.mark.parametrize(
+    ("sent", "said"),
+    [
+        (DONE + b"\x00", "more than its answer"),
+        (DONE.replace(b"\x01", b"\x05"), "out of order"),
+        (DONE[:-1], "closed the connection"),
+        (b"", "closed the connection"),
+    ],
+)
+def test_an_answer_that_is_none_is_refused(sent: bytes, said: str) -> None:
+    connection = SimpleNamespace(encoding="utf8", _rfile=io.BufferedReader(io.BytesIO(sent)))
+    with pytest.raises(Failed, match=said):
+        ResultReader(connection).results()
+
+
 @pytest.mark.parametrize("size", [LONG, 0xFFFFFF - 5, 0xFFFFFF - 4, 0xFFFFFF - 3])
 def test_a_value_longer_than_a_packet_is_read_whole(server: Server, base: str, size: int) -> None:
     ((before,),) = server.run("select @@global.max_allowed_packet")
@@ -104,6 +153,8 @@ def test_a_statement_that_an_operator_ends_says_so(
 ) -> None:
     driver = BlockingDriver("there", connection)
     driver.send("select 1 from t where sleep(30) = 0 limit 1", 30.0)
+    asleep = f"select 1 from information_schema.processlist where id = {connection.thread_id()} and state = 'User sleep'"
+    until(lambda: server.run(asleep))  # what is ended before it has begun says nothing
     server.run(f"kill query {connection.thread_id()}")
     with pytest.raises(Killed):
         driver.receive(30.0)

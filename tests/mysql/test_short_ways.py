@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import Any
@@ -11,14 +12,38 @@ import pytest
 
 from interlock._core.drive import drive
 from interlock._runtime.threads import Threads
+from interlock.backends.sql.mysql.schema import Schema
 from interlock.model import Busy, Claim, Gone, Granted, Renewal, Renewed
 from interlock.ports import Store
+from interlock.testing.lag import at_most
 from interlock.urls import open_store
 from tests.mysql.server import Server
 from tests.patience import until
 
 GUARD = "select 1 from {}claim where resource = 'x' and state = 1 lock in share mode"
 READS = "show session status where variable_name in ('Handler_read_key', 'Handler_read_next', 'Handler_read_first')"
+
+
+def as_mysql_reads(text: str) -> str:
+    """What is left of a procedure on MySQL, where comments for MariaDB are comments and those for MySQL are not."""
+    return re.sub(r"/\*!\d+ (.*?) \*/", r"\1", re.sub(r"/\*M!\d+ .*? \*/", "", text))
+
+
+@pytest.fixture(params=["MariaDB", "MySQL"])
+def url(request: pytest.FixtureRequest, server: Server) -> str:
+    """A place of this test's own, with the procedures as one of the two reads them."""
+    if request.param == "MariaDB":
+        return server.fresh_url()
+    schema = Schema("mysqls_")
+    procedures = schema.procedures()
+    assert [name for name, text in procedures.items() if as_mysql_reads(text) != text]
+    server.run(
+        *("use app", *schema.tables()),
+        *[f"delete from {schema.prefix}{table}" for table in ("claim", "pending", "bell", "mail")],
+        *[f"drop procedure if exists {name}" for name in procedures],
+        *[as_mysql_reads(text) for text in procedures.values()],
+    )
+    return server.url(schema.prefix)
 
 
 @pytest.fixture
@@ -115,6 +140,28 @@ def test_a_lone_claim_that_was_renewed_behind_a_guard_leaves_nothing(
         assert isinstance(drive(store.renew([Renewal("x", "a", 120.0)]))[0], Renewed)
     assert drive(store.release("x", "a"))
     assert server.run(f"select count(*) from app.{prefix}pending") == ((0,),)
+
+
+def test_a_lone_release_that_meets_a_guard_does_not_wait(server: Server, store: Store, prefix: str) -> None:
+    take_the_short_way(store, "a")
+    with pinned(server, prefix), at_most(1.0):  # a lock is waited for 2 seconds
+        assert drive(store.release("x", "a"))
+
+
+def test_slots_that_somebody_has_removed_come_back(server: Server, store: Store, prefix: str) -> None:
+    tokens: list[int] = []
+    try:
+        for number in range(3):
+            granted = claim(store, f"a{number}")
+            assert isinstance(granted, Granted)
+            tokens.append(granted.token)
+            server.run(f"delete from app.{prefix}slot")
+            assert isinstance(claim(store, "b", queued=False), Busy)
+            server.run(f"delete from app.{prefix}slot")
+            assert drive(store.release("x", f"a{number}"))
+    finally:
+        server.run("use app", *Schema(prefix).tables())
+    assert tokens == sorted(set(tokens))
 
 
 def test_the_release_of_a_stranger_removes_nothing(store: Store, other: Store) -> None:

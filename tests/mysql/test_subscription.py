@@ -10,9 +10,19 @@ from typing import Any
 import pytest
 
 import interlock
+from interlock._core.drive import drive
 from interlock.backends.sql.mysql.address import from_url
 from interlock.backends.sql.mysql.dialect import MysqlDialect
-from interlock.backends.sql.mysql.subscription import FIRST_LOOK, KEPT, LONGEST, MysqlSubscription
+from interlock.backends.sql.mysql.driver import BlockingDriver
+from interlock.backends.sql.mysql.schema import Schema
+from interlock.backends.sql.mysql.subscription import (
+    FIRST_LOOK,
+    KEPT,
+    LATE,
+    LONGEST,
+    PROBE,
+    MysqlSubscription,
+)
 from interlock.testing.lag import at_most
 from interlock.urls import split
 from tests.mysql.server import Server
@@ -23,6 +33,14 @@ def installed(url: str) -> MysqlDialect:
     with interlock.connect(url) as client, client.lock("first"):
         pass
     return MysqlDialect(from_url(split(url)), 5.0)
+
+
+def prefix_of(url: str) -> str:
+    return url.partition("prefix=")[2]
+
+
+def connected(server: Server) -> BlockingDriver:
+    return BlockingDriver("there", server.connect())
 
 
 def opened(dialect: MysqlDialect) -> MysqlSubscription:
@@ -86,7 +104,10 @@ def test_mail_that_is_rung_for_before_its_commit_arrives_with_the_commit(server:
 
 
 def asleep(server: Server) -> bool:
-    return bool(server.run("select 1 from information_schema.processlist where state = 'User sleep'"))
+    found = server.run(
+        "select 1 from information_schema.processlist where state in ('User sleep', 'User lock')"
+    )
+    return bool(found)
 
 
 def _looking(server: Server) -> bool:
@@ -122,6 +143,67 @@ def test_mail_without_a_ring_is_found_and_the_subscription_looks_more_often_then
     assert subscription.receive(10.0) == ["qy"]
     assert subscription._pause == FIRST_LOOK
     subscription.close()
+
+
+def test_a_server_that_stands_still_is_tried_again(server: Server, url: str) -> None:
+    """Seen on a busy machine: for two seconds neither the sleep nor a ring got anywhere."""
+    installed(url)
+    subscription = MysqlSubscription(connected(server), Schema(prefix_of(url)), "there")
+    helper, frozen = connected(server), list[float]()
+
+    def probe(sql: str) -> None:
+        if not frozen:
+            frozen.append(time.monotonic())
+            with server.frozen():
+                time.sleep(PROBE + 2 * LATE)
+        drive(helper.query(sql, PATIENCE))
+
+    subscription.open(probe)
+    assert frozen
+    assert subscription._longest == LONGEST
+    subscription.close()
+
+
+def test_a_ring_that_arrives_after_all_ends_the_looking(server: Server, url: str) -> None:
+    subscription = opened(installed(url))
+    subscription.look_often()
+    subscription._rung_in_vain = True  # as a probe leaves it that found no ring
+    listening = threading.Thread(target=lambda: subscription.receive(30.0))
+    listening.start()
+    until(lambda: _rings_until_healed(server, url, subscription))
+    send(server, url, subscription.bell, "qx")
+    listening.join()
+    subscription.close()
+
+
+def _rings_until_healed(server: Server, url: str, subscription: MysqlSubscription) -> bool:
+    server.run(f"call app.{prefix_of(url)}v1_ring('{subscription.bell}')")
+    return subscription._longest == LONGEST
+
+
+def test_one_subscription_of_a_server_sleeps_and_rings_reach_the_others_too(server: Server, url: str) -> None:
+    """All who sleep share a mutex of the server. With several, a ring that met it taken stood still for a second."""
+    dialect = installed(url)
+    subscriptions = [opened(dialect) for _ in range(4)]
+    got: list[list[str]] = [[] for _ in subscriptions]
+
+    def listen(place: int) -> None:
+        while not got[place]:
+            got[place] = subscriptions[place].receive(30.0)
+
+    listening = [threading.Thread(target=listen, args=(place,)) for place in range(4)]
+    for thread in listening:
+        thread.start()
+    states = "select state from information_schema.processlist where state in ('User sleep', 'User lock') order by 1"
+    until(lambda: server.run(states) == (("User lock",),) * 3 + (("User sleep",),))
+    for subscription in subscriptions:
+        send(server, url, subscription.bell, "qx")
+    for thread in listening:
+        thread.join()
+    assert got == [["qx"]] * 4
+    assert [subscription._pause for subscription in subscriptions] == [LONGEST] * 4, "all of it was rung for"
+    for subscription in subscriptions:
+        subscription.close()
 
 
 def test_a_bell_that_nobody_has_any_more_hits_nobody(server: Server, url: str) -> None:

@@ -50,21 +50,40 @@ def _items(items: Sequence[Sequence[Any]]) -> str:
     return f"'{''.join(texts)}'"
 
 
-def _arguments(step: str, args: Sequence[Any]) -> str:
-    if step == steps.RENEW:
-        return f"{_items(args[0])}, {literal(args[1])}"
-    if step == steps.WATCH:
-        kind, name, bell, seconds = args
-        args = (kind + name, bell, seconds)
-    elif step == steps.NAMES:
-        prefix, after, limit = args
-        args = (prefix, beyond(prefix), after, limit)
+def _claim_arguments(args: Sequence[Any]) -> str:
+    resource, id, ttl, permits, capacity, queued, place_ttl, block, bell, note, who = args
+    return (
+        f"x'{resource.encode().hex()}', x'{id.encode().hex()}', {ttl!r}, {permits}, {capacity}, {int(queued)}, {place_ttl!r}, {block}, "
+        f"x'{bell.encode().hex()}', x'{note.encode().hex()}', x'{who.encode().hex()}'"
+    )
+
+
+def _release_arguments(args: Sequence[Any]) -> str:
+    resource, id, linger, bell, late = args
+    return f"x'{resource.encode().hex()}', x'{id.encode().hex()}', {linger!r}, x'{bell.encode().hex()}', {int(late)}"
+
+
+def _plain_arguments(args: Sequence[Any]) -> str:
     return ", ".join([literal(value) for value in args])
+
+
+def _names_arguments(args: Sequence[Any]) -> str:
+    prefix, after, limit = args
+    return _plain_arguments((prefix, beyond(prefix), after, limit))
+
+
+_ARGUMENTS: dict[str, Callable[[Sequence[Any]], str]] = {
+    steps.CLAIM: _claim_arguments,  # in one go, and so is the next: they are by far the commonest
+    steps.RELEASE: _release_arguments,
+    steps.RENEW: lambda args: f"{_items(args[0])}, {literal(args[1])}",
+    steps.WATCH: lambda args: _plain_arguments((args[0] + args[1], *args[2:])),
+    steps.NAMES: _names_arguments,
+}
 
 
 def call(schema: Schema, step: str, args: Sequence[Any]) -> str:
     """The statement that runs a step."""
-    return schema.call(step, _arguments(step, args))
+    return schema.call(step, _ARGUMENTS.get(step, _plain_arguments)(args))
 
 
 def _text(value: Any) -> Any:

@@ -15,10 +15,12 @@ from typing import Any, Protocol
 
 from interlock.backends.sql.mysql.calls import Results
 from interlock.backends.sql.mysql.errors import connect_error, server_error, system_error, timeout_error
-from interlock.backends.sql.mysql.results import ResultReader
+from interlock.backends.sql.mysql.results import LONGEST, Failed, ResultReader
 from interlock.errors import InterlockError, StoreUnfit, Unreached
 
 QUERY = 3  # COM_QUERY
+COM_QUERY = bytes([QUERY])
+GONE = 2006
 MISSING = "the client library {} is not installed: pip install 'interlock[mysql]'"
 
 
@@ -86,8 +88,12 @@ class BlockingDriver:
         """Send a statement. Its results must be read before the next one is sent."""
         connection = self._connection
         connection._read_timeout = connection._write_timeout = timeout
+        data = sql.encode()
         try:
-            connection._execute_command(QUERY, sql.encode())
+            if connection._result is None and connection._sock is not None and len(data) < LONGEST - 1:
+                _send(connection, data, timeout)
+            else:  # PyMySQL puts away what its last statement has left
+                connection._execute_command(QUERY, data)
         except Exception as error:
             raise failure(self._place, error, timeout) from None
 
@@ -126,6 +132,19 @@ class BlockingDriver:
     def abandon(self) -> None:
         """Closes our copy of the socket; the parent's stays open, since nothing is sent."""
         self.discard()
+
+
+def _send(connection: Any, data: bytes, timeout: float) -> None:
+    """What PyMySQL does for a short statement, in fewer calls."""
+    sock = connection._sock
+    sock.settimeout(timeout)
+    connection._current_timeout = timeout
+    try:
+        sock.sendall((len(data) + 1).to_bytes(4, "little") + COM_QUERY + data)
+    except TimeoutError:
+        raise
+    except OSError as error:
+        raise Failed(GONE, f"the connection has ended ({error})") from None
 
 
 def _unconnected(settings: Mapping[str, Any]) -> Any:

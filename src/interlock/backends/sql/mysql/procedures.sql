@@ -199,18 +199,20 @@ end;
 -- name: claim
 -- See `steps.CLAIM`. A claim on an idle resource is answered with its token alone. It has few variables: each costs time in every call.
 -- The first statement also returns whether the slot knows the resource to be idle, in the lowest bit of the number. Then nothing else is
--- looked at: a look would pass all rows of the resource that were deleted and not purged yet.
+-- looked at: a look would pass all rows of the resource that were deleted and not purged yet. It is an insert that finds its row there, because an
+-- update takes longer.
 create procedure interlock_v1_claim(r varbinary(1100), i varbinary(200), its_ttl double, wants int, cap int, queued boolean,
   place_ttl double, block int, b varbinary(64), n mediumblob, w mediumblob)
 modifies sql data
 begin
   declare t double;
-  declare tok bigint;
+  declare tok bigint default timestampdiff(microsecond, '1970-01-01', utc_timestamp(6));
   declare exit handler for sqlexception begin rollback; resignal; end;
   set transaction isolation level read committed;
   start transaction;
-  update interlock_slot set last = (last_insert_id(greatest(last + 1, timestampdiff(microsecond, '1970-01-01', utc_timestamp(6))) * 2 + (alone = r and lone = 0)) >> 1) + block - 1,
-    lone = if(alone = r and lone = 0, last - block + 1, -1), alone = r where k = crc32(r) & 1023;
+  insert into interlock_slot values (crc32(r) & 1023, (last_insert_id(tok * 2) >> 1) + block - 1, r, -1)
+    on duplicate key update last = (last_insert_id(greatest(last + 1, tok) * 2 + (alone = r and lone = 0)) >> 1) + block - 1,
+    lone = if(alone = r and lone = 0, last - block + 1, -1), alone = r;
   set tok = last_insert_id() >> 1, t = timestampdiff(microsecond, '1970-01-01', utc_timestamp(6)) / 1e6;
   if last_insert_id() & 1 and wants <= cap then
     insert into interlock_claim values (r, tok, i, 1, wants, cap, its_ttl, t + its_ttl, t, 0, '', n, w);
@@ -296,26 +298,38 @@ end;
 
 -- name: release
 -- See `steps.RELEASE`. Comes back: (stood, messages); or no rows at all for a claim that stood and whose end concerns nobody.
--- A claim that the slot knows to be the only one of its resource is removed by its key, without a look at anything else.
+-- A claim that the slot knows to be the only one of its resource is removed by its key, without a look at anything else. If its row is locked, by a
+-- guard or a renewal, that delete must not wait: MariaDB gives up at once (1205), and MySQL asks with SKIP LOCKED before. What was done until then
+-- is rolled back, because with innodb_rollback_on_timeout the server may have done so, too.
 create procedure interlock_v1_release(r varbinary(1100), i varbinary(200), linger double, own varbinary(64), late boolean)
 modifies sql data
 whole: begin
   declare t double;
-  declare tok, found bigint;
+  declare tok, removed bigint;
   declare exit handler for sqlexception begin rollback; resignal; end;
   set transaction isolation level read committed;
   start transaction;
-  update interlock_slot set lone = if(last_insert_id(if(alone = r and lone > 0 and linger <= 0, lone, 0)) > 0, 0, -1) where k = crc32(r) & 1023;
+  insert into interlock_slot values (crc32(r) & 1023, last_insert_id(0), '', -1)
+    on duplicate key update lone = if(last_insert_id(if(alone = r and lone > 0 and linger <= 0, lone, 0)) > 0, 0, -1);
   set tok = last_insert_id(), t = timestampdiff(microsecond, '1970-01-01', utc_timestamp(6)) / 1e6;
   if tok > 0 then
-    select token into found from interlock_claim
-      where resource = r and token = tok and id = i and state < 2 and lapses_at > t and bell = '' for update skip locked;
-    if found is not null then
-      delete from interlock_claim where resource = r and token = tok;
+    begin
+      declare exit handler for 1205 begin end;
+      /*!80019 if exists (select 1 from interlock_claim where resource = r and token = tok for update skip locked) then */
+      /*M!100600 set statement innodb_lock_wait_timeout = 0 for */
+      delete from interlock_claim where resource = r and token = tok and id = i and state < 2 and lapses_at > t and bell = '';
+      set removed = row_count();
+      /*!80019 end if; */
+    end;
+    if removed = 1 then
       commit;
       leave whole;
     end if;
+    rollback;
+    set transaction isolation level read committed;
+    start transaction;
     update interlock_slot set lone = -1 where k = crc32(r) & 1023;
+    set t = timestampdiff(microsecond, '1970-01-01', utc_timestamp(6)) / 1e6;
   end if;
   call interlock_v1_depart(r, i, linger, own, late, t);
 end;
@@ -693,12 +707,15 @@ end;
 -- sleep. A ring at any moment is noticed: before the first look the mail is there already, and between the look and the sleep it
 -- ends the whole call with error 1317, after which the caller looks again. Both looks wait for mail that is written and not committed yet,
 -- because a ring may come before the commit. The session is at READ COMMITTED, so that nobody waits for a look. seen: the numbers of mail that was read before, separated by commas; tidy: whether to remove it.
+-- On MariaDB only one process of a server sleeps, and the others wait for the lock that it holds, which `kill query` ends as well. All who call
+-- sleep() share a mutex there. A kill that finds it taken wakes its victim, which takes the mutex and then waits for the killer, who tries to get the
+-- mutex 20 times and gives up after a second. Until then the killer stands still, and everybody who sleeps or wants to.
 create procedure interlock_v1_listen(b varbinary(64), seconds double, seen longtext character set ascii, tidy boolean)
 modifies sql data
 begin
   if tidy then delete from interlock_mail where bell = b and find_in_set(n, seen); end if;
   if seconds > 0 and not exists (select 1 from interlock_mail where bell = b and not find_in_set(n, seen) lock in share mode) then
-    do sleep(seconds);
+    /*M!100600 if get_lock('interlock.asleep', seconds) then */ do sleep(seconds); /*M!100600 end if; */
   end if;
   select n, message from interlock_mail where bell = b and not find_in_set(n, seen) order by n lock in share mode;
 end;

@@ -21,6 +21,7 @@ CONVERTERS: dict[int, type[int] | type[float]] = {
     **dict.fromkeys((0, 4, 5, 246), float),  # decimal, float, double
 }
 LOST = 2013
+CHUNK = 4096  # bytes that are read at once: all of most answers
 
 
 class Failed(Exception):
@@ -32,8 +33,10 @@ class ResultReader:
 
     def __init__(self, connection: Any) -> None:
         self._encoding: str = connection.encoding
-        self._read = connection._rfile.read
-        self._number = 1
+        self._file = connection._rfile
+        self._number = 1  # of the next packet
+        self._bytes = b""  # what has arrived
+        self._at = 0  # how much of it was read
 
     def results(self) -> list[Rows]:
         """The rows of each statement that returns some, in order. Raises `Failed`, also for an error after rows."""
@@ -41,13 +44,15 @@ class ResultReader:
         while True:
             packet = self._packet()
             if packet[0] == OK:
-                status = packet[_after(packet, _after(packet, 1))]
+                status = _status(packet)
             elif packet[0] == FILE:
                 raise Failed(LOST, "it asks for a file of this machine")
             else:
                 rows, status = self._rows(packet[0])
                 results.append(rows)
             if not status & MORE:
+                if self._at < len(self._bytes):
+                    raise Failed(LOST, "it has sent more than its answer")
                 return results
 
     def _rows(self, width: int) -> tuple[Rows, int]:
@@ -65,27 +70,53 @@ class ResultReader:
                 return rows, packet[3]
             rows.append(_row(packet, columns))
 
-    def _packet(self) -> bytes:
-        packet = self._body()
-        if packet[0] == ERROR:
-            text = packet[9:] if packet[3:4] == b"#" else packet[3:]  # without its SQLSTATE
-            raise Failed(packet[1] | packet[2] << 8, text.decode("utf-8", "replace"))
-        return packet
+    def _packet(self, first: bool = True) -> bytes:
+        """The next packet. One that goes on the packet before it (not `first`) is never an error, whatever its first byte is."""
+        start = self._at + 4
+        if start > len(self._bytes):
+            start = self._arrive(4)
+        found = self._bytes
+        if found[start - 1] != self._number & 0xFF:
+            raise Failed(LOST, "its packets are out of order")
+        self._number += 1
+        size = found[start - 4] | found[start - 3] << 8 | found[start - 2] << 16
+        end = start + size
+        if end > len(found):
+            end = self._arrive(4 + size)
+            start, found = 4, self._bytes
+        self._at = end
+        if first and found[start] == ERROR:
+            raise _error(found[start:end])
+        return found[start:end] if size < LONGEST else found[start:end] + self._packet(first=False)
 
-    def _body(self) -> bytes:
+    def _arrive(self, size: int) -> int:
+        """Have so many unread bytes, and return where they end; what was read before is forgotten."""
+        found = self._bytes[self._at :]
         try:
-            header = self._read(4)
-            if len(header) == 4 and header[3] == self._number & 0xFF:
-                self._number += 1
-                size = header[0] | header[1] << 8 | header[2] << 16
-                body: bytes = self._read(size)
-                if len(body) == size:
-                    return body if size < LONGEST else body + self._body()
+            while len(found) < size:
+                missing = size - len(found)
+                more = self._file.read1(CHUNK) if missing <= CHUNK else self._file.read(missing)
+                if not more:
+                    raise Failed(LOST, "it has closed the connection")
+                found += more
         except TimeoutError:
             raise
         except OSError as error:
             raise Failed(LOST, f"the connection has ended ({error})") from None
-        raise Failed(LOST, "it has closed the connection")
+        self._bytes, self._at = found, 0
+        return size
+
+
+def _error(packet: bytes) -> Failed:
+    text = packet[9:] if packet[3:4] == b"#" else packet[3:]  # without its SQLSTATE
+    return Failed(packet[1] | packet[2] << 8, text.decode("utf-8", "replace"))
+
+
+def _status(packet: bytes) -> int:
+    """That of an OK packet, after the numbers of changed rows and of the last id."""
+    if packet[1] < NULL and packet[2] < NULL:
+        return packet[3]
+    return packet[_after(packet, _after(packet, 1))]
 
 
 def _after(packet: bytes, at: int) -> int:

@@ -32,6 +32,8 @@ KEPT = 32  # numbers of read mail after which the mail is removed
 LOCK_WAIT = 1  # seconds that a look waits for mail whose sender has not committed yet
 ISOLATION = "set session transaction isolation level read committed"
 PROBE = 2.0  # seconds that the probe sleeps; rings that arrive end it after milliseconds
+PROBES = 3  # how often it is tried, while the server is late
+LATE = 0.2  # seconds beyond its sleep: then the server stood still, and the rings may have done so with it
 
 
 class MysqlSubscription:
@@ -45,6 +47,7 @@ class MysqlSubscription:
         self._read: dict[int, None] = {}  # numbers of mail that was received and not removed yet
         self._pause = LONGEST  # the longest sleep: shorter once mail has come without a ring
         self._longest = LONGEST
+        self._rung_in_vain = False  # whether the probe found that rings do not arrive
         self._closed = False
 
     def open(self, probe: Callable[[str], Any]) -> None:
@@ -54,6 +57,7 @@ class MysqlSubscription:
         ((taken,),) = self._ask(f"select get_lock('interlock.{self.bell}', 0)", GRACE)[0]
         if taken != 1 or not self._rings_arrive(probe):
             self.look_often()
+            self._rung_in_vain = taken == 1
             logging.getLogger("interlock").warning(
                 "%s: wake-ups do not reach this process (a proxy, or a server without KILL); it looks for them every %g to %g s",
                 *(self._place, FIRST_LOOK, LAST_LOOK),
@@ -62,10 +66,19 @@ class MysqlSubscription:
     def look_often(self) -> None:
         """Look for mail also while nobody rings: some who send it cannot ring here."""
         self._pause = self._longest = LAST_LOOK
+        self._rung_in_vain = False
 
     def _rings_arrive(self, probe: Callable[[str], Any]) -> bool:
-        """Send ourselves to sleep, and ring from another connection."""
-        began = time.monotonic()
+        """Send ourselves to sleep, and ring from another connection; once more if the server was too busy to tell."""
+        for _ in range(PROBES):
+            began = time.monotonic()
+            if self._woken(probe, began):
+                return True
+            if time.monotonic() < began + PROBE + LATE:
+                return False
+        return False
+
+    def _woken(self, probe: Callable[[str], Any], began: float) -> bool:
         self._driver.send(self._listen(PROBE), GRACE)
         while time.monotonic() < began + 0.75 * PROBE:  # the first rings may come before it sleeps
             time.sleep(0.002)
@@ -109,7 +122,11 @@ class MysqlSubscription:
         tidied = len(self._read) >= KEPT
         try:
             (mail,) = self._ask(self._listen(seconds), seconds + GRACE)
-        except (Killed, Again):
+        except Killed:
+            if self._rung_in_vain:  # rings do arrive: the server was too busy when it was tried
+                self._longest, self._rung_in_vain = LONGEST, False
+            return []
+        except Again:
             return []
         if tidied:
             self._read.clear()
