@@ -93,22 +93,15 @@ async def _claim(
     quick = known is None
     while True:
         asked, floor = side.runtime.now(), side.sessions.floor
-        answer = await side.txn(
-            _request(
-                side, session, held.key, claim, alone, 0 if known is None else known.created, floor, quick
-            ),
-            deadline,
-            unsure=lambda: side.sessions.leave_unanswered(claim.id),
-        )
+        request = _request(side, session, held.key, claim, alone, known.created if known else 0, floor, quick)
+        answer = await side.txn(request, deadline, unsure=lambda: side.sessions.leave_unanswered(claim.id))
         if quick:
             if answer.succeeded:
                 held.stands(answer.header.revision, side.runtime.now())
                 return _granted_at_once(session, claim, answer.header.revision + floor[1], asked)
             answer, quick = answer.nested(0), False
-        if not answer.succeeded and (removed := answer.ranged(0).kvs):
-            side.sessions.leave(claim.id)
-            reason = eviction(removed[0].value)
-            return Gone() if reason is None else Gone(True, reason)
+        if (gone := _gone(side, claim, answer)) is not None:
+            return gone
         seen = View.of(answer, 1)
         own = seen.own(held.key, claim.id)
         found = None if answer.succeeded or own is not None else _at_key(answer)
@@ -159,6 +152,16 @@ def _granted_at_once(session: Session, claim: Claim, token: int, asked: float) -
     if session.over:
         raise LeaseNotFound("another caller has found out meanwhile")
     return session.granted(token, claim.ttl, asked)
+
+
+def _gone(side: Side, claim: Claim, answer: TxnAnswer) -> Gone | None:
+    """The answer for a claim that was evicted or taken back."""
+    removed = [] if answer.succeeded else answer.ranged(0).kvs
+    if not removed:
+        return None
+    side.sessions.leave(claim.id)
+    reason = eviction(removed[0].value)
+    return Gone() if reason is None else Gone(True, reason)
 
 
 def _floor_moved(side: Side, answer: TxnAnswer) -> bool:
@@ -244,12 +247,9 @@ async def _standing(
             await _mark(side, own, deadline)
         return session.granted(own.token, claim.ttl, asked)
     before = sessions.places.get(claim.id)
-    if place is not None:
-        ahead = place
-    elif answer.succeeded or before is None:
-        ahead = seen.count - 1
-    else:
-        ahead = min(before.ahead, seen.count - 1)
+    ahead = seen.count - 1 if place is None else place
+    if place is None and before is not None and not answer.succeeded:
+        ahead = min(before.ahead, ahead)
     watched = seen.watched(claim, own, side.keys.folder(claim.resource))
     since = asked if before is None else before.since
     following = own if place == 1 and view.exclusive(claim) else None
