@@ -361,6 +361,25 @@ def test_a_claim_that_was_never_sent_leaves_its_key(
 # ---- renewals ---------------------------------------------------------------------------
 
 
+def test_a_renewal_is_answered_though_what_nobody_owns_cannot_be_removed(
+    client: Client, wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept, lease = taken(client, "kept"), taken(client)
+    claim = wire.sent[-1]
+    lease.release()
+    wire.send(claim)
+
+    async def withdraw(*_: object) -> None:
+        raise StoreUnavailable("no answer, says the test")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(renewing, "withdraw", withdraw)
+        assert isinstance(_renewed(wire, kept.id, "kept"), Renewed)
+    assert len(wire.standing("x")) == 1
+    kept.renew()
+    assert wire.standing("x") == []
+
+
 def test_what_a_renewal_removes_is_looked_at_first(client: Client, wire: Wire) -> None:
     """The key was listed while nobody used it; meanwhile a claim has entered there."""
     with client.lock("x") as lease:

@@ -9,6 +9,7 @@ Keys are used again, so a list of keys counts only for claims that were known to
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from interlock.backends.etcd.algorithm.claiming import withdraw
 from interlock.backends.etcd.algorithm.keeping import keep
@@ -18,13 +19,14 @@ from interlock.backends.etcd.errors import LeaseNotFound
 from interlock.backends.etcd.transport.calltime import CallTime
 from interlock.backends.etcd.wire.messages import created_at, get, get_op, modified_at, put, put_op, txn
 from interlock.backends.etcd.wire.values import Entry, encoded, eviction
-from interlock.errors import StoreUnavailable
+from interlock.errors import InterlockError, StoreUnavailable
 from interlock.model import Gone, NoAnswer, Renewal, RenewAnswer, Renewed
 
 BULK = 50  # renewals of one call from which on a list of keys is used again,
 RECENT = 0.25  # if it is no older than this, seconds: 10,000 leases are renewed in 100 calls, and one list is enough
 BATCH = 100  # reads in one Txn
 STRANGERS = 16  # keys of nobody that are removed in one renewal, and claims without a key that are forgotten
+TIDYING = 0.5  # seconds that this may take
 TRIES = 4
 
 
@@ -35,10 +37,14 @@ async def renew(side: Side, renewals: Sequence[Renewal], timeout: float) -> list
     sessions = {id(s): s for r in renewals if (s := side.sessions.of_claim(r.id)) is not None}
     newest = max((own.entered for r in renewals if (own := side.sessions.own(r.id)) is not None), default=0.0)
     faults: dict[int, StoreUnavailable] = {}
+    listed: list[Session] = []
     for number, session in sessions.items():
+        bulk = len(renewals) >= BULK and newest <= session.listed
+        if bulk and side.runtime.now() < session.listed + RECENT and not session.over:
+            continue
         try:
-            bulk = len(renewals) >= BULK and newest <= session.listed
-            await _keep(side, session, bulk, deadline)
+            await keep(side, session, deadline, listed=True)
+            listed.append(session)
         except LeaseNotFound:
             pass  # it is over, and so are its claims
         except StoreUnavailable as error:
@@ -48,13 +54,21 @@ async def renew(side: Side, renewals: Sequence[Renewal], timeout: float) -> list
     answers: list[RenewAnswer | None] = []
     for renewal in renewals:
         answers.append(await _answer(side, renewal, sessions, faults, deadline))
-    return await _explained(side, renewals, answers, deadline)
+    explained = await _explained(side, renewals, answers, deadline)
+    for session in listed:
+        await _tidy_up(side, session, deadline)
+    return explained
 
 
-async def _keep(side: Side, session: Session, bulk: bool, deadline: CallTime) -> None:
-    if bulk and side.runtime.now() < session.listed + RECENT and not session.over:
-        return
-    await keep(side, session, deadline, listed=True)
+async def _tidy_up(side: Side, session: Session, deadline: CallTime) -> None:
+    """Remove what nobody owns, and forget what is gone. The next renewal does what this one has not done."""
+    brief = side.within(min(TIDYING, deadline.left() / 2))  # the leases are not renewed before this returns
+    if not brief.passed():
+        with suppress(InterlockError):
+            await _tidy(side, session, brief)
+
+
+async def _tidy(side: Side, session: Session, deadline: CallTime) -> None:
     known = {own.key for own in list(session.claims.values())}
     strange = [key for key in session.keys if key not in known]
     for key in strange[:STRANGERS]:
