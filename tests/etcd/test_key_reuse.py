@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -31,6 +32,7 @@ from interlock.model import Busy, Claim, Gone, Granted, Renewal, Renewed
 from interlock.ports import WAITERS
 from tests.etcd.cluster import EtcdCluster, until
 from tests.patience import PATIENCE
+from tests.redis.test_connecting import environment
 
 
 class Wire:
@@ -196,24 +198,26 @@ def test_nothing_is_remembered_of_names_without_claims(client: Client, wire: Wir
     assert wire.side.sessions._by_id == {}
 
 
-def test_a_forked_child_does_not_use_the_keys_of_its_parent(client: Client, wire: Wire) -> None:
-    before = used(wire, client)
-    reading, writing = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        try:
-            with client.lock("x", timeout=PATIENCE):
-                os.write(writing, wire.key("x"))
-            client.close()
-        finally:
-            os._exit(0)
-    os.close(writing)
-    with os.fdopen(reading, "rb") as pipe:
-        theirs = pipe.read()
-    os.waitpid(pid, 0)
-    assert theirs
-    assert theirs != before
-    assert used(wire, client) == before
+def test_a_forked_child_does_not_use_the_keys_of_its_parent(url: str) -> None:
+    program = f"""
+import os, interlock
+from tests.etcd.test_key_reuse import Wire, used
+client = interlock.connect({url!r}, ttl=60)
+wire = Wire(client)
+before = used(wire, client)
+pid = os.fork()
+if pid == 0:
+    same = used(wire, client) == before
+    client.close()
+    os._exit(3 if same else 0)
+_, status = os.waitpid(pid, 0)
+assert os.waitstatus_to_exitcode(status) == 0, status
+assert used(wire, client) == before
+client.close()
+"""
+    words = [sys.executable, "-W", "ignore", "-c", program]
+    done = subprocess.run(words, env=environment(), capture_output=True, text=True, timeout=PATIENCE)
+    assert done.returncode == 0, done.stderr
 
 
 # ---- what comes late --------------------------------------------------------------------
