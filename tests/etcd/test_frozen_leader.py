@@ -29,8 +29,8 @@ pytestmark = pytest.mark.chaos
 
 def side_at(*members: Member) -> Side:
     endpoints = tuple(Endpoint("127.0.0.1", member.port) for member in members)
-    transport = BlockingTransport(Address(endpoints), Credentials("", ""))
-    return Side(transport, ThreadRuntime(time.monotonic), Keys(), Sessions())
+    transport, keys = BlockingTransport(Address(endpoints), Credentials("", "")), Keys()
+    return Side(transport, ThreadRuntime(time.monotonic), keys, Sessions(keys))
 
 
 def granted(side: Side, ttl: int) -> Session:
@@ -82,7 +82,7 @@ def test_a_keep_alive_that_a_deposed_leader_answers_does_not_count(fragile: Etcd
 def test_a_session_past_its_own_deadline_is_never_revived(cluster: EtcdCluster) -> None:
     side = side_at(*cluster.members)
     session = granted(side, 20)
-    side.sessions.enter(session, "a-claim")
+    side.sessions.enter(session, "x", "a-claim")
     lost: list[object] = []
     side.sessions.on_lost(lost.append)
     session.kept -= 25.0  # as if we had been stopped; the server still has the lease

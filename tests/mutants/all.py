@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
-from tests.mutants import core, meetings, sessions, sqlite, zookeeper
+from tests.mutants import core, etcd, meetings, sessions, sqlite, zookeeper
 
-MUTANTS = [*core.MUTANTS, *meetings.MUTANTS, *sessions.MUTANTS, *sqlite.MUTANTS, *zookeeper.MUTANTS]
+MUTANTS = [
+    *core.MUTANTS,
+    *meetings.MUTANTS,
+    *sessions.MUTANTS,
+    *sqlite.MUTANTS,
+    *zookeeper.MUTANTS,
+    *etcd.MUTANTS,
+]

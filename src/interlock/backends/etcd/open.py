@@ -30,7 +30,7 @@ class _Assembly:
     def __init__(self, address: Address, keys: Keys) -> None:
         self._address, self._keys = address, keys
         self._credentials = Credentials(address.user, address.password)
-        self._sessions = Sessions()
+        self._sessions = Sessions(keys)
 
     def _blocking(self, runtime: WaitRuntime, *, hurried: bool) -> Side:
         transport = BlockingTransport(self._address, self._credentials, hurried=hurried)

@@ -8,6 +8,10 @@
 
 The revision at which the key is created is the place in the queue, and the token. A Txn with a put goes through raft, so the look in
 it is up to date and shows the claim itself. Repeating a claim after a lost answer finds its own key.
+
+A key is used again by the next claim of the same client (see `key_names`). So whatever is read at a key belongs to a claim only if
+the id in its value is that claim's, and every deletion compares the revision of the creation, if it is known. If it is not, because
+an answer is missing, the key is never used again.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ import time
 
 from interlock.backends.etcd.algorithm import view
 from interlock.backends.etcd.algorithm.keeping import COMMIT, fresh_lease, litter_lease, session_for
-from interlock.backends.etcd.algorithm.sessions import Place, Session
+from interlock.backends.etcd.algorithm.sessions import OwnClaim, Place, Session
 from interlock.backends.etcd.algorithm.side import Side
 from interlock.backends.etcd.algorithm.view import View
 from interlock.backends.etcd.errors import LeaseNotFound
@@ -54,11 +58,12 @@ async def claim(side: Side, asked_for: Claim, timeout: float) -> ClaimAnswer:
     if asked_for.id not in side.sessions.places:  # later the answer "too late" is as good: it has waited
         timeout = max(timeout, COMMIT)
     deadline = await side.begin(timeout)
-    for _ in range(TRIES):
+    new = side.sessions.own(asked_for.id) is None
+    for attempt in range(TRIES):
         session = await session_for(side, asked_for.ttl, deadline)
-        side.sessions.enter(session, asked_for.id)
+        held = side.sessions.enter(session, asked_for.resource, asked_for.id)
         try:
-            return await _claim(side, session, asked_for, deadline)
+            return await _claim(side, session, held, asked_for, deadline)
         except LeaseNotFound:
             side.sessions.lose(session)
         except _Again:
@@ -66,37 +71,46 @@ async def claim(side: Side, asked_for: Claim, timeout: float) -> ClaimAnswer:
         except SettingsMismatch:
             side.sessions.leave(asked_for.id)
             raise
-        except BaseException as error:
-            if not isinstance(error, Unreached):
-                side.sessions.leave_unanswered(asked_for.id)
+        except Unreached as error:
+            if attempt or not held.answered:  # the last try had no effect, and an earlier one may have had
+                raise StoreUnavailable(str(error)) from error
+            if new:
+                side.sessions.leave(asked_for.id, again=True)
             raise
+        except BaseException:
+            side.sessions.leave_unanswered(asked_for.id)
+            raise
+        finally:
+            held.asking = False
     raise StoreUnavailable(f"{side.place}: the client's session ended again and again")
 
 
-async def _claim(side: Side, session: Session, claim: Claim, deadline: CallTime) -> ClaimAnswer:
+async def _claim(
+    side: Side, session: Session, held: OwnClaim, claim: Claim, deadline: CallTime
+) -> ClaimAnswer:
     known, folder = side.sessions.places.get(claim.id), side.keys.folder(claim.resource)
     alone = [] if claim.queued else [nothing_in(*folder)]
     quick = known is None
     while True:
         asked, floor = side.runtime.now(), side.sessions.floor
-        answer = await side.txn(
-            _request(side, session, claim, alone, 0 if known is None else known.created, floor, quick),
-            deadline,
-            unsure=lambda: side.sessions.leave_unanswered(claim.id),
-        )
+        request = _request(side, session, held.key, claim, alone, known.created if known else 0, floor, quick)
+        answer = await side.txn(request, deadline, unsure=lambda: side.sessions.leave_unanswered(claim.id))
         if quick:
             if answer.succeeded:
+                held.stands(answer.header.revision, side.runtime.now())
                 return _granted_at_once(session, claim, answer.header.revision + floor[1], asked)
             answer, quick = answer.nested(0), False
-        if not answer.succeeded and (removed := answer.ranged(0).kvs):
-            side.sessions.leave(claim.id)
-            reason = eviction(removed[0].value)
-            return Gone() if reason is None else Gone(True, reason)
+        if (gone := _gone(side, claim, answer)) is not None:
+            return gone
         seen = View.of(answer, 1)
-        own = seen.own(side.keys.claim(claim.resource, claim.id))
-        await _check_capacity(side, claim, seen, own, deadline)
+        own = seen.own(held.key, claim.id)
+        found = None if answer.succeeded or own is not None else _at_key(answer)
+        await _check_capacity(side, claim, seen, own or _if_of(claim, found), deadline)
         if own is not None:
-            return await _standing(side, session, claim, seen, own, answer, asked, deadline)
+            return await _standing(side, session, held, claim, seen, own, answer, asked, deadline)
+        if found is not None:
+            await _make_way(side, held, claim, found, seen, asked, deadline)
+            raise _Again
         if known is not None:
             # It entered again behind the end of what was read; its old place is no place of it any more.
             side.sessions.places.pop(claim.id, None)
@@ -104,7 +118,7 @@ async def _claim(side: Side, session: Session, claim: Claim, deadline: CallTime)
         if _floor_moved(side, answer):
             continue
         if not seen.fits(claim):
-            side.sessions.leave(claim.id)
+            side.sessions.leave(claim.id, again=True)  # it left no trace
             return seen.busy(claim, seen.count)
         alone = [
             none_since(*folder, answer.header.revision)
@@ -114,6 +128,7 @@ async def _claim(side: Side, session: Session, claim: Claim, deadline: CallTime)
 def _request(
     side: Side,
     session: Session,
+    mine: bytes,
     claim: Claim,
     alone: list[bytes],
     created: int,
@@ -122,16 +137,12 @@ def _request(
 ) -> bytes:
     """The Txn of a claim; only the inner one if it is not `quick`. See the head of this file."""
     keys, (since, above) = side.keys, floor
-    folder, mine, gone = (
-        keys.folder(claim.resource),
-        keys.claim(claim.resource, claim.id),
-        keys.gone(claim.id),
-    )
+    folder, gone = keys.folder(claim.resource), keys.gone(claim.id)
     reads = view.looks(claim, folder, created)
     # The floor is compared: whoever does not know of a new one would draw tokens below those of the others.
     sound = [created_at(gone, 0), modified_at(keys.floor, since)]
     enter = put_op(put(mine, claim_value(claim, above), session.lease))
-    otherwise = [get_op(get(gone)), *reads, get_op(get(keys.floor))]
+    otherwise = [get_op(get(gone)), *reads, get_op(get(keys.floor)), get_op(get(mine))]
     request = txn([*sound, created_at(mine, 0), *alone], [enter, *reads], otherwise)
     return txn([*sound, nothing_in(*folder)], [enter], [txn_op(request)]) if quick else request
 
@@ -143,6 +154,16 @@ def _granted_at_once(session: Session, claim: Claim, token: int, asked: float) -
     return session.granted(token, claim.ttl, asked)
 
 
+def _gone(side: Side, claim: Claim, answer: TxnAnswer) -> Gone | None:
+    """The answer for a claim that was evicted or taken back."""
+    removed = [] if answer.succeeded else answer.ranged(0).kvs
+    if not removed:
+        return None
+    side.sessions.leave(claim.id)
+    reason = eviction(removed[0].value)
+    return Gone() if reason is None else Gone(True, reason)
+
+
 def _floor_moved(side: Side, answer: TxnAnswer) -> bool:
     """Whether an operator has set another floor for tokens since it was read; it is known from now on."""
     kvs = answer.ranged(3).kvs
@@ -152,6 +173,34 @@ def _floor_moved(side: Side, answer: TxnAnswer) -> bool:
         raise StoreUnfit(f"{side.place}: {side.keys.floor.decode()} must hold a whole number") from None
     moved, side.sessions.floor = found != side.sessions.floor, found
     return moved
+
+
+def _at_key(answer: TxnAnswer) -> Entry | None:
+    """What stands at the key of a claim that has not entered."""
+    kvs = answer.ranged(4).kvs
+    return Entry(kvs[0]) if kvs else None
+
+
+def _if_of(claim: Claim, found: Entry | None) -> Entry | None:
+    return found if found is not None and found.claim_id == claim.id else None
+
+
+async def _make_way(
+    side: Side, held: OwnClaim, claim: Claim, found: Entry, seen: View, asked: float, deadline: CallTime
+) -> None:
+    """Prepare the next try of a claim that has not entered because something stands at its key.
+
+    If it is the claim itself, it stands between the front and the end of what was read: the next look ends at it. Otherwise it
+    is an earlier claim of this client: one that lingers, or one whose request arrived after it was given up. Nobody owns the latter.
+    """
+    sessions = side.sessions
+    if found.claim_id == claim.id:
+        sessions.places[claim.id] = Place(found.created, seen.count - 1, (), asked)
+        return
+    if sessions.of_lease(found.lease, asked) is not None and sessions.own(found.claim_id) is None:
+        await side.txn(txn([created_at(found.key, found.created)], [delete_op(found.key)]), deadline)
+    sessions.places.pop(claim.id, None)
+    sessions.move(held)
 
 
 async def _check_capacity(
@@ -170,6 +219,7 @@ async def _check_capacity(
 async def _standing(
     side: Side,
     session: Session,
+    held: OwnClaim,
     claim: Claim,
     seen: View,
     own: Entry,
@@ -186,7 +236,8 @@ async def _standing(
             sessions.places.pop(claim.id, None)
             raise _Again
         session = ours
-        sessions.enter(session, claim.id)
+        sessions.enter(session, claim.resource, claim.id)
+    held.stands(own.created, side.runtime.now())
     if session.over:
         raise LeaseNotFound("another caller has found out meanwhile")
     place = seen.place(own.key)
@@ -196,12 +247,9 @@ async def _standing(
             await _mark(side, own, deadline)
         return session.granted(own.token, claim.ttl, asked)
     before = sessions.places.get(claim.id)
-    if place is not None:
-        ahead = place
-    elif answer.succeeded or before is None:
-        ahead = seen.count - 1
-    else:
-        ahead = min(before.ahead, seen.count - 1)
+    ahead = seen.count - 1 if place is None else place
+    if place is None and before is not None and not answer.succeeded:
+        ahead = min(before.ahead, ahead)
     watched = seen.watched(claim, own, side.keys.folder(claim.resource))
     since = asked if before is None else before.since
     following = own if place == 1 and view.exclusive(claim) else None
@@ -235,17 +283,39 @@ async def release(side: Side, resource: str, id: str, linger: float, timeout: fl
         kept = await _linger(side, resource, id, linger, deadline)
         if kept is not None:
             return kept
-    mine, gone = side.keys.claim(resource, id), side.keys.gone(id)
-    then = [delete_op(mine)]
+    own, gone = side.sessions.own(id, resource), side.keys.gone(id)
+    if own is None and id not in side.sessions.unanswered:
+        return await _release_others(side, resource, id, deadline)
+    mine, created = side.key_of(resource, id), 0 if own is None else own.created
+    compare, then = [created_at(gone, 0)], [delete_op(mine)]
+    if created:  # otherwise an answer is missing, and no later claim ever stands there
+        compare.append(created_at(mine, created))
     if id in side.sessions.unanswered:
         try:
             lease = await litter_lease(side, deadline)
             then.append(put_op(put(gone, RELEASED, lease)))
         except StoreUnfit:
             pass  # a full server still deletes
-    answer = await side.txn(txn([created_at(gone, 0)], then), deadline, again=False)
-    side.sessions.leave(id)
-    return answer.succeeded and answer.deleted(0) == 1
+    try:
+        answer = await side.txn(txn(compare, then), deadline, again=False)
+    except BaseException:
+        if own is not None:
+            own.answered = False
+        raise
+    removed = answer.succeeded and answer.deleted(0) == 1
+    side.sessions.leave(id, again=created > 0)
+    return removed
+
+
+async def _release_others(side: Side, resource: str, id: str, deadline: CallTime) -> bool:
+    """Remove a claim of another client: a condition notifies its waiters so."""
+    found = await side.range(get(*side.keys.folder(resource)), deadline)
+    for entry in (Entry(kv) for kv in found.kvs):
+        if entry.id == id:
+            compare = [created_at(side.keys.gone(id), 0), created_at(entry.key, entry.created)]
+            answer = await side.txn(txn(compare, [delete_op(entry.key)]), deadline, again=False)
+            return answer.succeeded
+    return False
 
 
 async def _linger(side: Side, resource: str, id: str, linger: float, deadline: CallTime) -> bool | None:
@@ -253,10 +323,10 @@ async def _linger(side: Side, resource: str, id: str, linger: float, deadline: C
 
     The key keeps its place and its token, and outlives the client. The tombstone keeps it from being renewed or released again.
     """
-    folder, mine, gone = side.keys.folder(resource), side.keys.claim(resource, id), side.keys.gone(id)
+    folder, gone = side.keys.folder(resource), side.keys.gone(id)
     found = await side.range(get(*folder, order=messages.UPWARDS), deadline)
     entries = [Entry(kv) for kv in found.kvs]
-    place = next((place for place, entry in enumerate(entries) if entry.key == mine), None)
+    place = next((place for place, entry in enumerate(entries) if entry.claim_id == id), None)
     if place is None:
         side.sessions.leave(id)
         return False
@@ -272,16 +342,23 @@ async def _linger(side: Side, resource: str, id: str, linger: float, deadline: C
     said = {**own.said, "lingering": True, "ttl": float(ttl)}
     answer = await side.txn(
         txn(
-            [created_at(gone, 0), created_at(mine, own.created)],
-            [put_op(put(mine, encoded(said), lease)), put_op(put(gone, RELEASED, lease))],
+            [created_at(gone, 0), created_at(own.key, own.created)],
+            [put_op(put(own.key, encoded(said), lease)), put_op(put(gone, RELEASED, lease))],
         ),
         deadline,
         again=False,
     )
-    side.sessions.leave(id)
+    side.sessions.leave(id, again=answer.succeeded)  # it is in the way until it lapses: see `_make_way`
     return answer.succeeded
 
 
-async def withdraw(side: Side, key: bytes, deadline: CallTime) -> None:
-    """Delete a key of ours of which this client knows nothing any more."""
-    await side.txn(txn([], [delete_op(key)]), deadline)
+async def withdraw(side: Side, session: Session, key: bytes, deadline: CallTime) -> None:
+    """Delete what stands at a key under our lease, if no claim of this client is there.
+
+    The key was listed a moment ago, and may be another claim's by now: so what stands there is read first, and compared.
+    """
+    for kv in (await side.range(get(key), deadline)).kvs:
+        found = Entry(kv)
+        own = side.sessions.own(found.claim_id)
+        if found.lease == session.lease and (own is None or own.key != key):
+            await side.txn(txn([created_at(key, found.created)], [delete_op(key)]), deadline)

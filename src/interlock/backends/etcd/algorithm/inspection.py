@@ -105,7 +105,6 @@ async def _evicted(side: Side, victim: Entry, reason: str, deadline: CallTime) -
     then = [delete_op(victim.key)]
     if not victim.foreign:
         lease = await litter_lease(side, deadline, victim.ttl)
-        id = victim.key.rsplit(b"/", 1)[-1].decode()
-        then.append(put_op(put(side.keys.gone(id), evicted(reason), lease)))
+        then.append(put_op(put(side.keys.gone(victim.claim_id), evicted(reason), lease)))
     answer = await side.txn(txn([created_at(victim.key, victim.created)], then), deadline)
     return answer.succeeded

@@ -139,7 +139,7 @@ async def _confirmed(side: Side, line: Line, session: Session, deadline: CallTim
         return False
     if gone:
         raise LeaseNotFound("the server does not know the lease")
-    if listed:
+    if listed and when > session.listed:  # two callers may list at once, and the older list may come last
         session.keys, session.listed = frozenset(found.keys), when
     return True
 

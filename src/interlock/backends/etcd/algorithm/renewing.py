@@ -1,12 +1,15 @@
 """Renewals: a few requests for any number of claims.
 
 Every session that is involved is kept once, and the server lists the keys under its lease: a claim stands if its key is there. A key
-under our lease that no claim of this client knows is removed: it came from a request that arrived after it was given up.
+under our lease that no claim of this client knows is removed: it came from a request that arrived after it was given up. And a claim
+whose key is gone is forgotten: others may remove it, and its owner need not release it then.
+Keys are used again, so a list of keys counts only for claims that were known to stand before it was asked for.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from interlock.backends.etcd.algorithm.claiming import withdraw
 from interlock.backends.etcd.algorithm.keeping import keep
@@ -16,13 +19,14 @@ from interlock.backends.etcd.errors import LeaseNotFound
 from interlock.backends.etcd.transport.calltime import CallTime
 from interlock.backends.etcd.wire.messages import created_at, get, get_op, modified_at, put, put_op, txn
 from interlock.backends.etcd.wire.values import Entry, encoded, eviction
-from interlock.errors import StoreUnavailable
+from interlock.errors import InterlockError, StoreUnavailable
 from interlock.model import Gone, NoAnswer, Renewal, RenewAnswer, Renewed
 
 BULK = 50  # renewals of one call from which on a list of keys is used again,
 RECENT = 0.25  # if it is no older than this, seconds: 10,000 leases are renewed in 100 calls, and one list is enough
 BATCH = 100  # reads in one Txn
-STRANGERS = 16  # keys of nobody that are removed in one renewal
+STRANGERS = 16  # keys of nobody that are removed in one renewal, and claims without a key that are forgotten
+TIDYING = 0.5  # seconds that this may take
 TRIES = 4
 
 
@@ -31,10 +35,16 @@ async def renew(side: Side, renewals: Sequence[Renewal], timeout: float) -> list
         return []
     deadline = await side.begin(timeout, patient=False)
     sessions = {id(s): s for r in renewals if (s := side.sessions.of_claim(r.id)) is not None}
+    newest = max((own.entered for r in renewals if (own := side.sessions.own(r.id)) is not None), default=0.0)
     faults: dict[int, StoreUnavailable] = {}
+    listed: list[Session] = []
     for number, session in sessions.items():
+        bulk = len(renewals) >= BULK and newest <= session.listed
+        if bulk and side.runtime.now() < session.listed + RECENT and not session.over:
+            continue
         try:
-            await _keep(side, session, len(renewals) >= BULK, deadline)
+            await keep(side, session, deadline, listed=True)
+            listed.append(session)
         except LeaseNotFound:
             pass  # it is over, and so are its claims
         except StoreUnavailable as error:
@@ -44,19 +54,42 @@ async def renew(side: Side, renewals: Sequence[Renewal], timeout: float) -> list
     answers: list[RenewAnswer | None] = []
     for renewal in renewals:
         answers.append(await _answer(side, renewal, sessions, faults, deadline))
-    return await _explained(side, renewals, answers, deadline)
+    explained = await _explained(side, renewals, answers, deadline)
+    for session in listed:
+        await _tidy_up(side, session, deadline)
+    return explained
 
 
-async def _keep(side: Side, session: Session, bulk: bool, deadline: CallTime) -> None:
-    if bulk and side.runtime.now() < session.listed + RECENT and not session.over:
-        return
-    await keep(side, session, deadline, listed=True)
-    known = {id.encode() for id in session.ids}
-    strange = [key for key in session.keys if key.rsplit(b"/", 1)[-1] not in known]
+async def _tidy_up(side: Side, session: Session, deadline: CallTime) -> None:
+    """Remove what nobody owns, and forget what is gone. The next renewal does what this one has not done."""
+    brief = side.within(min(TIDYING, deadline.left() / 2))  # the leases are not renewed before this returns
+    if not brief.passed():
+        with suppress(InterlockError):
+            await _tidy(side, session, brief)
+
+
+async def _tidy(side: Side, session: Session, deadline: CallTime) -> None:
+    known = {own.key for own in list(session.claims.values())}
+    strange = [key for key in session.keys if key not in known]
     for key in strange[:STRANGERS]:
-        # Again: it may have been entered since the keys were listed.
-        if key.rsplit(b"/", 1)[-1].decode("utf-8", "replace") not in session.ids:
-            await withdraw(side, key, deadline)
+        await withdraw(side, session, key, deadline)
+    for id in _missing(session)[:STRANGERS]:
+        await _forget_if_removed(side, session, id, deadline)
+
+
+def _missing(session: Session) -> list[str]:
+    """The claims that stood before the keys were listed, and are not in the list."""
+    claims = list(session.claims.items())
+    return [id for id, own in claims if own.entered <= session.listed and own.key not in session.keys]
+
+
+async def _forget_if_removed(side: Side, session: Session, id: str, deadline: CallTime) -> None:
+    """Forget a claim, unless a read finds it: the server that lists keys may not have applied the latest ones yet."""
+    own = side.sessions.own(id)
+    if own is not None:
+        found = await side.range(get(own.key), deadline)
+        if not any(Entry(kv).claim_id == id for kv in found.kvs):
+            side.sessions.leave_removed(id, session.listed)
 
 
 async def _answer(
@@ -67,12 +100,12 @@ async def _answer(
     deadline: CallTime,
 ) -> RenewAnswer | None:
     """The answer; None if the claim does not stand, and the reason is to be found."""
-    session = side.sessions.of_claim(renewal.id)
-    if session is None or id(session) not in sessions:
+    own = side.sessions.own(renewal.id)
+    if own is None or id(session := own.session) not in sessions:
         return None
     if id(session) in faults:
         return NoAnswer(str(faults[id(session)]))
-    if session.over or side.keys.claim(renewal.resource, renewal.id) not in session.keys:
+    if session.over or own.key not in session.keys:
         return None
     if renewal.note is not None or renewal.permits is not None:
         if not await _rewrite(side, renewal, deadline):
@@ -83,13 +116,13 @@ async def _answer(
 
 async def _rewrite(side: Side, renewal: Renewal, deadline: CallTime) -> bool:
     """Change a claim's note or permits in place; False if it does not stand. Never creates it."""
-    key = side.keys.claim(renewal.resource, renewal.id)
+    key = side.key_of(renewal.resource, renewal.id)
     for _ in range(TRIES):
         kvs = (await side.range(get(key), deadline)).kvs
         if not kvs:
             return False
         own = Entry(kvs[0])
-        if own.said is None or own.said.get("lingering"):
+        if own.said is None or own.claim_id != renewal.id or own.said.get("lingering"):
             return False
         said = dict(own.said)
         if renewal.note is not None:

@@ -16,6 +16,8 @@ from collections.abc import Callable, Collection
 
 from interlock import native
 from interlock._core import timing
+from interlock.backends.etcd.algorithm.key_names import KeyName, KeyNames
+from interlock.backends.etcd.wire.keys import Keys
 from interlock.backends.etcd.wire.values import Entry
 from interlock.backends.etcd.wire.watching import Watched
 from interlock.backends.kit.runtime import WaitRuntime
@@ -35,6 +37,7 @@ KEPT = 3 / 4
 """The least part of a claim's ttl that its session must still live when the claim is sent; otherwise it is kept first."""
 
 UNANSWERED = 4096  # ids that are remembered of claims with a request that may still arrive
+FORMER = 4096  # claims of lost sessions whose keys are remembered, for a release before the server has removed them
 FLIGHT = 1.0  # seconds after which others no longer count on the caller who does something for all
 
 
@@ -43,17 +46,40 @@ def step(ttl: float) -> int:
     return LADDER[bisect_left(LADDER, ttl)]
 
 
+class OwnClaim:
+    """What a client knows of one of its claims: the key, the session, and what was answered."""
+
+    __slots__ = ("answered", "asking", "created", "entered", "name", "session")
+
+    def __init__(self, session: Session, name: KeyName) -> None:
+        self.session = session
+        self.name = name
+        self.created = 0  # the revision of its creation; 0 while that is not known
+        self.entered = float("inf")  # when it was known to stand
+        self.asking = True  # a request for it is under way
+        self.answered = True  # every request for it before: none can arrive later
+
+    @property
+    def key(self) -> bytes:
+        return self.name.key
+
+    def stands(self, created: int, now: float) -> None:
+        """It was seen standing."""
+        if created != self.created:
+            self.created, self.entered = created, now
+
+
 class Session:
     """One lease, as this client knows it."""
 
-    __slots__ = ("ids", "kept", "keys", "lease", "listed", "over", "step", "ttl")
+    __slots__ = ("claims", "kept", "keys", "lease", "listed", "over", "step", "ttl")
 
     def __init__(self, lease: int, step: int, ttl: float, asked: float) -> None:
         self.lease = lease
         self.step = step
         self.ttl = ttl  # what the server gave: it has a least ttl of its own
         self.kept = asked  # when the last confirmed keep-alive was sent
-        self.ids: set[str] = set()  # of claims that may stand in it
+        self.claims: dict[str, OwnClaim] = {}  # those that may stand in it, by id
         self.over = False
         self.keys: frozenset[bytes] = frozenset()  # the keys under the lease, as last listed,
         self.listed = float("-inf")  # and when that was asked for
@@ -89,15 +115,18 @@ class Place:
 class Sessions:
     """The sessions of one client and what it knows of its claims, shared by all of its sides."""
 
-    def __init__(self) -> None:
+    def __init__(self, keys: Keys) -> None:
+        self._keys = keys
         self._on_lost: list[Callable[[Collection[str] | None], None]] = []
         self.after_fork()
 
     def after_fork(self) -> None:
-        """The leases are the parent's: they are neither kept nor revoked here."""
+        """The leases and the keys are the parent's: they are neither kept nor revoked nor used here."""
         self.guard = native.guard()
+        self._names = KeyNames(self._keys)
         self._current: dict[int, Session] = {}  # by step of the ladder
-        self._by_id: dict[str, Session] = {}
+        self._by_id: dict[str, OwnClaim] = {}
+        self._former: dict[str, OwnClaim] = {}  # of lost sessions
         self._flights: dict[object, list[Signal]] = {}
         self.places: dict[str, Place] = {}
         self.unanswered: dict[str, None] = {}  # ids of claims with a request that may still arrive
@@ -126,9 +155,9 @@ class Sessions:
             session.over = True
             if self._current.get(session.step) is session:
                 del self._current[session.step]
-            lost = frozenset(session.ids)
+            lost = frozenset(session.claims)
             for id in lost:
-                self._by_id.pop(id, None)
+                self._retire(id)
         for call in self._on_lost:
             call(lost)
 
@@ -140,7 +169,8 @@ class Sessions:
         return None
 
     def of_claim(self, id: str) -> Session | None:
-        return self._by_id.get(id)
+        own = self._by_id.get(id)
+        return None if own is None else own.session
 
     def end(self) -> list[Session]:
         """Take out all sessions, for a client that closes."""
@@ -152,22 +182,65 @@ class Sessions:
 
     # ---- claims -------------------------------------------------------------------------
 
-    def enter(self, session: Session, id: str) -> None:
-        with self.guard:
-            session.ids.add(id)
-            self._by_id[id] = session
+    def own(self, id: str, resource: str | None = None) -> OwnClaim | None:
+        """What is known of a claim of this client (on this resource), also if its session was lost."""
+        own = self._by_id.get(id) or self._former.get(id)
+        return own if own is None or resource in (None, own.name.resource) else None
 
-    def leave(self, id: str) -> None:
-        """Forget a claim that was removed."""
+    def enter(self, session: Session, resource: str, id: str) -> OwnClaim:
+        """Note that a claim is in this session. A claim keeps its key, and a new one is given one."""
         with self.guard:
-            session = self._by_id.pop(id, None)
-            if session is not None:
-                session.ids.discard(id)
+            own = self._by_id.get(id) or self._former.pop(id, None)
+            if own is None:
+                own = OwnClaim(session, self._names.take(resource))
+            elif own.session is not session:
+                own.session.claims.pop(id, None)
+                own.session = session
+            own.asking = True
+            self._by_id[id] = session.claims[id] = own
+            return own
+
+    def move(self, own: OwnClaim) -> None:
+        """Give a claim another key: something is in the way at the one that it has."""
+        with self.guard:
+            self._names.free(own.name, again=False)
+            own.name, own.created = self._names.take(own.name.resource), 0
+
+    def leave(self, id: str, *, again: bool = False) -> None:
+        """Forget a claim that was removed. Its key is used `again` only if every request for it was answered."""
+        with self.guard:
+            own = self._by_id.pop(id, None)
+            if own is not None:
+                own.session.claims.pop(id, None)
+                self._names.free(own.name, again=again and own.answered)
+            self._former.pop(id, None)
             self.places.pop(id, None)
             self.unanswered.pop(id, None)
 
+    def leave_removed(self, id: str, listed: float) -> None:
+        """Forget a claim that somebody else has removed: it was looked for after this instant, and is gone."""
+        with self.guard:
+            own = self._by_id.get(id)
+            # A claim that is asked for again may stand by now; one without an answer needs a tombstone in the end.
+            if own is not None and own.answered and not own.asking and own.entered <= listed:
+                self.leave(id, again=True)
+
+    def _retire(self, id: str) -> None:
+        """Remember only the key of a claim whose session was lost: it may stand there until the server knows."""
+        own = self._by_id.pop(id, None)
+        if own is None:
+            return
+        own.answered = False
+        self._names.free(own.name, again=False)
+        self._former[id] = own
+        if len(self._former) > FORMER:
+            del self._former[next(iter(self._former))]
+
     def leave_unanswered(self, id: str) -> None:
         """Remember a claim whose request may still arrive: after its release it must not enter any more."""
+        own = self.own(id)
+        if own is not None:
+            own.answered, own.created = False, 0  # it may stand there anew
         self.unanswered[id] = None
         if len(self.unanswered) > UNANSWERED:
             try:

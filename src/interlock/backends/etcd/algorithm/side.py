@@ -25,6 +25,11 @@ class Side:
         self.sessions = sessions
         self.place = transport.address.place
 
+    def key_of(self, resource: str, id: str) -> bytes:
+        """The key of a claim of this client."""
+        own = self.sessions.own(id, resource)
+        return self.keys.claim(resource, id) if own is None else own.key
+
     async def begin(self, timeout: float, *, patient: bool = True) -> CallTime:
         """The deadline of a call with this timeout. It connects first; that has a time of its own for `patient` calls."""
         transport = self.transport

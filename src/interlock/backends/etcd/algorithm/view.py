@@ -59,8 +59,10 @@ class View:
         tail = answer.ranged(first + 1)
         return cls(_entries(front), _entries(tail), front.count)
 
-    def own(self, key: bytes) -> Entry | None:
-        return next((entry for entry in (*self.front, *self.tail) if entry.key == key), None)
+    def own(self, key: bytes, id: str) -> Entry | None:
+        """The entry of this claim. Another claim may stand at its key."""
+        found = next((entry for entry in (*self.front, *self.tail) if entry.key == key), None)
+        return found if found is not None and found.claim_id == id else None
 
     def place(self, key: bytes) -> int | None:
         """Its place from the front; None if it stands behind what was read, or nowhere."""

@@ -68,8 +68,13 @@ async def until_admitted(side: Side, claim: Claim, timeout: float) -> Granted | 
 
 
 def _told(side: Side, line: Line, claim: Claim, place: Place, group: WatchGroup) -> Granted | None:
-    """The grant, if the event alone tells of it: the only claim ahead has left, and nothing was heard of our own key."""
-    if place.next is None or group.hit != {group.numbers[1]}:
+    """The grant, if the event alone tells of it: the only claim ahead has left, and nothing was heard of our own key.
+
+    A key is used again. A member that lags behind can tell how an earlier claim left it, which was before ours was created.
+    """
+    if place.next is None or group.hit.keys() != {group.numbers[1]}:
+        return None
+    if group.hit[group.numbers[1]] <= place.created:
         return None
     return _granted(side, line, claim, place, place.next)
 
@@ -88,7 +93,7 @@ def _granted(side: Side, line: Line, claim: Claim, place: Place, own: Entry) -> 
 
 async def _look(side: Side, line: Line, claim: Claim, place: Place, deadline: CallTime) -> Granted | bool:
     """The grant; True if it still waits, and `place` says for what; False if it is gone or nobody knows."""
-    folder, mine = side.keys.folder(claim.resource), side.keys.claim(claim.resource, claim.id)
+    folder, mine = side.keys.folder(claim.resource), side.key_of(claim.resource, claim.id)
     found: RangeAnswer | None = None
     for serializable in (True, False):
         alone = view.exclusive(claim)
@@ -121,12 +126,11 @@ async def _look(side: Side, line: Line, claim: Claim, place: Place, deadline: Ca
 
 async def until_removed(side: Side, claim: Claim, timeout: float) -> None:
     """Wait until a holder's claim is removed, or the time is up."""
-    mine = side.keys.claim(claim.resource, claim.id)
+    mine = side.key_of(claim.resource, claim.id)
 
     async def stands(line: Line, deadline: CallTime) -> bool:
-        request = get(mine, limit=1, keys_only=True)
-        answer = await line.call(RANGE, request, max(line.least, deadline.for_request()))
-        return bool(RangeAnswer.of(answer).kvs)
+        answer = await line.call(RANGE, get(mine), max(line.least, deadline.for_request()))
+        return any(Entry(kv).claim_id == claim.id for kv in RangeAnswer.of(answer).kvs)
 
     await _while(side, [Watched(mine, only_deletions=True)], stands, timeout)
 

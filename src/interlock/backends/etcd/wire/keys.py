@@ -1,6 +1,7 @@
 """The names of the keys.
 
-    interlock/<name>/<claim id>       a claim; its place in the queue is the revision at which it was created
+    interlock/<name>/<word>           a claim; its place in the queue is the revision at which it was created. The word is its client's,
+                                      with a number if this client has several claims there; the claim's id stands in the value
     interlock-gone/<claim id>         a claim that must not come back: evicted, or released
     interlock-register/<name>         a register
     interlock-token-floor             a number that is added to every token; absent unless an operator has set it
@@ -47,8 +48,8 @@ class Keys:
         start = self.root + escaped(resource)
         return start + b"/", start + b"0"
 
-    def claim(self, resource: str, id: str) -> bytes:
-        return self.root + escaped(resource) + b"/" + id.encode()
+    def claim(self, resource: str, word: str) -> bytes:
+        return self.root + escaped(resource) + b"/" + word.encode()
 
     def gone(self, id: str) -> bytes:
         return self._gone + id.encode()

@@ -228,14 +228,17 @@ def unwatch(number: int) -> bytes:
 
 
 class WatchAnswer:
-    __slots__ = ("cancelled", "created", "events", "number")
+    """What a watch tells; `changed` is the revision of the last change that it tells of, and 0 if there is none."""
+
+    __slots__ = ("cancelled", "changed", "created", "number")
 
     def __init__(self, data: bytes) -> None:
         fields = decode(data)
         self.number = integer(fields, 2)
         self.created = bool(integer(fields, 3))
         self.cancelled = bool(integer(fields, 4))
-        self.events = 11 in fields
+        events = all_of(fields, 11)
+        self.changed = KeyValue(text(decode(events[-1]), 2)).modified if events else 0
 
 
 # ---- the rest ---------------------------------------------------------------------------

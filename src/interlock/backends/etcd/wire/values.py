@@ -19,6 +19,7 @@ _encoder = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 def claim_value(claim: Claim, floor: int) -> bytes:
     """What is written for a claim. The instant is wall clock, only for people to read: etcd keeps no times."""
     said: dict[str, Any] = {
+        "id": claim.id,
         "permits": claim.permits,
         "capacity": claim.capacity,
         "ttl": claim.ttl,
@@ -83,7 +84,13 @@ class Entry:
         """Its id for an operator. One that only lingers has no owner any more, and another id."""
         if self.said is not None and self.said.get("lingering"):
             return f"{LINGERING}{self.token}"
-        return self.key.rsplit(b"/", 1)[-1].decode("utf-8", "replace")
+        return self.claim_id
+
+    @property
+    def claim_id(self) -> str:
+        """The id of the claim that stands at this key now; a stranger's is the last part of its key."""
+        id = None if self.said is None else self.said.get("id")
+        return id if isinstance(id, str) else self.key.rsplit(b"/", 1)[-1].decode("utf-8", "replace")
 
     def standing(self, capacity: int, admitted: bool, lapses_in: float) -> Standing:
         said = self.said or {}

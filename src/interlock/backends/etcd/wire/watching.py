@@ -31,7 +31,9 @@ class WatchGroup:
         self.numbers: list[int] = []
         self.opening = 0  # watches that the server has not confirmed yet
         self.fired = False  # something has changed, or may have
-        self.hit: set[int] = set()  # the numbers of the watches that told of a change
+        self.hit: dict[
+            int, int
+        ] = {}  # the numbers of the watches that told of a change, and the revision of the last one
         self.ended = ""  # why nothing is heard any more
         self.wake = wake
 
@@ -76,8 +78,8 @@ class WatchStream(Call):
             return  # cancelled by us meanwhile
         if answer.created:
             group.opening -= 1
-        if answer.events:
-            group.hit.add(answer.number)
+        if answer.changed:
+            group.hit[answer.number] = answer.changed
             group.fired = True
         if answer.cancelled:  # by the server: no right to read, for example
             group.ended = "the server has cancelled the watch"

@@ -1,0 +1,60 @@
+"""The names of the keys of a client's claims. A key is used again once its claim has left (decision 0029).
+
+etcd keeps each key that ever existed in its index until it is compacted, and whoever asks what stands under a name passes all of
+them. So a client does not use a new key for each claim. Its keys consist of a random word of its own and a number: for each resource,
+the lowest number that none of its claims uses. They are as many as its claims have ever been at once.
+
+Nothing is remembered of a resource on which the client has no claim. A key about which a request may still be under way must not be
+used again; then the client takes another word, and all its old keys are out of use at once.
+"""
+
+from __future__ import annotations
+
+import secrets
+
+from interlock.backends.etcd.wire.keys import Keys
+from interlock.record import record
+
+
+@record
+class KeyName:
+    """One key: the word of its client, and the number among the keys of that client for the same resource."""
+
+    resource: str
+    word: str
+    number: int
+    key: bytes
+
+
+class KeyNames:
+    """Which keys are in use. The caller holds a guard: a key must not be taken twice."""
+
+    def __init__(self, keys: Keys) -> None:
+        self._keys = keys
+        self._word = _fresh_word()
+        self._in_use: dict[tuple[str, str], int] = {}  # for each resource and word: one bit for each number
+
+    def take(self, resource: str) -> KeyName:
+        """A key that no other claim of this client uses."""
+        word = self._word
+        bits = self._in_use.get((resource, word), 0)
+        number = (~bits & (bits + 1)).bit_length() - 1  # the lowest bit that is not set
+        self._in_use[resource, word] = bits | 1 << number
+        key = self._keys.claim(resource, word if number == 0 else f"{word}-{number}")
+        return KeyName(resource, word, number, key)
+
+    def free(self, name: KeyName, *, again: bool) -> None:
+        """Its claim has left. Unless nothing can reach the key any more, it is never used `again`."""
+        place = name.resource, name.word
+        bits = self._in_use.get(place, 0) & ~(1 << name.number)
+        if bits:
+            self._in_use[place] = bits
+        else:
+            self._in_use.pop(place, None)
+        if not again and name.word == self._word:
+            self._word = _fresh_word()
+
+
+def _fresh_word() -> str:
+    """If two clients had the same one, they would find each other's keys in the way: it need not be longer."""
+    return secrets.token_hex(8)
