@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from interlock import aio
+from interlock import aio, events
 from interlock._core.keeper import Keeper, Renewable
 from interlock._core.lease import SIGNED_AFTER
 from interlock.blocking import Lease
@@ -244,3 +244,21 @@ def test_locks_that_are_handed_over_within_a_client_do_not_wake_its_keeper(
             assert rung <= 2 + 3 * (time.monotonic() - began), rung
 
     asyncio.run(main())
+
+
+def test_a_keeper_that_stays_behind_says_so_now_and_then_and_not_at_each_renewal() -> None:
+    """Ten thousand leases on a busy machine wrote hundreds of lines a minute."""
+    stage = Stage()
+    keeper = stage.core.keeper
+
+    def told(began: float, late: float) -> int:
+        for tenth in range(50):
+            keeper._report_lag(began + tenth / 10, late)
+        eventually(lambda: stage.events)
+        return sum(isinstance(event, events.KeeperLagged) for event in stage.events)
+
+    assert told(100.0, 0.6) == 1
+    assert told(103.0, 1.1) == 1  # worse, but not twice as bad
+    assert told(104.0, 1.3) == 2
+    assert told(115.0, 0.6) == 3  # a while later
+    stage.client.close()

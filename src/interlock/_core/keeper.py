@@ -37,6 +37,7 @@ LAST_TRY = 0.5  # seconds for a claim that is still to be released when its clie
 PENDING_TRY = 1.0  # seconds for which one pending release may wait for the store
 LONGEST_TRIP = 0.5  # seconds that a renewal gets, if the store has needed them, however near a deadline is
 LAG = 0.5  # being this late, seconds, is worth a report
+LAG_AGAIN = 10.0  # seconds until it is reported again, unless it has doubled
 NEVER = float("inf")
 
 
@@ -114,6 +115,7 @@ class Keeper:
         self._owner: Owner | None = None  # the thread or task that runs the keeper
         self._stopping = False
         self._trip = 0.0  # seconds that a renewal has lately taken
+        self._lag_reported = (float("-inf"), 0.0)  # when, and how late it was
         self.doubted = float("-inf")  # when the store was last found to be another
         self._verified = float("-inf")  # and up to when everything was asked for since
 
@@ -320,8 +322,15 @@ class Keeper:
                 if kept in self._live:
                     due.append(kept)
         if late > LAG:
-            self._report(events.KeeperLagged(late))
+            self._report_lag(now, late)
         return due
+
+    def _report_lag(self, now: float, late: float) -> None:
+        """Tell that renewals began late: not at each of them, if the keeper stays behind."""
+        when, before = self._lag_reported
+        if now - when >= LAG_AGAIN or late > 2 * before:
+            self._lag_reported = now, late
+            self._report(events.KeeperLagged(late))
 
     def _all_doubtful(self, now: float) -> list[Renewable]:
         """Everything is due: the server that took over may not know what the one before it knew."""
