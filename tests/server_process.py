@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import signal
 import socket
 import sys
+from pathlib import Path
+
+from tests.patience import until
 
 PR_SET_PDEATHSIG = 1
 
@@ -22,3 +26,27 @@ def die_with_parent() -> None:
     """In the child: a killed test run must not leave servers behind for the next one to talk to."""
     if sys.platform.startswith("linux"):
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def freeze(*pids: int) -> None:
+    """Stop processes, and return when all their threads have stopped: on a busy machine that takes a while."""
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    until(lambda: all(_stopped(pid) for pid in pids))
+
+
+def thaw(*pids: int) -> None:
+    for pid in pids:
+        os.kill(pid, signal.SIGCONT)
+
+
+def _stopped(pid: int) -> bool:
+    """Whether every thread of a process has stopped, or the process has ended."""
+    for thread in Path(f"/proc/{pid}/task").glob("*/stat"):
+        try:
+            state = thread.read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            continue  # it has ended
+        if state not in "TtZX":
+            return False
+    return True

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -20,7 +19,7 @@ from interlock.backends.etcd.transport.credentials import Credentials
 from interlock.backends.etcd.wire.messages import STATUS, StatusAnswer
 from interlock.errors import InterlockError
 from tests.patience import PATIENCE
-from tests.server_process import die_with_parent, free_port
+from tests.server_process import die_with_parent, free_port, freeze, thaw
 from tests.shared_servers import ports_of
 
 MEMORY = "/dev/shm"  # where there is one: three members that share one busy disk wait for it most of the time
@@ -78,10 +77,10 @@ class Member:
             self._process = None
 
     def freeze(self) -> None:
-        os.kill(self.pid, signal.SIGSTOP)
+        freeze(self.pid)
 
     def thaw(self) -> None:
-        os.kill(self.pid, signal.SIGCONT)
+        thaw(self.pid)
 
     @contextmanager
     def frozen(self) -> Iterator[None]:

@@ -137,11 +137,11 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
         subprocess.run(["openssl", *words], cwd=folder, check=True, capture_output=True)
 
     new = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2")
-    openssl("req", "-x509", *new, "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=ca")
-    (folder / "server.ext").write_text(
-        "subjectAltName=IP:127.0.0.1,DNS:localhost\nextendedKeyUsage=serverAuth,clientAuth\n"
-    )
-    (folder / "client.ext").write_text("extendedKeyUsage=clientAuth\n")
+    signs = ("-addext", "keyUsage=critical,keyCertSign,cRLSign")  # Python 3.13 asks for it
+    openssl("req", "-x509", *new, *signs, "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=ca")
+    signed = "authorityKeyIdentifier=keyid\nextendedKeyUsage=clientAuth"  # and for the first of these
+    (folder / "server.ext").write_text(f"{signed},serverAuth\nsubjectAltName=IP:127.0.0.1,DNS:localhost\n")
+    (folder / "client.ext").write_text(f"{signed}\n")
     for name in ("server", "client"):
         openssl("req", *new[:5], "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", f"/CN={name}")
         openssl(

@@ -117,7 +117,7 @@ def test_without_a_majority_calls_end_in_time_and_the_cluster_recovers(parts: Pa
         try:
             began = time.monotonic()
             with pytest.raises(InterlockError):
-                client.lock("majority").acquire(timeout=1.0)
+                pytest.fail(f"{client.lock('majority').acquire(timeout=1.0)} without a majority")
             assert time.monotonic() - began < stretched(3.0) + 5.0
         finally:
             for member in others:

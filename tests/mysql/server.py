@@ -7,7 +7,6 @@ import fcntl
 import getpass
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import tempfile
@@ -22,7 +21,7 @@ from typing import Any
 import pymysql
 
 from tests.patience import PATIENCE
-from tests.server_process import die_with_parent, free_port
+from tests.server_process import die_with_parent, free_port, freeze, thaw
 
 PLACES = 4  # of one server that are used in turn
 HASTY = (
@@ -165,12 +164,11 @@ class Server:
         self.start()
 
     def freeze(self) -> None:
-        """From now on it reads nothing: all its threads have stopped, which takes a moment on a busy machine."""
-        os.kill(self.pid, signal.SIGSTOP)
-        os.waitpid(self.pid, os.WUNTRACED)
+        """From now on it reads nothing."""
+        freeze(self.pid)
 
     def thaw(self) -> None:
-        os.kill(self.pid, signal.SIGCONT)
+        thaw(self.pid)
 
     @contextmanager
     def frozen(self) -> Iterator[None]:

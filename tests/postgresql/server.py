@@ -22,7 +22,7 @@ from typing import Any
 from uuid import uuid4
 
 from tests.patience import PATIENCE, until
-from tests.server_process import die_with_parent, free_port
+from tests.server_process import die_with_parent, free_port, freeze, thaw
 
 # As a test needs it: nothing survives a power cut, but everything a crash of the server.
 QUICK = ("fsync=off", "full_page_writes=off", "shared_buffers=32MB")
@@ -179,12 +179,10 @@ class Server:
 
     def freeze(self) -> None:
         """From now on no process of the server does anything."""
-        for pid in self.processes():
-            os.kill(pid, signal.SIGSTOP)
+        freeze(*self.processes())
 
     def thaw(self) -> None:
-        for pid in self.processes():
-            os.kill(pid, signal.SIGCONT)
+        thaw(*self.processes())
 
     @contextmanager
     def frozen(self) -> Iterator[None]:

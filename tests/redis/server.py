@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import atexit
-import os
 import shutil
-import signal
 import socket
 import subprocess
 import time
@@ -16,7 +14,7 @@ from tempfile import mkdtemp
 from typing import TypeVar
 
 from tests.patience import PATIENCE
-from tests.server_process import die_with_parent, free_port
+from tests.server_process import die_with_parent, free_port, freeze, thaw
 
 
 class Server:
@@ -65,10 +63,10 @@ class Server:
 
     def freeze(self) -> None:
         """From now on it reads nothing."""
-        os.kill(self.pid, signal.SIGSTOP)
+        freeze(self.pid)
 
     def thaw(self) -> None:
-        os.kill(self.pid, signal.SIGCONT)
+        thaw(self.pid)
 
     @contextmanager
     def frozen(self) -> Iterator[None]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import time
@@ -16,7 +15,7 @@ from tempfile import mkdtemp
 from uuid import uuid4
 
 from tests.patience import PATIENCE
-from tests.server_process import die_with_parent, free_port
+from tests.server_process import die_with_parent, free_port, freeze, thaw
 from tests.shared_servers import ports_of
 
 TICK = 0.2  # seconds; the shortest session is two of them
@@ -137,10 +136,10 @@ class Node:
             self._process = None
 
     def freeze(self) -> None:
-        os.kill(self.pid, signal.SIGSTOP)
+        freeze(self.pid)
 
     def thaw(self) -> None:
-        os.kill(self.pid, signal.SIGCONT)
+        thaw(self.pid)
 
     def close(self) -> None:
         self.kill()
