@@ -65,7 +65,8 @@ class LinkPool:
     def _start(self) -> None:
         self._idle: list[_Idle] = []
         self._links: WeakSet[Link] = WeakSet()  # including those in use
-        self._waiting: deque[ref[_Turn]] = deque()
+        self._hurried: deque[ref[_Turn]] = deque()  # releases, mostly: what everybody else waits for
+        self._patient: deque[ref[_Turn]] = deque()
         self._guard = native.guard()
         self._returned_at = 0.0  # when a link was last given back after an answer
 
@@ -126,7 +127,7 @@ class LinkPool:
         link.discard()
 
     async def _wait_for_slot(self, until: float, patient: bool) -> tuple[Link, bool]:
-        """Wait for a turn, first come, first served.
+        """Wait for a turn, first come, first served; but callers in a hurry come before all patient ones.
 
         A patient caller that gives its step the usual time waits for as long as the queue moves: hundreds of tasks that come at once are not
         told that the server cannot be reached.
@@ -135,8 +136,8 @@ class LinkPool:
         moving = self._connect_timeout if patient and until - now > 0.9 * IO_TIMEOUT else 0.0
         if patient:
             until = max(until, now + self._connect_timeout)
-        turn = _Turn(self._runtime.signal())
-        self._waiting.append(ref(turn))
+        turn, line = _Turn(self._runtime.signal()), self._patient if patient else self._hurried
+        line.append(ref(turn))
         try:
             while True:
                 link, new = self._next()  # once more: it may have become free in between
@@ -149,16 +150,16 @@ class LinkPool:
                     )
                 if turn.signal.is_set():
                     turn = _Turn(self._runtime.signal())
-                    self._waiting.appendleft(ref(turn))
-                await self._runtime.wait(turn.signal, min(left, AGAIN * (1 + len(self._waiting))))
+                    line.appendleft(ref(turn))
+                await self._runtime.wait(turn.signal, min(left, AGAIN * (1 + len(line))))
         finally:
             if turn.signal.is_set():
                 self._wake_next()  # in case that a link is free which woke this one, which has not taken it
 
     def _wake_next(self) -> None:
-        while self._waiting and self._idle_or_room():
+        while (line := self._hurried or self._patient) and self._idle_or_room():
             try:
-                turn = self._waiting.popleft()()
+                turn = line.popleft()()
             except IndexError:
                 return
             if turn is not None:
@@ -180,7 +181,7 @@ class LinkPool:
                     self._close_old(now)
             else:
                 self._forget(link)
-        if self._waiting:
+        if self._hurried or self._patient:
             self._wake_next()
 
     def _close_old(self, now: float) -> None:
@@ -205,6 +206,6 @@ class LinkPool:
     async def close(self) -> None:
         self._closed = True
         self.drain()
-        for reference in list(self._waiting):
+        for reference in [*self._hurried, *self._patient]:
             if (turn := reference()) is not None:
                 turn.signal.set()
