@@ -165,6 +165,44 @@ def test_pings_and_settings_are_answered() -> None:
     assert peer.connection.pings == 0
 
 
+def test_answers_to_pings_come_behind_a_request_and_once() -> None:
+    peer = Peer()
+    peer.send(PING, 0, 0, b"12345678")
+    peer.begin()
+    assert [kind for kind, *_ in peer.got()] == [HEADERS, DATA, PING]
+    assert peer.got() == []
+
+
+def test_headers_are_decoded_again_once_the_server_refers_to_earlier_ones() -> None:
+    """Equal blocks mean the same only as long as there is no table: what was kept until then is of no use."""
+    peer = Peer()
+    opening = literal(b":status", b"200") + literal(b"content-type", b"application/grpc")
+    remembered = b"\x40" + literal(b"grpc-status", b"7")[1:]  # put into the table, if there is one
+    no_table, table, first_of_table = b"\x20", b"\x3f\xe1\x1f", b"\xbe"
+    codes: list[int | None] = []
+    for start, trailers in (
+        (no_table, remembered),
+        (b"", remembered),
+        (table, remembered),
+        (b"", first_of_table),
+    ):
+        call, stream = peer.begin()
+        peer.send(HEADERS, END_HEADERS, stream.id, start + opening)
+        peer.send(HEADERS, END_HEADERS | END_STREAM, stream.id, trailers)
+        codes.append(code(call))
+    assert codes == [7, 7, 7, 7]
+
+
+def test_a_message_in_many_pieces_and_several_messages_in_one() -> None:
+    messages = [b"a" * 1000, b"", b"b", b"c" * 300]
+    whole = b"".join(framed(one) for one in messages)
+    for size in (1, 4, 5, 7, 400, 2000):
+        call = Call()
+        for at in range(0, len(whole), size):
+            call.on_data(whole[at : at + size], False)
+        assert call.messages == messages
+
+
 def test_a_large_request_keeps_to_the_frame_size_and_the_windows() -> None:
     peer = Peer((INITIAL_WINDOW_SIZE, 20000))
     body = bytes(100_000)

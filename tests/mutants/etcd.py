@@ -16,7 +16,7 @@ MUTANTS: list[Mutant] = [
     mutant(
         "etcd: a release deletes whatever stands at its key",
         "a release that arrives late removes the next holder's claim, and two hold the lock",
-        (CLAIMING, "        compare.append(created_at(mine, created))\n", "        pass\n"),
+        (CLAIMING, 'compared(created_at(mine, created)) if created else b""', 'b""'),
         tests=reused("arrives_twice"),
     ),
     mutant(

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 import time
+from functools import lru_cache
 
 from interlock.backends.etcd.algorithm import view
 from interlock.backends.etcd.algorithm.keeping import COMMIT, fresh_lease, litter_lease, session_for
@@ -27,10 +28,12 @@ from interlock.backends.etcd.algorithm.view import View
 from interlock.backends.etcd.errors import LeaseNotFound
 from interlock.backends.etcd.transport.calltime import CallTime
 from interlock.backends.etcd.wire import messages
+from interlock.backends.etcd.wire.keys import Keys
 from interlock.backends.etcd.wire.messages import (
     GRANT,
     LeaseAnswer,
     TxnAnswer,
+    compared,
     created_at,
     delete_op,
     get,
@@ -43,6 +46,7 @@ from interlock.backends.etcd.wire.messages import (
     txn,
     txn_op,
 )
+from interlock.backends.etcd.wire.template import blank, cut
 from interlock.backends.etcd.wire.values import RELEASED, Entry, claim_value, encoded, eviction
 from interlock.errors import InterlockError, SettingsMismatch, StoreUnavailable, StoreUnfit, Unreached
 from interlock.model import Claim, ClaimAnswer, Gone
@@ -88,18 +92,39 @@ async def claim(side: Side, asked_for: Claim, timeout: float) -> ClaimAnswer:
 async def _claim(
     side: Side, session: Session, held: OwnClaim, claim: Claim, deadline: CallTime
 ) -> ClaimAnswer:
-    known, folder = side.sessions.places.get(claim.id), side.keys.folder(claim.resource)
-    alone = [] if claim.queued else [nothing_in(*folder)]
-    quick = known is None
+    known, asked, floor = side.sessions.places.get(claim.id), side.runtime.now(), side.sessions.floor
+    if known is not None:
+        return await _enter(side, session, held, claim, known, None, asked, deadline)
+    request = _quick_request(side, session, held, claim, floor)
+    answer = await side.txn(request, deadline, unsure=lambda: side.sessions.leave_unanswered(claim.id))
+    if not answer.succeeded:
+        return await _enter(side, session, held, claim, None, answer.nested(0), asked, deadline)
+    created = answer.revision  # nobody stood in its way: its key was created by this Txn
+    held.stands(created, side.runtime.now())
+    if session.over:
+        raise LeaseNotFound("another caller has found out meanwhile")
+    return session.granted(created + floor[1], claim.ttl, asked)
+
+
+async def _enter(
+    side: Side,
+    session: Session,
+    held: OwnClaim,
+    claim: Claim,
+    known: Place | None,
+    answer: TxnAnswer | None,
+    asked: float,
+    deadline: CallTime,
+) -> ClaimAnswer:
+    """Enter a claim that others stand in the way of, or find it standing. The inner Txn does this; its first `answer` may be there."""
+    alone: bytes | None = None
     while True:
-        asked, floor = side.runtime.now(), side.sessions.floor
-        request = _request(side, session, held.key, claim, alone, known.created if known else 0, floor, quick)
-        answer = await side.txn(request, deadline, unsure=lambda: side.sessions.leave_unanswered(claim.id))
-        if quick:
-            if answer.succeeded:
-                held.stands(answer.header.revision, side.runtime.now())
-                return _granted_at_once(session, claim, answer.header.revision + floor[1], asked)
-            answer, quick = answer.nested(0), False
+        if answer is None:
+            asked = side.runtime.now()
+            request = _request(side, session, held, claim, known.created if known else 0, alone)
+            answer = await side.txn(
+                request, deadline, unsure=lambda: side.sessions.leave_unanswered(claim.id)
+            )
         if (gone := _gone(side, claim, answer)) is not None:
             return gone
         seen = View.of(answer, 1)
@@ -115,43 +140,92 @@ async def _claim(
             # It entered again behind the end of what was read; its old place is no place of it any more.
             side.sessions.places.pop(claim.id, None)
             raise _Again
-        if _floor_moved(side, answer):
-            continue
-        if not seen.fits(claim):
-            side.sessions.leave(claim.id, again=True)  # it left no trace
-            return seen.busy(claim, seen.count)
-        alone = [
-            none_since(*folder, answer.header.revision)
-        ]  # it fits as long as nobody enters after this look
+        if not _floor_moved(side, answer):
+            if not seen.fits(claim):
+                side.sessions.leave(claim.id, again=True)  # it left no trace
+                return seen.busy(claim, seen.count)
+            # It fits as long as nobody enters after this look.
+            alone = none_since(*side.keys.folder(claim.resource), answer.revision)
+        answer = None
 
 
 def _request(
     side: Side,
     session: Session,
-    mine: bytes,
+    held: OwnClaim,
     claim: Claim,
-    alone: list[bytes],
     created: int,
-    floor: tuple[int, int],
-    quick: bool,
+    alone: bytes | None,
 ) -> bytes:
-    """The Txn of a claim; only the inner one if it is not `quick`. See the head of this file."""
-    keys, (since, above) = side.keys, floor
-    folder, gone = keys.folder(claim.resource), keys.gone(claim.id)
+    """The inner Txn of a claim: it did not enter at once, or it has waited. See the head of this file."""
+    keys, (since, above) = side.keys, side.sessions.floor
+    folder = keys.folder(claim.resource)
+    if not claim.queued:
+        alone = alone or nothing_in(*folder)
     reads = view.looks(claim, folder, created)
-    # The floor is compared: whoever does not know of a new one would draw tokens below those of the others.
-    sound = [created_at(gone, 0), modified_at(keys.floor, since)]
-    enter = put_op(put(mine, claim_value(claim, above), session.lease))
+    return _entering(
+        *(keys, held.key, session.lease, since, keys.gone(claim.id)),
+        *(claim_value(claim, above), reads, alone),
+    )
+
+
+def _entering(
+    keys: Keys,
+    mine: bytes,
+    lease: int,
+    since: int,
+    gone: bytes,
+    value: bytes,
+    reads: list[bytes],
+    alone: bytes | None,
+) -> bytes:
+    compare = [*_sound(keys, gone, since), created_at(mine, 0), *(() if alone is None else (alone,))]
     otherwise = [get_op(get(gone)), *reads, get_op(get(keys.floor)), get_op(get(mine))]
-    request = txn([*sound, created_at(mine, 0), *alone], [enter, *reads], otherwise)
-    return txn([*sound, nothing_in(*folder)], [enter], [txn_op(request)]) if quick else request
+    return txn(compare, [put_op(put(mine, value, lease)), *reads], otherwise)
 
 
-def _granted_at_once(session: Session, claim: Claim, token: int, asked: float) -> ClaimAnswer:
-    """The grant of a claim that nobody stood in the way of: its key was created at the revision of the answer."""
-    if session.over:
-        raise LeaseNotFound("another caller has found out meanwhile")
-    return session.granted(token, claim.ttl, asked)
+def _sound(keys: Keys, gone: bytes, since: int) -> list[bytes]:
+    """What is compared whenever a claim enters.
+
+    The floor is one of them: whoever does not know of a new one would draw tokens below those of the others.
+    """
+    return [created_at(gone, 0), modified_at(keys.floor, since)]
+
+
+def _quick_request(
+    side: Side, session: Session, held: OwnClaim, claim: Claim, floor: tuple[int, int]
+) -> bytes:
+    """The whole Txn of a claim. From one claim to the next, only its tombstone's name and its value differ."""
+    keys, gone, value = side.keys, side.keys.gone(claim.id), claim_value(claim, floor[1])
+    start, to_value, to_gone, to_value_again, to_gone_again, end = _quick_parts(
+        *(keys, claim.resource, held.name.key, session.lease, floor[0]),
+        *(claim.permits, claim.capacity, claim.queued, len(gone), len(value)),
+    )
+    return b"".join(
+        (start, gone, to_value, value, to_gone, gone, to_value_again, value, to_gone_again, gone, end)
+    )
+
+
+@lru_cache(maxsize=1024)
+def _quick_parts(
+    keys: Keys,
+    resource: str,
+    mine: bytes,
+    lease: int,
+    since: int,
+    permits: int,
+    capacity: int,
+    queued: bool,
+    gone_size: int,
+    value_size: int,
+) -> list[bytes]:
+    """The Txn of a claim around its tombstone's name and its value, which it has three times and twice."""
+    gone, value = blank(0, gone_size), blank(1, value_size)
+    folder = keys.folder(resource)
+    reads, nothing = view.looks_for(permits, capacity, folder), nothing_in(*folder)
+    inner = _entering(keys, mine, lease, since, gone, value, reads, None if queued else nothing)
+    enter = put_op(put(mine, value, lease))
+    return cut(txn([*_sound(keys, gone, since), nothing], [enter], [txn_op(inner)]), gone, value)
 
 
 def _gone(side: Side, claim: Claim, answer: TxnAnswer) -> Gone | None:
@@ -283,28 +357,43 @@ async def release(side: Side, resource: str, id: str, linger: float, timeout: fl
         kept = await _linger(side, resource, id, linger, deadline)
         if kept is not None:
             return kept
-    own, gone = side.sessions.own(id, resource), side.keys.gone(id)
-    if own is None and id not in side.sessions.unanswered:
+    own, unanswered = side.sessions.own(id, resource), id in side.sessions.unanswered
+    if own is None and not unanswered:
         return await _release_others(side, resource, id, deadline)
-    mine, created = side.key_of(resource, id), 0 if own is None else own.created
-    compare, then = [created_at(gone, 0)], [delete_op(mine)]
-    if created:  # otherwise an answer is missing, and no later claim ever stands there
-        compare.append(created_at(mine, created))
-    if id in side.sessions.unanswered:
+    mine = side.keys.claim(resource, id) if own is None else own.name.key
+    created = 0 if own is None else own.created
+    removal = _removal(side, id, mine, created)
+    if unanswered:
         try:
             lease = await litter_lease(side, deadline)
-            then.append(put_op(put(gone, RELEASED, lease)))
+            removal += txn([], [put_op(put(side.keys.gone(id), RELEASED, lease))])
         except StoreUnfit:
             pass  # a full server still deletes
     try:
-        answer = await side.txn(txn(compare, then), deadline, again=False)
+        answer = await side.txn(removal, deadline, again=False)
     except BaseException:
         if own is not None:
             own.answered = False
         raise
-    removed = answer.succeeded and answer.deleted(0) == 1
+    # What was compared at a known revision was there.
+    removed = answer.succeeded and (created > 0 or answer.deleted(0) == 1)
     side.sessions.leave(id, again=created > 0)
     return removed
+
+
+def _removal(side: Side, id: str, mine: bytes, created: int) -> bytes:
+    """The Txn that deletes a claim unless it was evicted; more may be appended, as its fields repeat."""
+    gone = side.keys.gone(id)
+    start, end = _removal_parts(mine, len(gone))
+    # If it is not known, an answer is missing, and no later claim ever stands there.
+    compare = compared(created_at(mine, created)) if created else b""
+    return b"".join((start, gone, end, compare))
+
+
+@lru_cache(maxsize=1024)
+def _removal_parts(mine: bytes, gone_size: int) -> list[bytes]:
+    gone = blank(0, gone_size)
+    return cut(txn([created_at(gone, 0)], [delete_op(mine)]), gone)
 
 
 async def _release_others(side: Side, resource: str, id: str, deadline: CallTime) -> bool:

@@ -11,6 +11,7 @@ used again; then the client takes another word, and all its old keys are out of 
 from __future__ import annotations
 
 import secrets
+from functools import lru_cache
 
 from interlock.backends.etcd.wire.keys import Keys
 from interlock.record import record
@@ -40,8 +41,7 @@ class KeyNames:
         bits = self._in_use.get((resource, word), 0)
         number = (~bits & (bits + 1)).bit_length() - 1  # the lowest bit that is not set
         self._in_use[resource, word] = bits | 1 << number
-        key = self._keys.claim(resource, word if number == 0 else f"{word}-{number}")
-        return KeyName(resource, word, number, key)
+        return _name(self._keys, resource, word, number)
 
     def free(self, name: KeyName, *, again: bool) -> None:
         """Its claim has left. Unless nothing can reach the key any more, it is never used `again`."""
@@ -53,6 +53,11 @@ class KeyNames:
             self._in_use.pop(place, None)
         if not again and name.word == self._word:
             self._word = _fresh_word()
+
+
+@lru_cache(maxsize=1024)
+def _name(keys: Keys, resource: str, word: str, number: int) -> KeyName:
+    return KeyName(resource, word, number, keys.claim(resource, word if number == 0 else f"{word}-{number}"))
 
 
 def _fresh_word() -> str:

@@ -72,12 +72,13 @@ class OwnClaim:
 class Session:
     """One lease, as this client knows it."""
 
-    __slots__ = ("claims", "kept", "keys", "lease", "listed", "over", "step", "ttl")
+    __slots__ = ("_validity", "claims", "kept", "keys", "lease", "listed", "over", "step", "ttl")
 
     def __init__(self, lease: int, step: int, ttl: float, asked: float) -> None:
         self.lease = lease
         self.step = step
         self.ttl = ttl  # what the server gave: it has a least ttl of its own
+        self._validity = timing.validity(ttl)
         self.kept = asked  # when the last confirmed keep-alive was sent
         self.claims: dict[str, OwnClaim] = {}  # those that may stand in it, by id
         self.over = False
@@ -86,7 +87,7 @@ class Session:
 
     def lapsed(self, now: float) -> bool:
         """Whether its time is up on our clock, with the margin that a holder takes off."""
-        return self.over or now >= timing.deadline(self.kept, self.ttl)
+        return self.over or now >= self.kept + self._validity
 
     def granted(self, token: int, ttl: float, asked: float) -> Granted:
         """A grant whose ttl counts from an instant at which it ends no later than the session does."""
@@ -141,7 +142,7 @@ class Sessions:
     # ---- sessions -----------------------------------------------------------------------
 
     def current(self, ttl: float) -> Session | None:
-        return self._current.get(step(ttl))
+        return self._current.get(LADDER[bisect_left(LADDER, ttl)])
 
     def begin(self, session: Session) -> None:
         with self.guard:

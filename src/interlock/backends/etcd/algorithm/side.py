@@ -35,8 +35,8 @@ class Side:
         transport = self.transport
         extra = transport.address.connect_timeout if patient and not transport.hurried else 0.0
         deadline = CallTime(self.runtime.now, timeout, extra)
-        _, connecting = await transport.line(timeout + extra)
-        if connecting:
+        if transport.ready_line() is None:
+            _, connecting = await transport.line(timeout + extra)
             deadline.connected(connecting)
         return deadline
 

@@ -33,12 +33,13 @@ def exclusive(claim: Claim) -> bool:
 
 def looks(claim: Claim, folder: tuple[bytes, bytes], created: int = 0) -> list[bytes]:
     """The reads of a Txn that make a view; with `created`, its end is at the claim of that revision."""
-    limit = FRONT if exclusive(claim) else 0 if claim.capacity > MANY else claim.capacity + 2
-    return _looks(folder, limit, created)
+    return looks_for(claim.permits, claim.capacity, folder, created)
 
 
 @lru_cache(maxsize=1024)
-def _looks(folder: tuple[bytes, bytes], limit: int, created: int) -> list[bytes]:
+def looks_for(permits: int, capacity: int, folder: tuple[bytes, bytes], created: int = 0) -> list[bytes]:
+    """The same for a claim of so many permits."""
+    limit = FRONT if permits >= capacity else 0 if capacity > MANY else capacity + 2
     return [
         get_op(get(*folder, limit=limit, order=UPWARDS)),
         get_op(get(*folder, limit=2, order=DOWNWARDS, max_create=created)),

@@ -47,7 +47,7 @@ class AsyncLine(Line, asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self.heard = time.monotonic()
         try:
-            self._feed(data)
+            self._core.feed(data)
         except (ProtocolError, MalformedMessage) as error:
             self._unfit = not_etcd(self.place, error)
             self.end(str(error))
@@ -91,7 +91,7 @@ class AsyncLine(Line, asyncio.Protocol):
         if not self.usable:
             raise NotProcessed(f"{self.place}: {self._why or 'the server closes the connection'}")
         over: asyncio.Future[bool] = self.loop.create_future()
-        call = Call(lambda: _settle(over, True, call.status is not None))
+        call = Call(lambda: _settle(over, True))
         stream = self._request(method, body, call)
         self._flush_soon() if self._core.streams > 1 else self._flush()
         timer = self.loop.call_later(timeout, _settle, over, False)
@@ -116,7 +116,7 @@ class AsyncLine(Line, asyncio.Protocol):
 
     def post(self, method: Method, body: bytes) -> None:
         if self.usable:
-            self._request(method, body, Call(lambda: None))
+            self._request(method, body, Call())
             self._flush_soon()
 
     # ---- watches ------------------------------------------------------------------------
@@ -195,9 +195,15 @@ class AsyncTransport(ClusterTransport):
     def inside(self) -> bool:
         return False  # all changes happen on the loop's own thread
 
+    def ready_line(self) -> Line | None:
+        line = self._line
+        if line is not None and line.usable and line.loop is asyncio.get_running_loop():
+            return line
+        return None
+
     async def line(self, timeout: float) -> tuple[Line, float]:
-        line, loop = self._line, asyncio.get_running_loop()
-        if line is not None and line.usable and line.loop is loop:
+        line, loop = self.ready_line(), asyncio.get_running_loop()
+        if line is not None:
             return line, 0.0
         if self._closed:
             raise ClientClosed("this client was closed")

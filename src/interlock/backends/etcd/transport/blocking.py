@@ -8,6 +8,7 @@ once its frame is gone. A line that is interrupted in the midst of a change is b
 
 from __future__ import annotations
 
+import math
 import select
 import socket
 import struct
@@ -33,6 +34,7 @@ from interlock.backends.etcd.wire.watching import Watched, WatchGroup
 from interlock.errors import ClientClosed, InterlockError, StoreUnavailable, Unreached
 
 FRESH = 0.5  # seconds of silence after which a line is checked before it is used
+SOON = 0.02  # seconds that answers to pings wait for a request, and what the system did not take, to be sent
 AGAIN = 0.25  # seconds after which a thread that waits looks whether the reader is gone without a word
 CHUNK = 65536
 AT_ONCE = struct.pack("ii", 1, 0)  # SO_LINGER: close discards unsent data
@@ -49,12 +51,12 @@ class Role:
 
     def __init__(self) -> None:
         self._guard = native.guard()
-        self._ticket: Callable[[], Ticket | None] = lambda: None
+        self._ticket: weakref.ref[Ticket] | None = None
 
     def take(self) -> Ticket | None:
         """The ticket, or None if another thread has it."""
         with self._guard:
-            if self._ticket() is not None:
+            if self._ticket is not None and self._ticket() is not None:
                 return None
             ticket = Ticket()
             self._ticket = weakref.ref(ticket)
@@ -62,12 +64,13 @@ class Role:
 
     def give_back(self, ticket: Ticket) -> None:
         with self._guard:
-            if self._ticket() is ticket:
-                self._ticket = lambda: None
+            if self._ticket is not None and self._ticket() is ticket:
+                self._ticket = None
 
     @property
     def free(self) -> bool:
-        return self._ticket() is None
+        ticket = self._ticket
+        return ticket is None or ticket() is None
 
 
 class Gate:
@@ -167,6 +170,10 @@ class TimedSocket(SharedSocket):
         return len(data)
 
 
+def _nobody() -> None:
+    """Wake nobody: the thread reads by itself, or looks before it waits."""
+
+
 class BlockingLine(Line):
     """A line for threads."""
 
@@ -179,11 +186,9 @@ class BlockingLine(Line):
         self._reading = Role()
         self._waiting: dict[Gate, None] = {}
         self._unsent = b""
+        self._pong_by = math.inf  # when answers to pings leave without a request
         self._why = ""
         self.heard = time.monotonic()
-
-    def inside(self) -> bool:
-        return self._guard._is_owned()
 
     @contextmanager
     def _changing(self) -> Iterator[None]:
@@ -191,12 +196,15 @@ class BlockingLine(Line):
         with self._guard:
             try:
                 yield
-            except InterlockError:
-                raise
             except BaseException as error:
-                self._break(str(error) or type(error).__name__)
-                self._close_if_over()  # not left to the collector, where an exception from outside would be lost
+                self._interrupted(error)
                 raise
+
+    def _interrupted(self, error: BaseException) -> None:
+        """The line was changed by halves. The two busiest changes call this themselves, without `_changing`."""
+        if not isinstance(error, InterlockError):
+            self._break(str(error) or type(error).__name__)
+            self._close_if_over()  # not left to the collector, where an exception from outside would be lost
 
     def _break(self, why: str) -> None:
         if not self.ended:
@@ -208,8 +216,8 @@ class BlockingLine(Line):
 
     def _flush(self) -> None:
         """Send what is to be sent, as far as the system takes it. Under the guard."""
-        if out := self._core.take():
-            self._unsent = self._unsent + out if self._unsent else out
+        self._unsent += self._core.take()
+        self._pong_by = math.inf
         while self._unsent and (sent := self._sock.send(self._unsent)):
             self._unsent = self._unsent[sent:]
 
@@ -217,17 +225,23 @@ class BlockingLine(Line):
 
     async def call(self, method: Method, body: bytes, timeout: float) -> bytes:
         now = time.monotonic()
-        until, gate = now + timeout, Gate()
-        call = Call(gate.open)
+        until, call = now + timeout, Call()
         stream: Stream | None = None
         try:
             if now - self.heard > FRESH:
                 self._look()
-            with self._changing():
-                self._check_usable()
-                stream = self._request(method, body, call)
-                self._flush()
-            self._await(lambda: call.status is not None, gate, until)
+            with self._guard:
+                try:
+                    if self.ended or self._core.draining:
+                        self._check_usable()
+                    stream = self._request(method, body, call)
+                    self._flush()
+                except BaseException as error:
+                    self._interrupted(error)
+                    raise
+            self._read_alone(call, until)
+            if call.status is None:
+                self._await(call, lambda: call.status is not None, until)
         except TimeoutError:
             self._give_up(stream)
             raise timeout_error(self.place, timeout) from None
@@ -263,7 +277,7 @@ class BlockingLine(Line):
         try:
             with self._changing():
                 if self.usable:
-                    self._request(method, body, Call(lambda: None))
+                    self._request(method, body, Call())
                     self._flush()
         except OSError:
             pass
@@ -271,8 +285,7 @@ class BlockingLine(Line):
     # ---- watches ------------------------------------------------------------------------
 
     async def open_watches(self, watched: Sequence[Watched], timeout: float) -> WatchGroup:
-        gate = Gate()
-        group = WatchGroup(gate.open)
+        group = WatchGroup(_nobody)
         try:
             if time.monotonic() - self.heard > FRESH:
                 self._look()
@@ -280,7 +293,7 @@ class BlockingLine(Line):
                 self._check_usable()
                 self._watch(group, watched)
                 self._flush()
-            self._await(lambda: group.ready or bool(group.ended), gate, time.monotonic() + timeout)
+            self._await(group, lambda: group.ready or bool(group.ended), time.monotonic() + timeout)
             with self._changing():
                 self._check_opened(group)
         except TimeoutError:
@@ -294,11 +307,9 @@ class BlockingLine(Line):
         return group
 
     async def changed(self, group: WatchGroup, timeout: float) -> bool:
-        gate = Gate()
-        group.wake = gate.open
         try:
             until = time.monotonic() + timeout
-            self._await(lambda: group.fired or bool(group.ended) or self._core.draining, gate, until)
+            self._await(group, lambda: group.fired or bool(group.ended) or self._core.draining, until)
         except TimeoutError:
             return False
         except OSError:
@@ -325,15 +336,31 @@ class BlockingLine(Line):
         ticket = self._reading.take()
         if ticket is not None:
             try:
-                self.heard = time.monotonic()  # nobody listened, so its silence means nothing
-                self._pump(0.0)
+                now = self.heard = time.monotonic()  # nobody listened, so its silence means nothing
+                self._pump(now, 0.0)
             finally:
                 self._reading.give_back(ticket)
                 self._close_if_over()
 
-    def _await(self, ready: Callable[[], bool], gate: Gate, until: float) -> None:
+    def _read_alone(self, call: Call, until: float) -> None:
+        """Read for everybody until a call is over or its time is up; not at all if another thread reads. The usual way of a call."""
+        ticket = self._reading.take()
+        if ticket is None:
+            return
+        try:
+            while call.status is None and not self.ended and (left := until - (now := time.monotonic())) > 0:
+                self._pump(now, left)
+        finally:
+            self._reading.give_back(ticket)
+            del ticket
+            if self._waiting:
+                self._call_next()
+            if self.ended:
+                self._close_if_over()
+
+    def _await(self, waited: Call | WatchGroup, ready: Callable[[], bool], until: float) -> None:
         """Return when it is ready; `TimeoutError` after `until`. Reads for everybody unless another thread does."""
-        self._waiting[gate] = None
+        gate: Gate | None = None
         try:
             while not ready():
                 left = until - time.monotonic()
@@ -343,24 +370,27 @@ class BlockingLine(Line):
                     raise TimeoutError
                 ticket = self._reading.take()
                 if ticket is None:
-                    gate.wait(min(left, AGAIN))
-                    continue
+                    if gate is not None:
+                        gate.wait(min(left, AGAIN))
+                        continue
+                    gate = Gate()
+                    waited.wake = gate.open
+                    self._waiting[gate] = None
+                    continue  # before the gate was there, it may have become ready, or its reader may have left
                 try:
                     self._read_until(ready, until)
                 finally:
                     self._reading.give_back(ticket)
                     del ticket
         finally:
-            self._waiting.pop(gate, None)
+            if gate is not None:
+                self._waiting.pop(gate, None)
             self._call_next()
             self._close_if_over()
 
     def _read_until(self, ready: Callable[[], bool], until: float) -> None:
-        while not ready() and not self.ended:
-            left = until - time.monotonic()
-            if left <= 0:
-                return
-            self._pump(left)
+        while not ready() and not self.ended and (left := until - (now := time.monotonic())) > 0:
+            self._pump(now, left)
 
     def _call_next(self) -> None:
         """Let another thread read, if any waits and nobody reads."""
@@ -369,43 +399,48 @@ class BlockingLine(Line):
                 gate.open()
                 return
 
-    def _pump(self, timeout: float) -> None:
+    def _pump(self, now: float, timeout: float) -> None:
         """Read once, and hand out what came."""
-        now = time.monotonic()
         silence = PING_AFTER - (now - self.heard)
-        if silence <= 0 or self._unsent or self._core.has_output:
+        if self._core.pongs:
+            self._pong_by = min(self._pong_by, now + SOON)
+        if silence <= 0 or self._pong_by <= now or self._unsent or self._core.out:
             with self._changing():
                 silence = self._silence(now)
                 if silence <= 0:
                     self._break("the server has not answered a ping")
                     return
                 self._flush()
-        limit = min(timeout, silence, 0.02 if self._unsent else silence)
-        if not self._sock.readable(limit):
+        sock, limit = self._sock, min(timeout, silence, self._pong_by - now)
+        if self._unsent:
+            limit = min(limit, SOON)
+        if not sock.readable(limit):
             return
-        if type(self._sock) is SharedSocket:
-            with self._changing():
-                self._hand_out(self._sock.receive(limit))
+        if type(sock) is SharedSocket:
+            with self._guard:
+                try:
+                    self._hand_out(sock.receive(limit))
+                except BaseException as error:
+                    self._interrupted(error)
+                    raise
             return
         with self._interruptible():
-            data = self._sock.receive(limit)
+            data = sock.receive(limit)
         with self._changing():
             self._hand_out(data)
 
     def _hand_out(self, data: bytes | None) -> None:
         """Give what was read to those who wait for it. Under the guard."""
-        if data is None:
-            return
-        if not data:
+        if data:
+            self.heard = time.monotonic()
+            try:
+                self._core.feed(data)
+            except (ProtocolError, MalformedMessage) as error:
+                self._break(str(error))
+                raise not_etcd(self.place, error) from None
+        elif data is not None:
             self._break("the server closed the connection")
-            return
-        self.heard = time.monotonic()
-        try:
-            self._feed(data)
-        except (ProtocolError, MalformedMessage) as error:
-            self._break(str(error))
-            raise not_etcd(self.place, error) from None
-        # What this puts out (answers to pings, for one) leaves with the next request, or before the next read.
+        # What this puts out leaves with the next request, or before the next read. Answers to pings may wait for the request a bit longer.
 
     @contextmanager
     def _interruptible(self) -> Iterator[None]:
@@ -452,14 +487,19 @@ class BlockingTransport(ClusterTransport):
         self._accompanied = False
 
     def inside(self) -> bool:
-        return (
-            any(line.inside() for line in list(self._lines.values())) or self._connecting._guard._is_owned()
-        )
+        for line in list(self._lines.values()):
+            if line._guard._is_owned():
+                return True
+        return self._connecting._guard._is_owned()
 
     def _thread(self) -> int:
         if self.hurried or not native.green("socket"):
             return 0
         return int(native.original("get_ident")())
+
+    def ready_line(self) -> Line | None:
+        line = self._lines.get(self._thread() if native.green("socket") else 0)
+        return None if line is None or line.ended or line._core.draining else line
 
     async def line(self, timeout: float) -> tuple[Line, float]:
         thread = self._thread()

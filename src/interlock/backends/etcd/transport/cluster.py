@@ -69,8 +69,9 @@ class ClusterTransport(ABC):
         """
         tries, logins = 0, 0
         while True:
-            line, connecting = await self.line(time_left.to_connect())
-            if connecting:
+            line = self.ready_line()
+            if line is None:
+                line, connecting = await self.line(time_left.to_connect())
                 time_left.connected(connecting)
             share = left = max(line.least, time_left.for_request())
             sent = time.monotonic()
@@ -122,6 +123,10 @@ class ClusterTransport(ABC):
         await self.line(timeout)
 
     # ---- lines --------------------------------------------------------------------------
+
+    @abstractmethod
+    def ready_line(self) -> Line | None:
+        """The line that calls are sent on now; None if one must be opened first."""
 
     @abstractmethod
     async def line(self, timeout: float) -> tuple[Line, float]:

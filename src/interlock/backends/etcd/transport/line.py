@@ -33,6 +33,7 @@ class Line(ABC):
         self._credentials = credentials
         self._tls = tls
         self._core = Connection()
+        self._heads: dict[Method, bytes] = {}
         self._watching: WatchStream | None = None
         self._watch_stream: Stream | None = None
         self.ended = False
@@ -74,12 +75,15 @@ class Line(ABC):
 
     # ---- for both kinds -----------------------------------------------------------------
 
-    def _head(self, method: Method, more: bytes = b"") -> bytes:
-        authority = self.endpoint.authority.encode()
-        return head(method, authority, tls=self._tls, metadata=self._credentials.metadata + more)
+    def _head(self, method: Method) -> bytes:
+        """The headers of a method without the token of the login: they are the same for each call."""
+        made = head(method, self.endpoint.authority.encode(), tls=self._tls)
+        self._heads[method] = made
+        return made
 
     def _request(self, method: Method, body: bytes, call: Call) -> Stream:
-        return self._core.request(self._head(method), framed(body), call)
+        head = self._heads.get(method) or self._head(method)
+        return self._core.request(head + self._credentials.metadata, framed(body), call)
 
     def _answer(self, call: Call) -> bytes:
         """The message of a call that has ended."""
@@ -96,7 +100,8 @@ class Line(ABC):
         stream, watching = self._watch_stream, self._watching
         if stream is None or watching is None or watching.status is not None:
             watching = WatchStream()
-            stream = self._core.request(self._head(WATCH, HAS_LEADER), b"", watching, last=False)
+            head = self._head(WATCH) + self._credentials.metadata + HAS_LEADER
+            stream = self._core.request(head, b"", watching, last=False)
             self._watching, self._watch_stream = watching, stream
         for message in watching.open(group, watched):
             self._core.send(stream, framed(message))
@@ -114,10 +119,6 @@ class Line(ABC):
             if stream is not None:
                 self._core.reset(stream)
             raise status_error(self.place, Status(UNAVAILABLE, group.ended))
-
-    def _feed(self, data: bytes) -> None:
-        """Take in what has arrived."""
-        self._core.feed(data)
 
     def _silence(self, now: float) -> float:
         """Seconds until the server must be asked whether it lives, or counts as dead; a ping is put out when due."""

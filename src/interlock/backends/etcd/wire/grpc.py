@@ -42,43 +42,54 @@ class Status:
         return f"<Status {self.code} {self.text!r}>"
 
 
+_SUCCESS = Status(OK)
+_NO_HEADERS: dict[bytes, bytes] = {}
+
+
 class Call:
-    """Receives one call: its messages, then its status. `wake` is called when there is something new to see."""
+    """Receives one call: its messages, then its status. `wake` is called, if it is set, when it has ended."""
 
-    __slots__ = ("_body", "_headers", "messages", "status", "wake")
+    __slots__ = ("_headers", "_rest", "messages", "status", "wake")
 
-    def __init__(self, wake: Callable[[], object]) -> None:
-        self._body = bytearray()
-        self._headers: dict[bytes, bytes] = {}
+    def __init__(self, wake: Callable[[], object] | None = None) -> None:
+        self._rest: bytearray | None = None  # a message whose end is not here yet
+        self._headers = _NO_HEADERS
         self.messages: list[bytes] = []
         self.status: Status | None = None
         self.wake = wake
 
     def on_headers(self, headers: dict[bytes, bytes], last: bool) -> None:
-        self._headers.update(headers)
-        http = self._headers.get(b":status", b"200")
-        if http != b"200" or not self._headers.get(b"content-type", b"").startswith(b"application/grpc"):
+        if self._headers:
+            headers = {**self._headers, **headers}
+        self._headers = headers
+        http = headers.get(b":status", b"200")
+        if http != b"200" or not headers.get(b"content-type", b"").startswith(b"application/grpc"):
             self._end(Status(UNIMPLEMENTED, f"HTTP status {http.decode('ascii', 'replace')}, and no gRPC"))
         elif last:
-            code = self._headers.get(b"grpc-status", b"2")
-            said = unquote_to_bytes(self._headers.get(b"grpc-message", b"")).decode("utf-8", "replace")
-            self._end(Status(int(code) if code.isdigit() else UNKNOWN, said))
+            code, said = headers.get(b"grpc-status", b"2"), headers.get(b"grpc-message", b"")
+            if code == b"0" and not said:
+                self._end(_SUCCESS)
+            else:
+                text = unquote_to_bytes(said).decode("utf-8", "replace")
+                self._end(Status(int(code) if code.isdigit() else UNKNOWN, text))
 
     def on_data(self, data: bytes, last: bool) -> None:
-        body = self._body
-        body += data
-        came = False
-        while len(body) >= 5 and len(body) >= (size := 5 + int.from_bytes(body[1:5], "big")):
-            if body[0]:
+        rest = self._rest
+        body: bytes | bytearray = data
+        if rest is not None:
+            rest += data
+            body = rest
+        at, end = 0, len(body)
+        while end - at >= 5 and (after := at + 5 + int.from_bytes(body[at + 1 : at + 5], "big")) <= end:
+            if body[at]:
                 self._end(Status(UNIMPLEMENTED, "the answer is compressed, which was not asked for"))
                 return
-            self.on_message(bytes(body[5:size]))
-            del body[:size]
-            came = True
+            self.on_message(bytes(body[at + 5 : after]))
+            at = after
+        if at or rest is None:
+            self._rest = bytearray(body[at:]) if at < end else None
         if last:
             self._end(Status(UNAVAILABLE, "the answer ended without a status"))
-        elif came:
-            self.wake()
 
     def on_message(self, message: bytes) -> None:
         self.messages.append(message)
@@ -89,4 +100,5 @@ class Call:
     def _end(self, status: Status) -> None:
         if self.status is None:
             self.status = status
-            self.wake()
+            if self.wake is not None:
+                self.wake()

@@ -4,6 +4,9 @@ A `Connection` is fed with what arrived, calls the receivers of its streams, and
 answers SETTINGS and PING, keeps to the peer's windows, frame sizes and number of streams, opens its own windows again,
 joins CONTINUATION frames, and knows after GOAWAY or RST_STREAM whether a request may have been processed. It sends headers
 without compression, and allows none for those that it receives, so a header block has no state to lose.
+
+etcd sends a PING with nearly every request, to measure the connection. The answers can wait for the next request: then they cost
+no send of their own.
 """
 
 from __future__ import annotations
@@ -28,6 +31,10 @@ DEFAULT_WINDOW = 65535
 LAST_STREAM = (1 << 31) - 3  # a connection that has used up its numbers is replaced
 LONGEST_HEADERS = 1 << 20  # bytes of one block of headers
 KNOWN_HEADERS, KNOWN_SIZE = 64, 512  # so many blocks of headers, of so many bytes, are decoded once
+LARGEST_FRAME = 16384  # that we allow
+START = struct.Struct(
+    ">IBI"
+)  # the start of a frame: three bytes of its size and one of its kind, flags, stream
 
 
 class ProtocolError(Exception):
@@ -47,15 +54,16 @@ class Receiver(Protocol):
 class Stream:
     """One request and its answer."""
 
-    __slots__ = ("closing", "head", "id", "receiver", "unsent", "window")
+    __slots__ = ("closing", "consumed", "head", "id", "receiver", "unsent", "window")
 
-    def __init__(self, receiver: Receiver, head: bytes) -> None:
+    def __init__(self, receiver: Receiver, head: bytes, data: bytes, closing: bool) -> None:
         self.id = 0  # until it is started: the peer may allow only so many at the same time
         self.receiver = receiver
         self.head = head
-        self.unsent = bytearray()
-        self.closing = False  # nothing is sent after `unsent`
+        self.unsent = data
+        self.closing = closing  # nothing is sent after `unsent`
         self.window: int = 0
+        self.consumed = 0  # bytes received since its window was last opened
 
 
 def literal(name: bytes, value: bytes) -> bytes:
@@ -76,7 +84,7 @@ def _length(number: int) -> bytes:
 
 
 def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
-    return b"%b%c%c%b%b" % (len(payload).to_bytes(3, "big"), kind, flags, stream.to_bytes(4, "big"), payload)
+    return START.pack(len(payload) << 8 | kind, flags, stream) + payload
 
 
 def _setting(payload: bytes, at: int) -> tuple[int, int]:
@@ -100,10 +108,13 @@ class Connection:
     def __init__(self) -> None:
         self._decoder, self._hpack_error = _decoder()
         settings = struct.pack(">HIHIHI", HEADER_TABLE_SIZE, 0, ENABLE_PUSH, 0, INITIAL_WINDOW_SIZE, WINDOW)
-        self._out = bytearray(PREFACE + frame(SETTINGS, 0, 0, settings))
-        self._out += frame(WINDOW_UPDATE, 0, 0, struct.pack(">I", WINDOW - DEFAULT_WINDOW))
-        self._known_headers: dict[bytes, dict[bytes, bytes]] = {}
-        self._rest = bytearray()
+        # What is to be sent at once, and answers to pings, which are to be sent soon.
+        self.out = bytearray(PREFACE + frame(SETTINGS, 0, 0, settings))
+        self.out += frame(WINDOW_UPDATE, 0, 0, struct.pack(">I", WINDOW - DEFAULT_WINDOW))
+        self.pongs = b""
+        self._stateless = False  # whether the peer refers to nothing that it has sent before
+        self._known_headers: dict[bytes, dict[bytes, bytes]] = {}  # empty unless it is stateless
+        self._rest = b""
         self._next = 1
         self._streams: dict[int, Stream] = {}
         self._backlog: deque[Stream] = deque()  # not started: the peer allows no more streams now
@@ -112,7 +123,7 @@ class Connection:
         self._window: int = DEFAULT_WINDOW  # what we may send on all streams together
         self._frame_size = 16384
         self._consumed = 0
-        self._consumed_by: dict[int, int] = {}
+        self._held_up = False  # whether a stream may have data that no window allows
         self._block: tuple[int, int, bytearray] | None = (
             None  # stream, flags, headers whose end is not here yet
         )
@@ -140,9 +151,7 @@ class Connection:
 
     def request(self, head: bytes, data: bytes, receiver: Receiver, *, last: bool = True) -> Stream:
         """Begin a stream with these headers and this data; more follows by `send` unless it is the `last`."""
-        stream = Stream(receiver, head)
-        stream.unsent += data
-        stream.closing = last
+        stream = Stream(receiver, head, data, last)
         if len(self._streams) >= self._most_streams or self._backlog:
             self._backlog.append(stream)
         else:
@@ -160,20 +169,24 @@ class Connection:
             if stream in self._backlog:
                 self._backlog.remove(stream)
         elif stream.id in self._streams:
-            self._out += frame(RST_STREAM, 0, stream.id, struct.pack(">I", CANCEL))
+            self.out += frame(RST_STREAM, 0, stream.id, struct.pack(">I", CANCEL))
             self._forget(stream)
 
     def ping(self) -> None:
         self.pings += 1
-        self._out += frame(PING, 0, 0, b"interlck")
-
-    @property
-    def has_output(self) -> bool:
-        return bool(self._out)
+        self.out += frame(PING, 0, 0, b"interlck")
 
     def take(self) -> bytes:
-        """What must be sent now; it is handed out once."""
-        out, self._out = bytes(self._out), bytearray()
+        """What must be sent now; it is handed out once.
+
+        The answers to pings come last: etcd sends the next ping with the first request after the answer.
+        """
+        out = bytes(self.out)
+        if out:
+            self.out = bytearray()
+        if self.pongs:
+            out += self.pongs
+            self.pongs = b""
         return out
 
     def fail(self, why: str) -> None:
@@ -187,35 +200,39 @@ class Connection:
             stream.receiver.on_failure(why, False)
 
     def _start(self, stream: Stream) -> None:
-        stream.id, self._next = self._next, self._next + 2
+        number = stream.id = self._next
+        self._next += 2
         if self._next > LAST_STREAM:
             self.draining = True
         stream.window = self._first_window
-        self._streams[stream.id] = stream
+        self._streams[number] = stream
         head, size = stream.head, self._frame_size
-        flags = END_HEADERS if len(head) <= size else 0
-        self._out += frame(HEADERS, flags, stream.id, head[:size])
-        for start in range(size, len(head), size):
-            flags = END_HEADERS if start + size >= len(head) else 0
-            self._out += frame(CONTINUATION, flags, stream.id, head[start : start + size])
+        if len(head) <= size:
+            self.out += START.pack(len(head) << 8 | HEADERS, END_HEADERS, number) + head
+        else:
+            self.out += frame(HEADERS, 0, number, head[:size])
+            for start in range(size, len(head), size):
+                flags = END_HEADERS if start + size >= len(head) else 0
+                self.out += frame(CONTINUATION, flags, number, head[start : start + size])
         self._push(stream)
 
     def _push(self, stream: Stream) -> None:
         """Send as much of a stream's data as the windows allow."""
-        while stream.unsent:
-            size = min(len(stream.unsent), self._frame_size, stream.window, self._window)
+        data, at = stream.unsent, 0
+        while at < len(data):
+            size = min(len(data) - at, self._frame_size, stream.window, self._window)
             if size <= 0:
-                return
-            part = bytes(stream.unsent[:size])
-            del stream.unsent[:size]
+                self._held_up = True
+                break
             stream.window -= size
             self._window -= size
-            over = stream.closing and not stream.unsent
-            self._out += frame(DATA, END_STREAM if over else 0, stream.id, part)
+            flags = END_STREAM if stream.closing and at + size == len(data) else 0
+            self.out += START.pack(size << 8 | DATA, flags, stream.id) + data[at : at + size]
+            at += size
+        stream.unsent = data[at:]
 
     def _forget(self, stream: Stream) -> None:
         self._streams.pop(stream.id, None)
-        self._consumed_by.pop(stream.id, None)
         while self._backlog and not self.draining and len(self._streams) < self._most_streams:
             self._start(self._backlog.popleft())
 
@@ -223,67 +240,59 @@ class Connection:
 
     def feed(self, data: bytes) -> None:
         """Take in what has arrived; `ProtocolError` if it is no HTTP/2."""
-        rest = self._rest
-        rest += data
-        at, end = 0, len(rest)
-        while end - at >= 9:
-            size = int.from_bytes(rest[at : at + 3], "big")
-            if size > 16384:  # we never allow more; another protocol looks like this
-                raise ProtocolError(f"a frame of {size} bytes")
-            if end - at < 9 + size:
-                break
-            kind, flags = rest[at + 3], rest[at + 4]
-            stream = int.from_bytes(rest[at + 5 : at + 9], "big") & 0x7FFFFFFF
-            payload = bytes(rest[at + 9 : at + 9 + size])
-            at += 9 + size
-            self._dispatch(kind, flags, stream, payload)
-        del rest[:at]
-
-    def _dispatch(self, kind: int, flags: int, stream: int, payload: bytes) -> None:
-        if not self._greeted and kind != SETTINGS:
-            raise ProtocolError("the first frame is no SETTINGS")
-        if self._block is not None and kind != CONTINUATION:
-            raise ProtocolError("headers are not continued")
-        handler = self._on_frame.get(kind)
-        if handler is not None:  # frames of other kinds are to be ignored
-            try:
-                handler(flags, stream, payload)
-            except (IndexError, struct.error):
-                raise ProtocolError(f"a frame of kind {kind} is too short") from None
+        if self._rest:
+            data = self._rest + data
+        at, end, kind = 0, len(data), 0
+        try:
+            while end - at >= 9:
+                first, flags, stream = START.unpack_from(data, at)
+                size, kind = first >> 8, first & 0xFF
+                if size > LARGEST_FRAME:  # another protocol looks like this
+                    raise ProtocolError(f"a frame of {size} bytes")
+                start, at = at + 9, at + 9 + size
+                if at > end:
+                    at = start - 9
+                    break
+                if not self._greeted and kind != SETTINGS:
+                    raise ProtocolError("the first frame is no SETTINGS")
+                if self._block is not None and kind != CONTINUATION:
+                    raise ProtocolError("headers are not continued")
+                handler = self._on_frame.get(kind)
+                if handler is not None:  # frames of other kinds are to be ignored
+                    handler(flags, stream & 0x7FFFFFFF, data[start:at])
+        except (IndexError, struct.error):
+            raise ProtocolError(f"a frame of kind {kind} is too short") from None
+        self._rest = data[at:]
 
     def _on_data(self, flags: int, stream: int, payload: bytes) -> None:
-        self._consume(stream, len(payload))
-        if flags & PADDED:
-            payload = payload[1 : len(payload) - payload[0]]
-        found = self._streams.get(stream)
+        size, found = len(payload), self._streams.get(stream)
+        self._consumed += size
+        if self._consumed >= WINDOW // 2:  # before the window is used up
+            self.out += frame(WINDOW_UPDATE, 0, 0, struct.pack(">I", self._consumed))
+            self._consumed = 0
         if found is None:
             return  # given up meanwhile
-        last = bool(flags & END_STREAM)
-        if last:
+        if flags & PADDED:
+            payload = payload[1 : size - payload[0]]
+        if flags & END_STREAM:
             self._forget(found)
-        found.receiver.on_data(payload, last)
-
-    def _consume(self, stream: int, size: int) -> None:
-        """Count what we received, and open the windows again before they are used up."""
-        self._consumed += size
-        if self._consumed >= WINDOW // 2:
-            self._out += frame(WINDOW_UPDATE, 0, 0, struct.pack(">I", self._consumed))
-            self._consumed = 0
-        if stream in self._streams:
-            consumed = self._consumed_by.get(stream, 0) + size
-            if consumed >= WINDOW // 2:  # a watch may be open for months
-                self._out += frame(WINDOW_UPDATE, 0, stream, struct.pack(">I", consumed))
-                consumed = 0
-            self._consumed_by[stream] = consumed
+            found.receiver.on_data(payload, True)
+            return
+        found.consumed += size
+        if found.consumed >= WINDOW // 2:  # a watch may be open for months
+            self.out += frame(WINDOW_UPDATE, 0, stream, struct.pack(">I", found.consumed))
+            found.consumed = 0
+        found.receiver.on_data(payload, False)
 
     def _on_headers(self, flags: int, stream: int, payload: bytes) -> None:
         if flags & PADDED:
             payload = payload[1 : len(payload) - payload[0]]
         if flags & PRIORITY:
             payload = payload[5:]
-        self._block = (stream, flags, bytearray(payload))
         if flags & END_HEADERS:
-            self._end_headers()
+            self._take_headers(stream, flags, payload)
+        else:
+            self._block = (stream, flags, bytearray(payload))
 
     def _on_continuation(self, flags: int, stream: int, payload: bytes) -> None:
         if self._block is None or self._block[0] != stream:
@@ -292,14 +301,14 @@ class Connection:
         if len(self._block[2]) > LONGEST_HEADERS:
             raise ProtocolError("headers without an end")
         if flags & END_HEADERS:
-            self._end_headers()
+            (_, begun, block), self._block = self._block, None
+            self._take_headers(stream, begun, bytes(block))
 
-    def _end_headers(self) -> None:
-        assert self._block is not None
-        (stream, flags, block), self._block = self._block, None
-        headers = self._decoded(
-            bytes(block)
-        )  # also for streams that nobody waits for: the decoder has a state
+    def _take_headers(self, stream: int, flags: int, block: bytes) -> None:
+        # Also for streams that nobody waits for: the decoder has a state.
+        headers = self._known_headers.get(block)
+        if headers is None:
+            headers = self._decoded(block)
         found = self._streams.get(stream)
         if found is None:
             return
@@ -310,15 +319,14 @@ class Connection:
 
     def _decoded(self, block: bytes) -> dict[bytes, bytes]:
         """The headers of a block. All answers have nearly the same, and without a table to refer to, equal blocks mean the same."""
-        stateless = self._decoder.header_table_size == 0
-        if stateless and (known := self._known_headers.get(block)) is not None:
-            return known
         try:
             headers: dict[bytes, bytes] = dict(self._decoder.decode(block, raw=True))
         except self._hpack_error as error:
             raise ProtocolError(f"headers cannot be decoded: {error}") from None
-        short = len(block) <= KNOWN_SIZE and len(self._known_headers) < KNOWN_HEADERS
-        if short and stateless and self._decoder.header_table_size == 0:
+        before, self._stateless = self._stateless, self._decoder.header_table_size == 0
+        if not self._stateless:
+            self._known_headers.clear()
+        elif before and len(block) <= KNOWN_SIZE and len(self._known_headers) < KNOWN_HEADERS:
             self._known_headers[block] = headers
         return headers
 
@@ -343,7 +351,7 @@ class Connection:
                 for found in self._streams.values():
                     found.window += value - self._first_window
                 self._first_window = value
-        self._out += frame(SETTINGS, ACK, 0)
+        self.out += frame(SETTINGS, ACK, 0)
         self._resume()
 
     def _on_push(self, flags: int, stream: int, payload: bytes) -> None:
@@ -353,7 +361,7 @@ class Connection:
         if flags & ACK:
             self.pings = 0
         else:
-            self._out += frame(PING, ACK, 0, payload)
+            self.pongs += frame(PING, ACK, 0, payload)
 
     def _on_goaway(self, flags: int, stream: int, payload: bytes) -> None:
         last, code = struct.unpack_from(">II", payload)
@@ -373,10 +381,12 @@ class Connection:
             self._window += more
         elif (found := self._streams.get(stream)) is not None:
             found.window += more
-        self._resume()
+        if self._held_up or self._backlog:
+            self._resume()
 
     def _resume(self) -> None:
         """Go on sending what waited for a window, and begin what waited for a stream."""
+        self._held_up = False
         for found in list(self._streams.values()):
             if found.unsent:
                 self._push(found)

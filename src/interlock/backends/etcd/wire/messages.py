@@ -114,13 +114,18 @@ def txn(compare: Sequence[bytes], success: Sequence[bytes], failure: Sequence[by
     return message(*[(1, c) for c in compare], *[(2, s) for s in success], *[(3, f) for f in failure])
 
 
+def compared(comparison: bytes) -> bytes:
+    """One comparison as a part of a Txn. A message may be appended to another: then it has the fields of both."""
+    return message((1, comparison))
+
+
 class Header:
     """What every answer says of its member."""
 
     __slots__ = ("member", "revision", "term")
 
-    def __init__(self, answer: Fields) -> None:
-        fields = decode(text(answer, 1))
+    def __init__(self, data: bytes) -> None:
+        fields = decode(data)
         self.member = integer(fields, 2)
         self.revision = integer(fields, 3)
         self.term = integer(fields, 4)
@@ -155,33 +160,42 @@ class RangeAnswer:
 
     @property
     def header(self) -> Header:
-        return Header(self._fields)
+        return Header(text(self._fields, 1))
 
 
 class TxnAnswer:
     """Which branch ran, at which revision, and what its operations answered."""
 
-    __slots__ = ("_responses", "header", "succeeded")
+    __slots__ = ("_fields", "_header", "succeeded")
 
-    def __init__(self, data: bytes) -> None:
-        fields = decode(data)
-        self.header = Header(fields)
-        self.succeeded = bool(integer(fields, 2))
-        self._responses = all_of(fields, 3)
+    def __init__(self, data: bytes, header: bytes = b"") -> None:
+        self._fields = decode(data)
+        self._header = header or text(self._fields, 1)
+        self.succeeded = bool(integer(self._fields, 2))
+
+    @property
+    def header(self) -> Header:
+        return Header(self._header)
+
+    @property
+    def revision(self) -> int:
+        """The revision of the header alone."""
+        return integer(decode(self._header), 3)
+
+    def _response(self, place: int) -> Fields:
+        return decode(all_of(self._fields, 3)[place])
 
     def nested(self, place: int) -> TxnAnswer:
         """The answer of the Txn at this place of the branch. It has no header of its own."""
-        found = TxnAnswer(text(decode(self._responses[place]), 4))
-        found.header = self.header
-        return found
+        return TxnAnswer(text(self._response(place), 4), self._header)
 
     def ranged(self, place: int) -> RangeAnswer:
         """The answer of the range at this place of the branch."""
-        return RangeAnswer(decode(text(decode(self._responses[place]), 1)))
+        return RangeAnswer(decode(text(self._response(place), 1)))
 
     def deleted(self, place: int) -> int:
         """How many keys the deletion at this place removed."""
-        return integer(decode(text(decode(self._responses[place]), 3)), 2)
+        return integer(decode(text(self._response(place), 3)), 2)
 
 
 # ---- leases -----------------------------------------------------------------------------
@@ -203,7 +217,7 @@ class LeaseAnswer:
 
     def __init__(self, data: bytes) -> None:
         fields = decode(data)
-        self.header = Header(fields)
+        self.header = Header(text(fields, 1))
         self.lease = integer(fields, 2)
         self.ttl = integer(
             fields, 3
@@ -259,7 +273,7 @@ class StatusAnswer:
 
     def __init__(self, data: bytes) -> None:
         fields = decode(data)
-        header = Header(fields)
+        header = Header(text(fields, 1))
         self.member, self.term = header.member, header.term
         self.version = text(fields, 2).decode("ascii", "replace")
         self.leader = integer(fields, 4)

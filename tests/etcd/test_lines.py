@@ -1,0 +1,142 @@
+"""A line for threads on a socket whose other end a test plays: what leaves when."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from interlock._core.drive import drive
+from interlock.backends.etcd.address import Endpoint
+from interlock.backends.etcd.transport.blocking import SOON, BlockingLine, SharedSocket
+from interlock.backends.etcd.transport.credentials import Credentials
+from interlock.backends.etcd.wire.grpc import framed
+from interlock.backends.etcd.wire.http2 import (
+    ACK,
+    DATA,
+    END_HEADERS,
+    END_STREAM,
+    HEADERS,
+    PING,
+    PREFACE,
+    SETTINGS,
+    WINDOW_UPDATE,
+    frame,
+    literal,
+)
+from interlock.backends.etcd.wire.messages import RANGE
+from tests.patience import PATIENCE
+
+OPENING = literal(b":status", b"200") + literal(b"content-type", b"application/grpc")
+PINGED = frame(PING, 0, 0, b"12345678")
+Frame = tuple[int, int, bytes]
+
+
+class Server:
+    """The other end of the socket."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self._rest = b""
+
+    def send(self, data: bytes) -> None:
+        self._sock.sendall(data)
+
+    def answer(self, stream: int, more: bytes = b"") -> None:
+        trailers = frame(HEADERS, END_HEADERS | END_STREAM, stream, literal(b"grpc-status", b"0"))
+        self.send(
+            frame(HEADERS, END_HEADERS, stream, OPENING)
+            + frame(DATA, 0, stream, framed(b"answer"))
+            + more
+            + trailers
+        )
+
+    def hear(self) -> list[Frame]:
+        """The frames of one arrival: kind, flags and payload, without what belongs to the connection."""
+        data = self._rest + self._sock.recv(65536)
+        data, found = data.removeprefix(PREFACE), []
+        while len(data) >= 9 and len(data) >= 9 + (size := int.from_bytes(data[:3], "big")):
+            found.append((data[3], data[4], data[9 : 9 + size]))
+            data = data[9 + size :]
+        self._rest = data
+        return [one for one in found if one[0] not in (SETTINGS, WINDOW_UPDATE)]
+
+
+@pytest.fixture
+def ends() -> Iterator[tuple[BlockingLine, Server, Credentials]]:
+    ours, theirs = socket.socketpair()
+    theirs.settimeout(PATIENCE)
+    credentials = Credentials("user", "password")
+    line = BlockingLine(Endpoint("h", 1), credentials, SharedSocket(ours), tls=False)
+    with theirs:
+        server = Server(theirs)
+        server.send(frame(SETTINGS, 0, 0))
+        yield line, server, credentials
+        line.end("over")
+
+
+def ask(line: BlockingLine) -> bytes:
+    return drive(line.call(RANGE, b"question", PATIENCE), nested=True)
+
+
+def heard(server: Server, kind: int) -> list[Frame]:
+    """What arrives until there is a frame of this kind."""
+    found: list[Frame] = []
+    while kind not in [one[0] for one in found]:
+        found += server.hear()
+    return found
+
+
+def test_a_ping_is_answered_while_a_call_waits(ends: tuple[BlockingLine, Server, Credentials]) -> None:
+    line, server, _ = ends
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(ask, line)
+        heard(server, DATA)
+        server.send(PINGED)
+        assert heard(server, PING) == [(PING, ACK, b"12345678")]
+        server.answer(1)
+        assert asked.result() == b"answer"
+
+
+def test_a_ping_is_answered_however_much_arrives(ends: tuple[BlockingLine, Server, Credentials]) -> None:
+    """A line that is never silent must not keep the answer to itself: the server would take it for dead."""
+    line, server, _ = ends
+    server.send(PINGED)
+    now = time.monotonic()
+    for after in (0.0, 0.4 * SOON, 0.8 * SOON, 1.2 * SOON, 1.6 * SOON):
+        server.send(frame(WINDOW_UPDATE, 0, 0, b"\0\0\0\1"))
+        line._pump(now + after, 1.0)
+    assert not line._core.pongs
+    assert heard(server, PING) == [(PING, ACK, b"12345678")]
+
+
+def test_the_answer_to_a_ping_leaves_behind_the_next_request(
+    ends: tuple[BlockingLine, Server, Credentials],
+) -> None:
+    line, server, _ = ends
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(ask, line)
+        heard(server, DATA)
+        server.answer(1, more=PINGED)
+        asked.result()
+        asked = pool.submit(ask, line)
+        assert [kind for kind, *_ in heard(server, PING)] == [HEADERS, DATA, PING]
+        server.answer(3)
+        asked.result()
+
+
+def test_each_request_has_the_token_of_the_last_login(
+    ends: tuple[BlockingLine, Server, Credentials],
+) -> None:
+    line, server, credentials = ends
+    with ThreadPoolExecutor(1) as pool:
+        for number, token in enumerate((b"first", b"second", b"")):
+            credentials.accept(token) if token else credentials.forget()
+            asked = pool.submit(ask, line)
+            head = heard(server, DATA)[0][2]
+            server.answer(2 * number + 1)
+            asked.result()
+            assert [one for one in (b"first", b"second") if one in head] == [token] * bool(token)
