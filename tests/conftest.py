@@ -21,16 +21,13 @@ UNHEARD = "INTERLOCK_TESTS_UNHEARD"  # tells the workers which signals the run w
 
 LONGEST = (
     "tests/mutants/test_mutants.py",
-    "tests/storm/test_literature.py",
+    "tests/storm/",
     "tests/redis/test_green.py",
     "tests/simulation/test_seeds.py",
-    "tests/storm/test_storm.py",
     "tests/attacks/test_interrupts.py",
-    "tests/storm/test_zookeeper_storm.py",
     "tests/zookeeper/test_conformance",
     "tests/mysql/test_conformance",
     "tests/mysql/test_field",
-    "tests/storm/test_mysql.py",
 )
 """Files that run first: each stays with one worker, and one that began late would keep all others waiting."""
 
