@@ -402,7 +402,7 @@ INTERRUPTED: list[Mutant] = [
         "an ExitStack waits for the garbage collector",
         "a lock whose exit was interrupted there is renewed for ever",
         ("_runtime/statements.py", "            if statement.interrupted():", "            if False:"),
-        tests=reentered("exit_stack and memory-lock"),
+        tests=reentered("exit_stack and memory-rlock"),
     ),
     mutant(
         "a release does not look whether its thread is inside",
