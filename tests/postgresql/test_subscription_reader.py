@@ -6,22 +6,19 @@ import asyncio
 import errno
 import os
 import socket
-import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 
 import interlock
 from interlock import aio
-from interlock.backends.kit.reader import SubscriptionReader, WaiterSignal
+from interlock.backends.kit.reader import WaiterSignal
 from interlock.backends.sql import listener
-from interlock.testing.lag import Lag, at_most
+from interlock.testing.lag import at_most
 from tests.patience import PATIENCE, until
 from tests.postgresql.server import Server, fresh_schema, running
-
-SOON = 2.0  # seconds: much less than after which a waiter looks by itself, with the default ttl
+from tests.subscriptions import SOON, borrower, handed_over, idle_listener, in_thread, listening, waits
 
 
 @pytest.fixture
@@ -33,35 +30,7 @@ def other(url: str) -> Iterator[interlock.Client]:
 
 @pytest.fixture
 def idle_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The listener's thread connects and listens, and reads nothing while somebody waits."""
-    attend = SubscriptionReader.wait_for_news
-
-    def attend_once(self: SubscriptionReader, timeout: float) -> bool:
-        if self._waiting:
-            time.sleep(0.05)
-            return True
-        return attend(self, min(timeout, 0.05))
-
-    monkeypatch.setattr(SubscriptionReader, "wait_for_news", attend_once)
-
-
-def listening(client: interlock.Client | aio.Client) -> Any:
-    store: Any = client._core.store
-    return store._listener
-
-
-def borrower(client: interlock.Client | aio.Client) -> Any:
-    return getattr(listening(client).reader, "_borrower", None)
-
-
-def waits(other: interlock.Client, name: str, count: int = 1) -> Callable[[], bool]:
-    return lambda: len(other.inspect(name).waiters) >= count
-
-
-def in_thread(call: Callable[[], object]) -> threading.Thread:
-    thread = threading.Thread(target=call, daemon=True)
-    thread.start()
-    return thread
+    idle_listener(monkeypatch)
 
 
 def subscribed(client: interlock.Client, other: interlock.Client) -> None:
@@ -73,31 +42,6 @@ def subscribed(client: interlock.Client, other: interlock.Client) -> None:
 
 def reads_itself(client: interlock.Client) -> bool:
     return isinstance(borrower(client), WaiterSignal)
-
-
-def handed_over(
-    client: interlock.Client,
-    other: interlock.Client,
-    name: str,
-    meanwhile: Callable[[], object] = lambda: None,
-) -> float:
-    """Seconds from the release until the thread that waited has it, the machine's own lag not counted."""
-    lease = other.lock(name).acquire()
-    assert lease is not None
-    got: list[float] = []
-
-    def take() -> None:
-        with client.lock(name):
-            got.append(time.monotonic())
-
-    thread = in_thread(take)
-    until(waits(other, name))
-    meanwhile()
-    with Lag() as lag:
-        released = time.monotonic()
-        lease.release()
-        thread.join(PATIENCE)
-    return got[0] - released - lag.seconds
 
 
 @pytest.mark.usefixtures("idle_thread")

@@ -15,13 +15,14 @@ import redis
 
 import interlock
 from interlock import aio
-from interlock.backends.kit.reader import SubscriptionReader, WaiterSignal
+from interlock.backends.kit.reader import WaiterSignal
 from interlock.backends.redis.pubsub import listener
-from interlock.testing.lag import Lag, at_most
+from interlock.testing.lag import at_most
 from tests.attacks.stage import eventually
 from tests.attacks.test_loss import abandon
 from tests.patience import PATIENCE
 from tests.redis.server import Server, running
+from tests.subscriptions import SOON, borrower, handed_over, idle_listener, in_thread, listening, waits
 
 T = TypeVar("T", bound=Callable[..., None])
 
@@ -30,9 +31,6 @@ T = TypeVar("T", bound=Callable[..., None])
 def ended_loops(test: T) -> T:
     quiet = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
     return pytest.mark.usefixtures("collected")(quiet(test))  # type: ignore[no-any-return]
-
-
-SOON = 2.0  # seconds: much less than after which a waiter looks by itself, with the default ttl
 
 
 @pytest.fixture
@@ -44,35 +42,11 @@ def other(url: str) -> Iterator[interlock.Client]:
 
 @pytest.fixture
 def idle_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The listener's thread connects and subscribes, and reads nothing after that."""
-    attend = SubscriptionReader.wait_for_news
-
-    def attend_once(self: SubscriptionReader, timeout: float) -> bool:
-        if self._waiting:
-            time.sleep(0.05)
-            return True
-        return attend(self, min(timeout, 0.05))
-
-    monkeypatch.setattr(SubscriptionReader, "wait_for_news", attend_once)
+    idle_listener(monkeypatch)
 
 
 def reading(client: interlock.Client | aio.Client) -> Any:
-    store: Any = client._core.store
-    return store._listener.reader
-
-
-def borrower(client: interlock.Client | aio.Client) -> Any:
-    return getattr(reading(client), "_borrower", None)
-
-
-def waits(other: interlock.Client, name: str, count: int = 1) -> Callable[[], bool]:
-    return lambda: len(other.inspect(name).waiters) >= count
-
-
-def in_thread(call: Callable[[], object]) -> threading.Thread:
-    thread = threading.Thread(target=call, daemon=True)
-    thread.start()
-    return thread
+    return listening(client).reader
 
 
 def subscribed(client: interlock.Client, other: interlock.Client) -> None:
@@ -108,25 +82,6 @@ def left_to_the_borrower(client: interlock.Client, server: Server) -> None:
         admin.publish(store._listener.channel, "nobody 0")
     eventually(lambda: store._listener.has_message(b"nobody"))
     time.sleep(0.1)
-
-
-def handed_over(client: interlock.Client, other: interlock.Client, name: str) -> float:
-    """Seconds from the release until the thread that waited has it, the machine's own lag not counted."""
-    lease = other.lock(name).acquire()
-    assert lease is not None
-    got: list[float] = []
-
-    def take() -> None:
-        with client.lock(name):
-            got.append(time.monotonic())
-
-    thread = in_thread(take)
-    eventually(waits(other, name))
-    with Lag() as lag:
-        released = time.monotonic()
-        lease.release()
-        thread.join(PATIENCE)
-    return got[0] - released - lag.seconds
 
 
 @pytest.mark.usefixtures("idle_thread")
