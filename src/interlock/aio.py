@@ -184,9 +184,8 @@ class Lease(LeaseMixin):
         if not self._bodies:
             task = task_of(asyncio.get_running_loop())
             self._cancelling = 0 if task is None else task.cancelling()
-            if (
-                task is None or type(body) is not TaskOwner or body._task() is not task
-            ):  # taken by another task
+            # Another task may have taken it.
+            if task is None or type(body) is not TaskOwner or body._task() is not task:
                 body = self._runtime.runner()
         self._enter_body(body)
 

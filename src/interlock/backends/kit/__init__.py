@@ -7,6 +7,7 @@
 | `polling` | watching by looking again and again, where the server tells nobody of changes |
 | `deadline` | the time of one call, of which every request in it gets what is left |
 | `runtime` | the part of a runtime that stores use, and one for plain threads |
+| `reader` | who reads a subscription: the listener's thread, or a waiter while nobody else waits |
 | `wake_pipe` | wakes a thread that polls file descriptors |
 | `executor_thread` | a thread beside the event loop for calls that block, which may own a connection |
 

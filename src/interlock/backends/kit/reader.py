@@ -198,9 +198,7 @@ class SubscriptionReader:
                 signal.reader = get_ident()
                 try:
                     self.read()
-                except (
-                    self._lost
-                ):  # as above; errors raised by signal handlers of this thread go to its caller
+                except self._lost:  # as above; what a signal handler of this thread raises goes to its caller
                     return False
                 finally:
                     signal.reader = 0

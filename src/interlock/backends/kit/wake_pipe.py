@@ -1,4 +1,4 @@
-"""Wakes a thread that polls file descriptors: the subscription of Redis, the doorbell of SQLite."""
+"""Wakes a thread that polls file descriptors: a server's subscription, or the doorbell of SQLite."""
 
 from __future__ import annotations
 

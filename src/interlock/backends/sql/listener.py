@@ -206,9 +206,7 @@ class Listener:
             now = time.monotonic()
             if heard:
                 quiet_since = now
-            elif (
-                reader is not None and now >= quiet_since + TURN
-            ):  # it may have been woken for something else
+            elif reader is not None and now >= quiet_since + TURN:  # or it was woken for something else
                 assert isinstance(subscription, PolledSubscription)
                 reader.between(subscription.probe)
                 quiet_since = now

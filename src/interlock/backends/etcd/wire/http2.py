@@ -32,9 +32,8 @@ LAST_STREAM = (1 << 31) - 3  # a connection that has used up its numbers is repl
 LONGEST_HEADERS = 1 << 20  # bytes of one block of headers
 KNOWN_HEADERS, KNOWN_SIZE = 64, 512  # so many blocks of headers, of so many bytes, are decoded once
 LARGEST_FRAME = 16384  # that we allow
-START = struct.Struct(
-    ">IBI"
-)  # the start of a frame: three bytes of its size and one of its kind, flags, stream
+START = struct.Struct(">IBI")
+"""The start of a frame: three bytes of its size and one of its kind, then flags, then the stream."""
 
 
 class ProtocolError(Exception):

@@ -31,9 +31,7 @@ class WatchGroup:
         self.numbers: list[int] = []
         self.opening = 0  # watches that the server has not confirmed yet
         self.fired = False  # something has changed, or may have
-        self.hit: dict[
-            int, int
-        ] = {}  # the numbers of the watches that told of a change, and the revision of the last one
+        self.hit: dict[int, int] = {}  # watches that told of a change, each with the last one's revision
         self.ended = ""  # why nothing is heard any more
         self.wake = wake
 

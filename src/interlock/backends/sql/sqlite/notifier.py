@@ -82,9 +82,8 @@ class Notifier:
     def listen(self, waiter: Waiter) -> None:
         """Raises `StoreUnavailable` if no thread can be started to receive rings: the next try may work."""
         with self._guard:
-            others = (
-                [] if self._thread is not None else self._waiters.everyone()
-            )  # one at most: see `_thread`
+            # Without a thread at most one waits: see `_thread`.
+            others = [] if self._thread is not None else self._waiters.everyone()
             self._waiters.add(waiter, *waiter.topics)
             if self._thread is None and not self._closed and (others or not self._may_read(waiter)):
                 self._start()
