@@ -26,15 +26,8 @@ from tests.attacks.stage import ENVIRONMENT, eventually
 from tests.attacks.strike import strikes
 from tests.patience import PATIENCE
 from tests.redis.server import Server
-from tests.redis.test_subscription_reader import (
-    SOON,
-    borrower,
-    handed_over,
-    in_thread,
-    left_to_the_borrower,
-    reading,
-    subscribed,
-)
+from tests.redis.test_subscription_reader import left_to_the_borrower, reading, subscribed
+from tests.subscriptions import SOON, borrower, handed_over, in_thread
 
 WAITS_ALONE = """
 import sys, threading, time, interlock
