@@ -181,6 +181,26 @@ def test_a_traceback_that_is_kept_keeps_no_lease(client: interlock.Client) -> No
     assert kept
 
 
+def test_a_stack_whose_exit_was_cut_short_waits_for_no_collector(client: interlock.Client) -> None:
+    """Its frame and the exception refer to each other, so they live until the garbage collector runs."""
+
+    def strike_late() -> None:
+        with ExitStack() as stack:
+            lease = stack.enter_context(client.lock("x", ttl=0.5))
+            lease._holding.leave = interrupted  # type: ignore[assignment]
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    gc.disable()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            strike_late()
+        eventually(lambda: not client.inspect("x").holders, stretched(15))
+    finally:
+        gc.enable()
+
+
 @pytest.mark.filterwarnings("ignore:coroutine")
 @pytest.mark.parametrize("kind", ["lock", "rlock", "semaphore", "multilock", "condition"])
 def test_an_exit_stack_that_is_interrupted_at_any_step_of_an_exit_keeps_nothing(

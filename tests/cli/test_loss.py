@@ -74,7 +74,8 @@ class TestByEviction:
         until(lambda: program.queue("job")["waiters"])
         program.call("evict", "job", "--reason", "test")
         assert finished(process)[0] == 76
-        assert finished(waiter)[0] == 0
+        ended = finished(waiter)
+        assert ended[0] == 0, ended
 
     def test_a_command_that_ends_without_knowing_is_told_of_by_76(self, program: Program) -> None:
         """Its work was done beside another's: an exit code of 0 would hide that."""

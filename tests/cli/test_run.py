@@ -202,7 +202,17 @@ class TestExclusion:
     def test_two_runs_of_one_name_never_overlap(self, program: Program) -> None:
         script = "test ! -e inside && touch inside && sleep 0.05 && rm inside"
         runs = [program.start("run", "job", "--", "sh", "-c", script) for _ in range(6)]
-        assert [finished(run)[0] for run in runs] == [0] * 6
+        ended = [finished(run) for run in runs]
+        assert [code for code, _, _ in ended] == [0] * 6, ended
+
+    def test_a_command_that_had_to_wait_has_the_whole_ttl_from_its_start(self, program: Program) -> None:
+        """A lease that is handed over lives as long as a place in the queue, 10 s: less than the margin and this grace."""
+        holder = program.hold("job", "--ttl", "60")
+        waiter = program.start("run", "--ttl", "60", "--grace", "9.7", "job", "--", "sh", "-c", "sleep 0.5")
+        until(lambda: program.queue("job")["waiters"])
+        holder.terminate()
+        ended = finished(waiter)
+        assert ended[0] == 0, ended
 
     def test_shared_runs_overlap(self, program: Program) -> None:
         program.hold("job", "-s")

@@ -10,6 +10,7 @@ import os
 import signal
 import threading
 from argparse import Namespace
+from contextlib import suppress
 
 from interlock import clock, events
 from interlock._core.attempt import Attempt
@@ -18,7 +19,7 @@ from interlock._core.holding import Holding
 from interlock._core.names import checked_name
 from interlock._core.settings import Settings
 from interlock._core.states import State
-from interlock._core.timing import checked_count
+from interlock._core.timing import RENEWALS, checked_count
 from interlock.blocking import Client, Lease, _connected
 from interlock.cli import (
     eviction_watch,
@@ -172,7 +173,19 @@ class Run:
 
     # ---- holding ----------------------------------------------------------------------
 
+    def _stretch(self, lease: Lease) -> None:
+        """Give the lease its whole ttl before the command starts.
+
+        A lease that was handed over while we waited lives only as long as our place in the queue did, which may be less than the
+        grace: the warden would end the command before the first renewal.
+        """
+        ttl = self._options.ttl
+        if termination.term_at(lease.deadline, ttl, self._grace) - clock.now() < ttl / RENEWALS:
+            with suppress(StoreUnavailable):  # then the warden knows best how much time is left
+                lease.renew()
+
     def _hold(self, client: Client, lease: Lease) -> int:
+        self._stretch(lease)
         over = threading.Event()
         eviction_watch.watch(client._core, lease, over)
         try:
