@@ -11,7 +11,9 @@ import _thread
 import sys
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any, cast
+from weakref import ref
 
 from interlock.ports import Guard
 
@@ -86,7 +88,7 @@ class PlainSocket:
 
 
 class _Life:
-    """What a new thread calls. `ended` is called once, when that call is over or when the thread goes without making it."""
+    """The life of a new thread. `ended` is called once, when `work` is over or when the thread goes without having begun it."""
 
     ended: Callable[[], object] | None = None  # also if an interrupt strikes in the constructor
 
@@ -94,19 +96,34 @@ class _Life:
         self.work = work
         self.ended = ended
 
-    def __call__(self) -> None:
-        try:
-            self.work()
-        finally:
-            self._end()  # not only when this object goes: an error that somebody keeps may keep this frame, too
+    def target(self) -> Callable[[], None]:
+        """What the thread calls. It alone keeps this object alive, and the system drops it when the thread ends."""
+        call: Any = partial(_live, ref(self))
+        call.life = self
+        return cast(Callable[[], None], call)
 
-    def _end(self) -> None:
+    def end(self) -> None:
         ended, self.ended = self.ended, None
         if ended is not None:
             ended()
 
     def __del__(self) -> None:
-        self._end()
+        self.end()
+
+
+def _live(life: Callable[[], _Life | None]) -> None:
+    """Do the work of a thread's life.
+
+    An exception that strikes before the first line is kept by whoever reports it, and this frame with it. So the frame must not
+    keep the life, whose end somebody waits for.
+    """
+    try:
+        life().work()  # type: ignore[union-attr]
+    finally:
+        if (
+            ends := life()
+        ) is not None:  # here, and not only when it goes: an error from the work may keep its object
+            ends.end()
 
 
 def begin(work: Callable[[], object], ended: Callable[[], object]) -> None:
@@ -116,7 +133,7 @@ def begin(work: Callable[[], object], ended: Callable[[], object]) -> None:
     """
     life = _Life(work, ended)
     try:
-        _thread.start_new_thread(life, ())
+        _thread.start_new_thread(life.target(), ())
     except BaseException:
         life.ended = None
         raise
@@ -138,7 +155,7 @@ else:
         @property
         def _bootstrap(self) -> Callable[[], None]:
             library, started = cast(Any, super()), cast(Any, self)._started
-            return _Life(library._bootstrap, started.set)
+            return _Life(library._bootstrap, started.set).target()
 
         def start(self) -> None:
             """As the library's; RuntimeError also if the new thread was ended before it began."""

@@ -6,7 +6,7 @@ import sqlite3
 import sys
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from sqlalchemy import create_engine
@@ -15,6 +15,8 @@ from sqlalchemy.pool import NullPool
 
 import interlock
 from interlock import Unsupported, guards
+from interlock._core.drive import drive
+from interlock.guards.sql import checks
 from tests.guards.desks import (
     PLACES,
     DjangoDesk,
@@ -165,6 +167,27 @@ class TestLeases:
         assert shown == ["a", "b", "a", "b"]
         connection.rollback()
         connection.close()
+
+
+@pytest.mark.parametrize("kind", ["UniqueViolation", "DuplicateTable", "DuplicateObject"])
+def test_a_fence_table_that_somebody_else_creates_at_that_moment_is_asked_for_again(kind: str) -> None:
+    """PostgreSQL answers in one of these ways; the last comes seldom, when the other's type is there and its table was not."""
+    failures = [getattr(psycopg.errors, kind)("created meanwhile")]
+    asked: list[str] = []
+
+    class Busy:
+        dialect = "postgresql"
+
+        async def define(self, sql: str) -> None:
+            asked.append(sql)
+            if failures:
+                raise failures.pop()
+
+        async def end(self) -> None:
+            asked.append("end")
+
+    drive(checks.create(cast(Any, Busy()), "other_fence"))
+    assert [sql.partition(" ")[0] for sql in asked] == ["create", "end", "create"]
 
 
 def test_many_create_the_fence_table_at_once(place: Place) -> None:

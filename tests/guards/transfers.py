@@ -288,6 +288,10 @@ def main(arguments: list[str]) -> None:
     databases = arguments[:1] or list(PLACES)
     forms = arguments[1:2] or list(FORMS)
     transfers = int(arguments[2]) if len(arguments) > 2 else 10_000
+    if unknown := (set(databases) - set(PLACES)) | (set(forms) - set(FORMS)):
+        sys.exit(
+            f"{', '.join(sorted(unknown))}: choose from {', '.join(PLACES)}, and from {', '.join(FORMS)}"
+        )
     for database in databases:
         for form in forms:
             print(run(database, form, transfers), flush=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -86,6 +87,27 @@ class TestBegin:
         told: list[str] = []
         life = native._Life(no_work, lambda: told.append("ended"))
         del life  # as a thread does that was struck before its first instruction
+        assert told == ["ended"]
+
+    def test_the_end_is_told_though_the_error_that_struck_at_the_first_instruction_is_kept(self) -> None:
+        """A hook that reports errors of threads may keep the last one, and with it the frame that was struck."""
+        told: list[str] = []
+        target = native._Life(no_work, lambda: told.append("ended")).target()
+
+        def strike(frame: FrameType, event: str, argument: object) -> None:
+            if frame.f_code is native._live.__code__:
+                raise KeyboardInterrupt
+
+        traced = sys.gettrace()
+        sys.settrace(strike)
+        try:
+            with pytest.raises(KeyboardInterrupt) as kept:
+                target()
+        finally:
+            sys.settrace(traced)
+        assert kept.value.__traceback__ is not None
+        assert not told, "its thread has not ended yet"
+        del target
         assert told == ["ended"]
 
     def test_no_end_is_told_of_a_thread_that_cannot_be_had(self, monkeypatch: pytest.MonkeyPatch) -> None:

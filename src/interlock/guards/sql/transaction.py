@@ -105,4 +105,4 @@ def not_serializable(error: BaseException) -> bool:
 
 def created_meanwhile(error: BaseException) -> bool:
     """Whether PostgreSQL refused `create table if not exists` because somebody else did the same at that moment."""
-    return sqlstate(error) in ("23505", "42P07", "XX000")
+    return sqlstate(error) in ("23505", "42P07", "42710", "XX000")  # 42710: of the table's own type
