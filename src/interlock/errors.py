@@ -255,6 +255,10 @@ class Unreached(StoreUnavailable):
     """There was no connection to the store. The request was not sent, or was taken back: it has had no effect."""
 
 
+class HeldUp(Unreached):
+    """The request was not sent in its time, because so many of the same client were under way before it. The store does answer."""
+
+
 class StoreUnfit(InterlockError, OSError):
     """The store cannot be used in its present state: it is read-only, full, corrupt, another program's, or of a later version."""
 

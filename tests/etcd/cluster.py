@@ -19,7 +19,7 @@ from interlock.backends.etcd.transport.credentials import Credentials
 from interlock.backends.etcd.wire.messages import STATUS, StatusAnswer
 from interlock.errors import InterlockError
 from tests.patience import PATIENCE
-from tests.server_process import die_with_parent, free_port, freeze, thaw
+from tests.server_process import free_port, freeze, start_program, thaw
 from tests.shared_servers import ports_of
 
 MEMORY = "/dev/shm"  # where there is one: three members that share one busy disk wait for it most of the time
@@ -44,7 +44,7 @@ class Member:
         assert program, "etcd is not installed: apt-get install etcd-server"
         client = f"{self._scheme}://127.0.0.1:{self.port}"
         with open(f"{self.folder}.log", "ab") as log:
-            self._process = subprocess.Popen(
+            self._process = start_program(
                 [
                     *(program, "--name", self.name, "--data-dir", self.folder),
                     *("--listen-client-urls", client, "--advertise-client-urls", client),
@@ -57,7 +57,6 @@ class Member:
                 stdout=log,
                 stderr=log,
                 env={**os.environ, "GOMAXPROCS": "1"},
-                preexec_fn=die_with_parent,
             )
 
     @property

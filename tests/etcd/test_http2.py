@@ -12,6 +12,7 @@ from interlock.backends.etcd.wire.grpc import OK, UNAVAILABLE, UNIMPLEMENTED, Ca
 from interlock.backends.etcd.wire.http2 import (
     ACK,
     CONTINUATION,
+    CROWD,
     DATA,
     END_HEADERS,
     END_STREAM,
@@ -262,6 +263,38 @@ def test_more_calls_than_streams_wait_for_their_turn() -> None:
     peer.answer(3, b"second")
     assert peer.got() == []
     assert peer.connection.streams == 1
+
+
+def started(peer: Peer) -> int:
+    return sum(kind == HEADERS for kind, *_ in peer.got())
+
+
+def test_patient_calls_wait_while_many_are_under_way_and_others_do_not() -> None:
+    """A crowd of claims must not bury the server, nor hold up a release or a watch."""
+    peer = Peer()
+    patient = [peer.begin(b"%d" % n, patient=True) for n in range(CROWD + 3)]
+    assert started(peer) == CROWD
+    peer.begin(b"a release")
+    assert started(peer) == 1
+    peer.answer(1, b"first")
+    assert started(peer) == 0  # the release is under way
+    peer.answer(3, b"second")
+    assert started(peer) == 1
+    peer.connection.reset(patient[CROWD + 1][1])  # given up before it was begun: nobody hears of it
+    assert peer.got() == []
+    assert peer.connection.streams == CROWD + 1
+    peer.connection.fail("lost")
+    statuses = [call.status for call, _ in patient[CROWD:] if call.status is not None]
+    assert [status.processed for status in statuses] == [True, False]
+
+
+def test_patient_calls_fail_unprocessed_when_the_server_says_goodbye() -> None:
+    peer = Peer((MAX_CONCURRENT_STREAMS, 2))
+    calls = [peer.begin(patient=True)[0] for _ in range(CROWD + 4)]
+    peer.send(GOAWAY, 0, 0, struct.pack(">II", 3, 0))
+    statuses = [call.status for call in calls]
+    assert [status is not None and status.processed for status in statuses[2:]] == [False] * (CROWD + 2)
+    assert statuses[0] is None
 
 
 def test_after_goaway_it_is_known_what_was_not_processed() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import time
 from collections.abc import Iterator
@@ -11,11 +12,14 @@ import pytest
 
 from interlock._core.drive import drive
 from interlock.backends.etcd.address import Endpoint
+from interlock.backends.etcd.transport.aio import AsyncLine
 from interlock.backends.etcd.transport.blocking import SOON, BlockingLine, SharedSocket
 from interlock.backends.etcd.transport.credentials import Credentials
+from interlock.backends.etcd.transport.line import NOT_SENT
 from interlock.backends.etcd.wire.grpc import framed
 from interlock.backends.etcd.wire.http2 import (
     ACK,
+    CROWD,
     DATA,
     END_HEADERS,
     END_STREAM,
@@ -28,6 +32,7 @@ from interlock.backends.etcd.wire.http2 import (
     literal,
 )
 from interlock.backends.etcd.wire.messages import RANGE
+from interlock.errors import HeldUp
 from tests.patience import PATIENCE
 
 OPENING = literal(b":status", b"200") + literal(b"content-type", b"application/grpc")
@@ -53,6 +58,17 @@ class Server:
             + more
             + trailers
         )
+
+    def rest(self) -> bytes:
+        """Whatever has arrived."""
+        self._sock.settimeout(0.05)
+        data = b""
+        try:
+            while more := self._sock.recv(65536):
+                data += more
+        except OSError:
+            pass  # there is no more
+        return data
 
     def hear(self) -> list[Frame]:
         """The frames of one arrival: kind, flags and payload, without what belongs to the connection."""
@@ -140,3 +156,48 @@ def test_each_request_has_the_token_of_the_last_login(
             server.answer(2 * number + 1)
             asked.result()
             assert [one for one in (b"first", b"second") if one in head] == [token] * bool(token)
+
+
+# ---- crowds -----------------------------------------------------------------------------
+
+
+def test_a_patient_call_that_was_not_sent_is_given_up_while_the_server_would_have_time(
+    ends: tuple[BlockingLine, Server, Credentials],
+) -> None:
+    """It says nothing about the server, and has had no effect."""
+    line, server, _ = ends
+    with ThreadPoolExecutor(CROWD) as pool:
+        under_way = [pool.submit(ask, line) for _ in range(CROWD)]
+        found: list[Frame] = []
+        while sum(kind == DATA for kind, _, _ in found) < CROWD:
+            found += server.hear()
+        began = time.monotonic()
+        with pytest.raises(HeldUp, match="not sent"):
+            drive(line.call(RANGE, b"late", 0.2, patient=True), nested=True)
+        assert time.monotonic() - began >= 0.2 * NOT_SENT
+        assert not line._core._patient
+        for n in range(CROWD):
+            server.answer(1 + 2 * n)
+        assert [asked.result() for asked in under_way] == [b"answer"] * CROWD
+    assert b"late" not in server.rest()
+
+
+def test_the_tasks_that_wait_their_turn_are_not_sent_when_their_time_is_up() -> None:
+    """All have the same deadline. The first ones to be given up made room for the next, which were sent when nobody waited for them."""
+
+    async def crowd(sock: socket.socket) -> list[BaseException | bytes]:
+        line = AsyncLine(Endpoint("h", 1), Credentials("", ""), tls=False)
+        await asyncio.get_running_loop().create_connection(lambda: line, sock=sock)
+        calls = [line.call(RANGE, b"question", 0.3, patient=True) for _ in range(4 * CROWD)]
+        found = await asyncio.gather(*calls, return_exceptions=True)
+        line.end("over")
+        return found
+
+    ours, theirs = socket.socketpair()
+    theirs.settimeout(PATIENCE)
+    with theirs:
+        server = Server(theirs)
+        server.send(frame(SETTINGS, 0, 0))
+        found = asyncio.run(crowd(ours))
+        assert [isinstance(error, HeldUp) for error in found] == [False] * CROWD + [True] * 3 * CROWD
+        assert server.rest().count(b"question") == CROWD

@@ -164,6 +164,47 @@ def test_greenlets_that_pause_wait_and_compute_lose_nothing(url: str) -> None:
     assert found == {"lost while computing": False, "told": True, "called back": ["evicted"]}
 
 
+def test_greenlets_use_keys_again_and_wait_behind_each_other(url: str) -> None:
+    """Decisions 0029 and 0030, where switching happens at each wait and nowhere else."""
+    pytest.importorskip("gevent")
+    program = f"""
+from gevent import monkey
+monkey.patch_all()
+import gevent, interlock
+from interlock.backends.etcd.algorithm.view import WHOLE
+with interlock.connect({url!r}, ttl=60) as client, interlock.connect({url!r}, ttl=60) as other:
+    sessions = client._core.store._side.sessions
+    def key(lease):
+        return sessions.own(lease.id).key
+    used = set()
+    for _ in range(20):
+        with client.lock("x") as lease:
+            used.add(key(lease))
+    assert len(used) == 1, used
+    tokens, first = [], other.lock("x").acquire()
+    def wait():
+        with client.lock("x", timeout=60) as lease:
+            tokens.append(lease.token)
+            used.add(key(lease))
+            gevent.sleep(0)
+    for _ in range(2):
+        waiting = [gevent.spawn(wait) for _ in range(2 * WHOLE)]
+        while len(other.inspect("x").waiters) < len(waiting):
+            gevent.sleep(0.01)
+        first.release()
+        gevent.joinall(waiting, raise_error=True)
+        first = other.lock("x").acquire()
+    first.release()
+    assert tokens == sorted(tokens) and len(set(tokens)) == 4 * WHOLE, tokens
+    assert len(used) == 2 * WHOLE, used
+    assert not sessions._names._in_use and not sessions._crowds and not sessions.places
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment(), capture_output=True, text=True, timeout=150
+    )
+    assert done.returncode == 0, done.stderr
+
+
 def test_the_sessions_of_a_client_are_few_and_gone_when_it_is_closed(cluster: EtcdCluster, url: str) -> None:
     with interlock.connect(url) as client:
         for ttl in (9.1, 9.2, 9.5, 9.99, 10.0):

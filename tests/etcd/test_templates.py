@@ -53,7 +53,8 @@ def plain(
     alone = [] if claim.queued else [nothing_in(*folder)]
     enter, reads = put_op(put(mine, claim_value(claim, above), lease)), view.looks(claim, folder)
     otherwise = [get_op(get(gone)), *reads, get_op(get(keys.floor)), get_op(get(mine))]
-    inner = txn([*sound, created_at(mine, 0), *alone], [enter, *reads], otherwise)
+    entered = view.looks_on_entering(claim.permits, claim.capacity, claim.queued, folder)
+    inner = txn([*sound, created_at(mine, 0), *alone], [enter, *entered], otherwise)
     return txn([*sound, nothing_in(*folder)], [enter], [txn_op(inner)])
 
 

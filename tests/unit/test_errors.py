@@ -35,6 +35,7 @@ EXAMPLES: dict[errors.InterlockError, type[BaseException]] = {
     errors.StaleToken("orders/42", 1792, 1793): RuntimeError,
     errors.StoreUnavailable("no answer"): ConnectionError,
     errors.Unreached("no connection"): errors.StoreUnavailable,
+    errors.HeldUp("not sent"): errors.Unreached,
     errors.StoreUnfit("read-only"): OSError,
     errors.ClientClosed("closed"): RuntimeError,
 }

@@ -6,7 +6,7 @@ import ssl
 
 from interlock.backends.etcd.wire import grpc
 from interlock.backends.etcd.wire.grpc import Status
-from interlock.errors import InterlockError, StoreUnavailable, StoreUnfit, Unreached
+from interlock.errors import HeldUp, InterlockError, StoreUnavailable, StoreUnfit, Unreached
 
 
 class LeaseNotFound(Exception):
@@ -64,6 +64,10 @@ def nobody(place: str, hosts: str, last: Exception) -> Unreached:
 
 def timeout_error(place: str, seconds: float) -> StoreUnavailable:
     return StoreUnavailable(f"{place}: no answer in {seconds:.3g} s")
+
+
+def not_sent(place: str, seconds: float) -> HeldUp:
+    return HeldUp(f"{place}: not sent in {seconds:.3g} s: too many requests of this client are under way")
 
 
 def not_etcd(place: str, why: object) -> StoreUnfit:

@@ -3,11 +3,14 @@
     compare   the claim was not evicted or taken back, and nothing stands there at all
     then      put the key under the session's lease: it is granted
     else      compare   the claim was not evicted or taken back, its key does not exist; unless it queues: nothing stands there
-              then      put the key under the session's lease, and look at the queue
+              then      put the key under the session's lease, and look at the queue, unless it is long
               else      look for the reason, and at the queue
 
 The revision at which the key is created is the place in the queue, and the token. A Txn with a put goes through raft, so the look in
 it is up to date and shows the claim itself. Repeating a claim after a lost answer finds its own key.
+
+To sort a queue, the server reads all of it, on every member. A claim that has just entered is behind all others: if it shares with
+nobody, it waits, and need not know for whom. It reads a few keys and how many there are, and the wait finds out the rest (see `crowds`).
 
 A key is used again by the next claim of the same client (see `key_names`). So whatever is read at a key belongs to a claim only if
 the id in its value is that claim's, and every deletion compares the revision of the creation, if it is known. If it is not, because
@@ -31,7 +34,9 @@ from interlock.backends.etcd.wire import messages
 from interlock.backends.etcd.wire.keys import Keys
 from interlock.backends.etcd.wire.messages import (
     GRANT,
+    RANGE,
     LeaseAnswer,
+    RangeAnswer,
     TxnAnswer,
     compared,
     created_at,
@@ -48,8 +53,8 @@ from interlock.backends.etcd.wire.messages import (
 )
 from interlock.backends.etcd.wire.template import blank, cut
 from interlock.backends.etcd.wire.values import RELEASED, Entry, claim_value, encoded, eviction
-from interlock.errors import InterlockError, SettingsMismatch, StoreUnavailable, StoreUnfit, Unreached
-from interlock.model import Claim, ClaimAnswer, Gone
+from interlock.errors import HeldUp, InterlockError, SettingsMismatch, StoreUnavailable, StoreUnfit, Unreached
+from interlock.model import EVERYTHING, Busy, Claim, ClaimAnswer, Gone, Standing
 
 TRIES = 4  # sessions that may end under one claim before it counts as unavailable
 
@@ -62,10 +67,10 @@ async def claim(side: Side, asked_for: Claim, timeout: float) -> ClaimAnswer:
     if asked_for.id not in side.sessions.places:  # later the answer "too late" is as good: it has waited
         timeout = max(timeout, COMMIT)
     deadline = await side.begin(timeout)
-    new = side.sessions.own(asked_for.id) is None
+    new, unanswered = side.sessions.own(asked_for.id) is None, asked_for.id in side.sessions.unanswered
     for attempt in range(TRIES):
         session = await session_for(side, asked_for.ttl, deadline)
-        held = side.sessions.enter(session, asked_for.resource, asked_for.id)
+        held = side.sessions.enter(session, asked_for.resource, asked_for.id, reader=view.reader(asked_for))
         try:
             return await _claim(side, session, held, asked_for, deadline)
         except LeaseNotFound:
@@ -76,6 +81,8 @@ async def claim(side: Side, asked_for: Claim, timeout: float) -> ClaimAnswer:
             side.sessions.leave(asked_for.id)
             raise
         except Unreached as error:
+            if isinstance(error, HeldUp) and unanswered and not attempt:
+                raise  # the caller knows of the earlier try, which may have had an effect
             if attempt or not held.answered:  # the last try had no effect, and an earlier one may have had
                 raise StoreUnavailable(str(error)) from error
             if new:
@@ -93,7 +100,12 @@ async def _claim(
     side: Side, session: Session, held: OwnClaim, claim: Claim, deadline: CallTime
 ) -> ClaimAnswer:
     known, asked, floor = side.sessions.places.get(claim.id), side.runtime.now(), side.sessions.floor
-    if known is not None:
+    if known is not None and known.crowd:
+        waits = await _waits_in_crowd(side, held, claim, known, deadline)
+        if waits is not None:
+            return waits
+    if known is not None or (claim.queued and held.name.number):
+        # The comparison that nobody stands there reads all who do; and where we have another claim, somebody does.
         return await _enter(side, session, held, claim, known, None, asked, deadline)
     request = _quick_request(side, session, held, claim, floor)
     answer = await side.txn(request, deadline, unsure=lambda: side.sessions.leave_unanswered(claim.id))
@@ -116,20 +128,34 @@ async def _enter(
     asked: float,
     deadline: CallTime,
 ) -> ClaimAnswer:
-    """Enter a claim that others stand in the way of, or find it standing. The inner Txn does this; its first `answer` may be there."""
+    """Enter a claim that others stand in the way of, or find it standing. The inner Txn does this; its first `answer` may be there.
+
+    Long because each answer of the Txn leads to one of these ways, and their order matters.
+    """
     alone: bytes | None = None
+    folder: tuple[bytes, bytes] = side.keys.folder(claim.resource)
     while True:
         if answer is None:
             asked = side.runtime.now()
             request = _request(side, session, held, claim, known.created if known else 0, alone)
             answer = await side.txn(
-                request, deadline, unsure=lambda: side.sessions.leave_unanswered(claim.id)
+                *(request, deadline),
+                patient=held.name.number > 0,  # we have other claims there
+                unsure=lambda: side.sessions.leave_unanswered(claim.id),
             )
         if (gone := _gone(side, claim, answer)) is not None:
             return gone
-        seen = View.of(answer, 1)
+        seen = _seen(claim, answer)
+        if seen.unread:
+            return _in_crowd(side, session, held, claim, answer.revision, seen.count - 1, asked)
+        if (
+            answer.succeeded and not seen.front
+        ):  # a long queue, and it may be a semaphore's: look at its front
+            known = Place(answer.revision, seen.count - 1, (), asked)
+            answer = None  # and ask again
+            continue
         own = seen.own(held.key, claim.id)
-        found = None if answer.succeeded or own is not None else _at_key(answer)
+        found = None if answer.succeeded or own is not None else _at_key(claim, answer)
         await _check_capacity(side, claim, seen, own or _if_of(claim, found), deadline)
         if own is not None:
             return await _standing(side, session, held, claim, seen, own, answer, asked, deadline)
@@ -140,13 +166,19 @@ async def _enter(
             # It entered again behind the end of what was read; its old place is no place of it any more.
             side.sessions.places.pop(claim.id, None)
             raise _Again
-        if not _floor_moved(side, answer):
+        if not _floor_moved(side, claim, answer):
             if not seen.fits(claim):
                 side.sessions.leave(claim.id, again=True)  # it left no trace
                 return seen.busy(claim, seen.count)
             # It fits as long as nobody enters after this look.
-            alone = none_since(*side.keys.folder(claim.resource), answer.revision)
+            alone = none_since(*folder, answer.revision)
         answer = None
+
+
+def _seen(claim: Claim, answer: TxnAnswer) -> View:
+    if view.waits_for_writers(claim):
+        return View.of_reader(claim, answer)
+    return View.on_entering(claim, answer) if answer.succeeded else View.of(answer, 1)
 
 
 def _request(
@@ -162,10 +194,14 @@ def _request(
     folder = keys.folder(claim.resource)
     if not claim.queued:
         alone = alone or nothing_in(*folder)
-    reads = view.looks(claim, folder, created)
+    if view.waits_for_writers(claim):
+        entered, reads = view.looks_of_reader(keys, claim.resource, held.key)
+    else:
+        entered = view.looks_on_entering(claim.permits, claim.capacity, claim.queued, folder)
+        reads = view.looks(claim, folder, created)
     return _entering(
         *(keys, held.key, session.lease, since, keys.gone(claim.id)),
-        *(claim_value(claim, above), reads, alone),
+        *(claim_value(claim, above), entered, reads, alone),
     )
 
 
@@ -176,12 +212,13 @@ def _entering(
     since: int,
     gone: bytes,
     value: bytes,
+    entered: list[bytes],
     reads: list[bytes],
     alone: bytes | None,
 ) -> bytes:
     compare = [*_sound(keys, gone, since), created_at(mine, 0), *(() if alone is None else (alone,))]
     otherwise = [get_op(get(gone)), *reads, get_op(get(keys.floor)), get_op(get(mine))]
-    return txn(compare, [put_op(put(mine, value, lease)), *reads], otherwise)
+    return txn(compare, [put_op(put(mine, value, lease)), *entered], otherwise)
 
 
 def _sound(keys: Keys, gone: bytes, since: int) -> list[bytes]:
@@ -222,8 +259,13 @@ def _quick_parts(
     """The Txn of a claim around its tombstone's name and its value, which it has three times and twice."""
     gone, value = blank(0, gone_size), blank(1, value_size)
     folder = keys.folder(resource)
-    reads, nothing = view.looks_for(permits, capacity, folder), nothing_in(*folder)
-    inner = _entering(keys, mine, lease, since, gone, value, reads, None if queued else nothing)
+    nothing = nothing_in(*folder)
+    if queued and permits == 1 and capacity == EVERYTHING:
+        entered, reads = view.looks_of_reader(keys, resource, mine)
+    else:
+        reads = view.looks_for(permits, capacity, folder)
+        entered = view.looks_on_entering(permits, capacity, queued, folder)
+    inner = _entering(keys, mine, lease, since, gone, value, entered, reads, None if queued else nothing)
     enter = put_op(put(mine, value, lease))
     return cut(txn([*_sound(keys, gone, since), nothing], [enter], [txn_op(inner)]), gone, value)
 
@@ -238,9 +280,9 @@ def _gone(side: Side, claim: Claim, answer: TxnAnswer) -> Gone | None:
     return Gone() if reason is None else Gone(True, reason)
 
 
-def _floor_moved(side: Side, answer: TxnAnswer) -> bool:
+def _floor_moved(side: Side, claim: Claim, answer: TxnAnswer) -> bool:
     """Whether an operator has set another floor for tokens since it was read; it is known from now on."""
-    kvs = answer.ranged(3).kvs
+    kvs = answer.ranged(4 if view.waits_for_writers(claim) else 3).kvs
     try:
         found = (kvs[0].modified, int(kvs[0].value)) if kvs else (0, 0)
     except ValueError:
@@ -249,9 +291,9 @@ def _floor_moved(side: Side, answer: TxnAnswer) -> bool:
     return moved
 
 
-def _at_key(answer: TxnAnswer) -> Entry | None:
+def _at_key(claim: Claim, answer: TxnAnswer) -> Entry | None:
     """What stands at the key of a claim that has not entered."""
-    kvs = answer.ranged(4).kvs
+    kvs = answer.ranged(5 if view.waits_for_writers(claim) else 4).kvs
     return Entry(kvs[0]) if kvs else None
 
 
@@ -274,7 +316,51 @@ async def _make_way(
     if sessions.of_lease(found.lease, asked) is not None and sessions.own(found.claim_id) is None:
         await side.txn(txn([created_at(found.key, found.created)], [delete_op(found.key)]), deadline)
     sessions.places.pop(claim.id, None)
-    sessions.move(held)
+    sessions.move(held, claim.id)
+
+
+def _in_crowd(
+    side: Side, session: Session, held: OwnClaim, claim: Claim, created: int, ahead: int, since: float
+) -> Busy:
+    """The answer for a claim that has entered a long queue: it waits, behind our own waiters if there are any."""
+    held.stands(created, side.runtime.now())
+    if session.over:
+        raise LeaseNotFound("another caller has found out meanwhile")
+    place = Place(created, ahead, (), since, crowd=True)
+    return Busy(place.ahead, view.ASK_AGAIN, side.sessions.join_crowd(held, claim.id, place))
+
+
+async def _waits_in_crowd(
+    side: Side, held: OwnClaim, claim: Claim, known: Place, deadline: CallTime
+) -> Busy | None:
+    """The answer for a claim of a crowd that asks again and still stands; None if it does not, or nobody knows.
+
+    Whether it is its turn, the wait that follows finds out.
+    """
+    answer = await side.call(RANGE, get(held.key), deadline, patient=True)
+    found = [Entry(kv) for kv in RangeAnswer.of(answer).kvs]
+    if not found or found[0].created != known.created or found[0].claim_id != claim.id:
+        return None
+    if side.sessions.of_lease(found[0].lease, side.runtime.now()) is not held.session:
+        return None
+    return Busy(known.ahead, view.ASK_AGAIN, await _holder(side, claim, deadline))
+
+
+async def _holder(side: Side, claim: Claim, deadline: CallTime) -> Standing | None:
+    """The holder that a crowd waits for. It is only named in messages, so one waiter of the crowd asks for all of them."""
+    crowd, now = side.sessions.crowd(claim.resource), side.runtime.now()
+    recent, holder = crowd.holder(now)
+    if recent or not await side.sessions.take_lead(("holder", claim.resource), side.runtime, deadline.left()):
+        return crowd.holder(now)[1]
+    try:
+        request = get(*side.keys.folder(claim.resource), limit=1, order=messages.UPWARDS, serializable=True)
+        for kv in (await side.range(request, deadline)).kvs:
+            first = Entry(kv)
+            holder = first.standing(claim.capacity, True, first.ttl)
+        crowd.told(holder, now)
+        return holder
+    finally:
+        side.sessions.landed(("holder", claim.resource))
 
 
 async def _check_capacity(
@@ -320,12 +406,29 @@ async def _standing(
         if waited is not None:
             await _mark(side, own, deadline)
         return session.granted(own.token, claim.ttl, asked)
+    return _waits(side, session, held, claim, seen, own, answer, asked)
+
+
+def _waits(
+    side: Side,
+    session: Session,
+    held: OwnClaim,
+    claim: Claim,
+    seen: View,
+    own: Entry,
+    answer: TxnAnswer,
+    asked: float,
+) -> Busy:
+    """The answer for a claim that stands and is not let in."""
+    sessions, place = side.sessions, seen.place(own.key)
     before = sessions.places.get(claim.id)
     ahead = seen.count - 1 if place is None else place
     if place is None and before is not None and not answer.succeeded:
         ahead = min(before.ahead, ahead)
-    watched = seen.watched(claim, own, side.keys.folder(claim.resource))
     since = asked if before is None else before.since
+    if place is None and claim.queued and view.exclusive(claim):
+        return _in_crowd(side, session, held, claim, own.created, ahead, since)
+    watched = seen.watched(claim, own, side.keys.folder(claim.resource))
     following = own if place == 1 and view.exclusive(claim) else None
     sessions.places[claim.id] = Place(own.created, ahead, watched, since, following)
     return seen.busy(claim, ahead)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import secrets
 from functools import lru_cache
 
-from interlock.backends.etcd.wire.keys import Keys
+from interlock.backends.etcd.wire.keys import READER, Keys
 from interlock.record import record
 
 
@@ -25,6 +25,7 @@ class KeyName:
     word: str
     number: int
     key: bytes
+    reader: bool = False
 
 
 class KeyNames:
@@ -33,19 +34,20 @@ class KeyNames:
     def __init__(self, keys: Keys) -> None:
         self._keys = keys
         self._word = _fresh_word()
-        self._in_use: dict[tuple[str, str], int] = {}  # for each resource and word: one bit for each number
+        # For each resource and word, readers and others: one bit for each number.
+        self._in_use: dict[tuple[str, str, bool], int] = {}
 
-    def take(self, resource: str) -> KeyName:
+    def take(self, resource: str, *, reader: bool = False) -> KeyName:
         """A key that no other claim of this client uses."""
         word = self._word
-        bits = self._in_use.get((resource, word), 0)
+        bits = self._in_use.get((resource, word, reader), 0)
         number = (~bits & (bits + 1)).bit_length() - 1  # the lowest bit that is not set
-        self._in_use[resource, word] = bits | 1 << number
-        return _name(self._keys, resource, word, number)
+        self._in_use[resource, word, reader] = bits | 1 << number
+        return _name(self._keys, resource, word, number, reader)
 
     def free(self, name: KeyName, *, again: bool) -> None:
         """Its claim has left. Unless nothing can reach the key any more, it is never used `again`."""
-        place = name.resource, name.word
+        place = name.resource, name.word, name.reader
         bits = self._in_use.get(place, 0) & ~(1 << name.number)
         if bits:
             self._in_use[place] = bits
@@ -56,8 +58,10 @@ class KeyNames:
 
 
 @lru_cache(maxsize=1024)
-def _name(keys: Keys, resource: str, word: str, number: int) -> KeyName:
-    return KeyName(resource, word, number, keys.claim(resource, word if number == 0 else f"{word}-{number}"))
+def _name(keys: Keys, resource: str, word: str, number: int, reader: bool) -> KeyName:
+    last = f"{READER.decode()}{word}" if reader else word
+    key = keys.claim(resource, last if number == 0 else f"{last}-{number}")
+    return KeyName(resource, word, number, key, reader)
 
 
 def _fresh_word() -> str:

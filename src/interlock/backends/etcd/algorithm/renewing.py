@@ -24,6 +24,10 @@ from interlock.model import Gone, NoAnswer, Renewal, RenewAnswer, Renewed
 
 BULK = 50  # renewals of one call from which on a list of keys is used again,
 RECENT = 0.25  # if it is no older than this, seconds: 10,000 leases are renewed in 100 calls, and one list is enough
+PART = 4.0  # and if it took longer to get, so many times as long as that took:
+LONGEST = (
+    1 / 8
+)  # but no longer than this part of the session's ttl; a list of 60,000 keys takes seconds on a busy machine
 BATCH = 100  # reads in one Txn
 STRANGERS = 16  # keys of nobody that are removed in one renewal, and claims without a key that are forgotten
 TIDYING = 0.5  # seconds that this may take
@@ -37,14 +41,15 @@ async def renew(side: Side, renewals: Sequence[Renewal], timeout: float) -> list
     sessions = {id(s): s for r in renewals if (s := side.sessions.of_claim(r.id)) is not None}
     newest = max((own.entered for r in renewals if (own := side.sessions.own(r.id)) is not None), default=0.0)
     faults: dict[int, StoreUnavailable] = {}
-    listed: list[Session] = []
+    listed: list[tuple[Session, float]] = []
     for number, session in sessions.items():
         bulk = len(renewals) >= BULK and newest <= session.listed
-        if bulk and side.runtime.now() < session.listed + RECENT and not session.over:
+        began = side.runtime.now()
+        if bulk and began < session.listed + _recent(session) and not session.over:
             continue
         try:
             await keep(side, session, deadline, listed=True)
-            listed.append(session)
+            listed.append((session, began))
         except LeaseNotFound:
             pass  # it is over, and so are its claims
         except StoreUnavailable as error:
@@ -55,9 +60,15 @@ async def renew(side: Side, renewals: Sequence[Renewal], timeout: float) -> list
     for renewal in renewals:
         answers.append(await _answer(side, renewal, sessions, faults, deadline))
     explained = await _explained(side, renewals, answers, deadline)
-    for session in listed:
+    for session, began in listed:
         await _tidy_up(side, session, deadline)
+        session.listing = side.runtime.now() - began
     return explained
+
+
+def _recent(session: Session) -> float:
+    """Seconds for which a list of a session's keys is used again: if getting one takes most of the time, leases lapse meanwhile."""
+    return max(RECENT, min(PART * session.listing, LONGEST * session.ttl))
 
 
 async def _tidy_up(side: Side, session: Session, deadline: CallTime) -> None:
@@ -69,17 +80,17 @@ async def _tidy_up(side: Side, session: Session, deadline: CallTime) -> None:
 
 
 async def _tidy(side: Side, session: Session, deadline: CallTime) -> None:
-    known = {own.key for own in list(session.claims.values())}
+    known = {own.key for _, own in side.sessions.claims_of(session)}
     strange = [key for key in session.keys if key not in known]
     for key in strange[:STRANGERS]:
         await withdraw(side, session, key, deadline)
-    for id in _missing(session)[:STRANGERS]:
+    for id in _missing(side, session)[:STRANGERS]:
         await _forget_if_removed(side, session, id, deadline)
 
 
-def _missing(session: Session) -> list[str]:
+def _missing(side: Side, session: Session) -> list[str]:
     """The claims that stood before the keys were listed, and are not in the list."""
-    claims = list(session.claims.items())
+    claims = side.sessions.claims_of(session)
     return [id for id, own in claims if own.entered <= session.listed and own.key not in session.keys]
 
 

@@ -16,12 +16,13 @@ from collections.abc import Callable, Collection
 
 from interlock import native
 from interlock._core import timing
+from interlock.backends.etcd.algorithm.crowds import Crowd
 from interlock.backends.etcd.algorithm.key_names import KeyName, KeyNames
 from interlock.backends.etcd.wire.keys import Keys
 from interlock.backends.etcd.wire.values import Entry
 from interlock.backends.etcd.wire.watching import Watched
 from interlock.backends.kit.runtime import WaitRuntime
-from interlock.model import Granted
+from interlock.model import Granted, Standing
 from interlock.ports import Signal
 
 LADDER: tuple[int, ...] = (
@@ -72,7 +73,7 @@ class OwnClaim:
 class Session:
     """One lease, as this client knows it."""
 
-    __slots__ = ("_validity", "claims", "kept", "keys", "lease", "listed", "over", "step", "ttl")
+    __slots__ = ("_validity", "claims", "kept", "keys", "lease", "listed", "listing", "over", "step", "ttl")
 
     def __init__(self, lease: int, step: int, ttl: float, asked: float) -> None:
         self.lease = lease
@@ -83,7 +84,8 @@ class Session:
         self.claims: dict[str, OwnClaim] = {}  # those that may stand in it, by id
         self.over = False
         self.keys: frozenset[bytes] = frozenset()  # the keys under the lease, as last listed,
-        self.listed = float("-inf")  # and when that was asked for
+        self.listed = float("-inf")  # and when that was asked for,
+        self.listing = 0.0  # and how long it took, with all that is done with it, seconds
 
     def lapsed(self, now: float) -> bool:
         """Whether its time is up on our clock, with the margin that a holder takes off."""
@@ -99,13 +101,22 @@ class Place:
     """Where a claim of ours waits: since which revision, how many are ahead, and what it must watch.
 
     `next` is its own entry if it waits for one claim alone, and that one can only leave: then it is in once that has left.
+    It waits in a `crowd` if it entered a long queue, of which it has not read who is ahead: then it has nothing to watch yet.
     """
 
-    __slots__ = ("ahead", "created", "next", "since", "watched")
+    __slots__ = ("ahead", "created", "crowd", "next", "since", "watched")
 
     def __init__(
-        self, created: int, ahead: int, watched: tuple[Watched, ...], since: float, next: Entry | None = None
+        self,
+        created: int,
+        ahead: int,
+        watched: tuple[Watched, ...],
+        since: float,
+        next: Entry | None = None,
+        *,
+        crowd: bool = False,
     ) -> None:
+        self.crowd = crowd
         self.created = created
         self.next = next
         self.ahead = ahead
@@ -130,6 +141,7 @@ class Sessions:
         self._former: dict[str, OwnClaim] = {}  # of lost sessions
         self._flights: dict[object, list[Signal]] = {}
         self.places: dict[str, Place] = {}
+        self._crowds: dict[str, Crowd] = {}  # by resource
         self.unanswered: dict[str, None] = {}  # ids of claims with a request that may still arrive
         self.floor: tuple[int, int] = (0, 0)  # the revision of the token floor, as last read, and the floor
         self.litter: tuple[int, float] | None = (
@@ -173,6 +185,11 @@ class Sessions:
         own = self._by_id.get(id)
         return None if own is None else own.session
 
+    def claims_of(self, session: Session) -> list[tuple[str, OwnClaim]]:
+        """The claims in a session. To copy a dict takes a guard: the collector may run meanwhile, and other threads with it."""
+        with self.guard:
+            return list(session.claims.items())
+
     def end(self) -> list[Session]:
         """Take out all sessions, for a client that closes."""
         with self.guard:
@@ -188,12 +205,12 @@ class Sessions:
         own = self._by_id.get(id) or self._former.get(id)
         return own if own is None or resource in (None, own.name.resource) else None
 
-    def enter(self, session: Session, resource: str, id: str) -> OwnClaim:
+    def enter(self, session: Session, resource: str, id: str, *, reader: bool = False) -> OwnClaim:
         """Note that a claim is in this session. A claim keeps its key, and a new one is given one."""
         with self.guard:
             own = self._by_id.get(id) or self._former.pop(id, None)
             if own is None:
-                own = OwnClaim(session, self._names.take(resource))
+                own = OwnClaim(session, self._names.take(resource, reader=reader))
             elif own.session is not session:
                 own.session.claims.pop(id, None)
                 own.session = session
@@ -201,11 +218,12 @@ class Sessions:
             self._by_id[id] = session.claims[id] = own
             return own
 
-    def move(self, own: OwnClaim) -> None:
+    def move(self, own: OwnClaim, id: str) -> None:
         """Give a claim another key: something is in the way at the one that it has."""
         with self.guard:
             self._names.free(own.name, again=False)
-            own.name, own.created = self._names.take(own.name.resource), 0
+            own.name, own.created = self._names.take(own.name.resource, reader=own.name.reader), 0
+            self._leave_crowd(own, id)
 
     def leave(self, id: str, *, again: bool = False) -> None:
         """Forget a claim that was removed. Its key is used `again` only if every request for it was answered."""
@@ -214,6 +232,7 @@ class Sessions:
             if own is not None:
                 own.session.claims.pop(id, None)
                 self._names.free(own.name, again=again and own.answered)
+                self._leave_crowd(own, id)
             self._former.pop(id, None)
             self.places.pop(id, None)
             self.unanswered.pop(id, None)
@@ -233,6 +252,7 @@ class Sessions:
             return
         own.answered = False
         self._names.free(own.name, again=False)
+        self._leave_crowd(own, id)
         self._former[id] = own
         if len(self._former) > FORMER:
             del self._former[next(iter(self._former))]
@@ -242,12 +262,46 @@ class Sessions:
         own = self.own(id)
         if own is not None:
             own.answered, own.created = False, 0  # it may stand there anew
+            with self.guard:
+                self._leave_crowd(own, id)
         self.unanswered[id] = None
         if len(self.unanswered) > UNANSWERED:
             try:
                 self.unanswered.pop(next(iter(self.unanswered)), None)
             except (RuntimeError, StopIteration):
                 pass  # another thread has changed it meanwhile
+
+    # ---- crowds ---------------------------------------------------------------------------
+
+    def join_crowd(self, own: OwnClaim, id: str, place: Place) -> Standing | None:
+        """Wait behind those of our own claims that came before; returns the holder that one of them was told of."""
+        with self.guard:
+            self.places[id] = place
+            crowd = self._crowds.setdefault(own.name.resource, Crowd())
+            crowd.join(id, place.created)
+            return crowd.holder(place.since)[1]
+
+    def behind_ours(self, resource: str, id: str, signal: Callable[[], Signal]) -> Signal | None:
+        """None if no claim of ours is known to be before this one; otherwise what is set when that may have changed."""
+        with self.guard:
+            crowd = self._crowds.get(resource)
+            while crowd is not None and (first := crowd.first()) is not None:
+                own = self._by_id.get(first[1])
+                if own is not None and own.created == first[0]:
+                    return crowd.behind(id, signal)
+                crowd.leave(first[1])  # it stands elsewhere by now
+            return None
+
+    def crowd(self, resource: str) -> Crowd:
+        with self.guard:
+            return self._crowds.get(resource) or Crowd()
+
+    def _leave_crowd(self, own: OwnClaim, id: str) -> None:
+        crowd = self._crowds.get(own.name.resource) if self._crowds else None
+        if crowd is not None:
+            crowd.leave(id)
+            if not crowd:
+                del self._crowds[own.name.resource]
 
     # ---- one caller for all ---------------------------------------------------------------
 

@@ -12,6 +12,9 @@ from interlock.backends.etcd.wire.keys import Keys
 from interlock.backends.etcd.wire.messages import RANGE, TXN, Method, RangeAnswer, TxnAnswer
 from interlock.backends.kit.runtime import WaitRuntime
 
+AGAIN = 0.25  # seconds that a call has at least for connecting again,
+AS_BEFORE = 4.0  # and how much longer than the connection before it may take
+
 
 class Side:
     """What an algorithm needs to ask the cluster."""
@@ -31,13 +34,18 @@ class Side:
         return self.keys.claim(resource, id) if own is None else own.key
 
     async def begin(self, timeout: float, *, patient: bool = True) -> CallTime:
-        """The deadline of a call with this timeout. It connects first; that has a time of its own for `patient` calls."""
+        """The deadline of a call with this timeout. It connects first; that has a time of its own for `patient` calls.
+
+        If there is a connection, and it is lost, connecting again has a few times what it took before: a caller that was connected
+        does not expect to wait for `connect_timeout`.
+        """
         transport = self.transport
         extra = transport.address.connect_timeout if patient and not transport.hurried else 0.0
+        if transport.ready_line() is not None:
+            return CallTime(self.runtime.now, timeout, min(extra, max(AGAIN, AS_BEFORE * transport.took)))
         deadline = CallTime(self.runtime.now, timeout, extra)
-        if transport.ready_line() is None:
-            _, connecting = await transport.line(timeout + extra)
-            deadline.connected(connecting)
+        _, connecting = await transport.line(timeout + extra)
+        deadline.connected(connecting)
         return deadline
 
     def within(self, timeout: float) -> CallTime:
@@ -47,8 +55,10 @@ class Side:
     async def line(self, timeout: float) -> Line:
         return (await self.transport.line(timeout))[0]
 
-    async def call(self, method: Method, body: bytes, deadline: CallTime, *, again: bool = True) -> bytes:
-        return await self.transport.call(method, body, deadline, again=again)
+    async def call(
+        self, method: Method, body: bytes, deadline: CallTime, *, again: bool = True, patient: bool = False
+    ) -> bytes:
+        return await self.transport.call(method, body, deadline, again=again, patient=patient)
 
     async def range(self, request: bytes, deadline: CallTime) -> RangeAnswer:
         return RangeAnswer.of(await self.call(RANGE, request, deadline))
@@ -59,6 +69,10 @@ class Side:
         deadline: CallTime,
         *,
         again: bool = True,
+        patient: bool = False,
         unsure: Callable[[], object] | None = None,
     ) -> TxnAnswer:
-        return TxnAnswer(await self.transport.call(TXN, request, deadline, again=again, unsure=unsure))
+        answer = await self.transport.call(
+            TXN, request, deadline, again=again, patient=patient, unsure=unsure
+        )
+        return TxnAnswer(answer)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from interlock._core.admission import admitted, to_watch
+from interlock.backends.etcd.wire.keys import Keys
 from interlock.backends.etcd.wire.messages import DOWNWARDS, UPWARDS, RangeAnswer, TxnAnswer, get, get_op
 from interlock.backends.etcd.wire.values import Entry
 from interlock.backends.etcd.wire.watching import Watched
@@ -23,12 +24,39 @@ A watch tells it of every change, and a connection that tells nothing any more i
 nobody has thought of. Asking costs six messages, and one of them a commit; every ten seconds, hundreds of waiters kept a cluster busy.
 """
 
+WHOLE = 6  # claims up to which a claim that shares with nobody reads the queue that it enters
 FRONT = 4  # claims that are read from the front of the queue of a mutex
 
 
 def exclusive(claim: Claim) -> bool:
     """Whether it can share with nobody: a mutex, or a writer."""
     return claim.permits >= claim.capacity
+
+
+def reader(claim: Claim) -> bool:
+    """Whether it is a reader, and so has a key where only readers stand: none of them is ever in the way of another."""
+    return claim.permits == 1 and claim.capacity == EVERYTHING
+
+
+def waits_for_writers(claim: Claim) -> bool:
+    """Whether it is a reader in a queue: it need not read the other readers. (Who tries once must enter in one step with its look.)"""
+    return claim.queued and reader(claim)
+
+
+def writers(keys: Keys, resource: str, *, serializable: bool = False, max_create: int = 0) -> list[bytes]:
+    """Two reads of all claims but readers. Of an earlier version's readers, too: their values tell what they are."""
+    (first, end), (readers, behind) = keys.folder(resource), keys.readers(resource)
+    return [
+        get_op(get(*part, serializable=serializable, max_create=max_create))
+        for part in ((first, readers), (behind, end))
+    ]
+
+
+@lru_cache(maxsize=1024)
+def looks_of_reader(keys: Keys, resource: str, mine: bytes) -> tuple[list[bytes], list[bytes]]:
+    """The reads of a reader that has just entered, and of one that has not: writers, a few readers; and itself."""
+    reads = [*writers(keys, resource), get_op(get(*keys.readers(resource), limit=WHOLE))]
+    return [*reads, get_op(get(keys.floor)), get_op(get(mine))], reads
 
 
 def looks(claim: Claim, folder: tuple[bytes, bytes], created: int = 0) -> list[bytes]:
@@ -46,6 +74,16 @@ def looks_for(permits: int, capacity: int, folder: tuple[bytes, bytes], created:
     ]
 
 
+def looks_on_entering(permits: int, capacity: int, queued: bool, folder: tuple[bytes, bytes]) -> list[bytes]:
+    """The reads of a claim that has just entered.
+
+    If it shares with nobody, a short queue says everything, and a long one that it must wait. To sort a queue, the server reads all of it.
+    """
+    if queued and permits >= capacity:
+        return [get_op(get(*folder, limit=WHOLE))]
+    return looks_for(permits, capacity, folder)
+
+
 class View:
     """The front of a queue, its last two claims, and how many there are."""
 
@@ -59,6 +97,37 @@ class View:
         front = answer.ranged(first)
         tail = answer.ranged(first + 1)
         return cls(_entries(front), _entries(tail), front.count)
+
+    @classmethod
+    def on_entering(cls, claim: Claim, answer: TxnAnswer) -> View:
+        """What a claim sees that has just entered: of a long queue perhaps nothing but its length, see `looks_on_entering`."""
+        if not (claim.queued and exclusive(claim)):
+            return cls.of(answer, 1)
+        found = answer.ranged(1)
+        queue = sorted(_entries(found), key=_age)
+        if found.count == len(queue):
+            return cls(queue, queue[:-3:-1], found.count)
+        if any(entry.capacity not in (None, claim.capacity) for entry in queue):
+            return cls([], queue, found.count)  # whether that is a mismatch, a look at the front tells
+        return cls([], [], found.count)
+
+    @classmethod
+    def of_reader(cls, claim: Claim, answer: TxnAnswer) -> View:
+        """What a reader sees: everything if the queue is short, otherwise those ahead that it may have to wait for, and itself."""
+        *others, readers, _, mine = (answer.ranged(place) for place in range(1, 6))
+        found = [entry for part in others for entry in _entries(part)]
+        count = sum(part.count for part in others) + readers.count
+        if readers.count == len(readers.kvs):
+            queue = sorted([*found, *_entries(readers)], key=_age)
+            return cls(queue, queue[:-3:-1], count)
+        own = [entry for entry in _entries(mine) if entry.claim_id == claim.id]
+        ahead = [entry for entry in found if not own or entry.created < own[0].created]
+        return cls(sorted([*ahead, *own], key=_age), [], count)
+
+    @property
+    def unread(self) -> bool:
+        """Whether it tells nothing but the length of a long queue."""
+        return not self.front and not self.tail and self.count > 0
 
     def own(self, key: bytes, id: str) -> Entry | None:
         """The entry of this claim. Another claim may stand at its key."""
@@ -122,6 +191,10 @@ def is_in(claim: Claim, queue: list[Entry]) -> bool:
 def marks(claim: Claim) -> bool:
     """Whether others may wait for this claim to be let in, which leaves no trace unless it makes one (a semaphore's)."""
     return not exclusive(claim) and claim.capacity < EVERYTHING
+
+
+def _age(entry: Entry) -> int:
+    return entry.created
 
 
 def _own(own: Entry) -> Watched:

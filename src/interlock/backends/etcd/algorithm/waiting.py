@@ -23,13 +23,25 @@ from interlock.backends.etcd.errors import NotAuthenticated
 from interlock.backends.etcd.transport.calltime import CallTime
 from interlock.backends.etcd.transport.line import Line
 from interlock.backends.etcd.wire import messages
-from interlock.backends.etcd.wire.messages import DOWNWARDS, RANGE, UPWARDS, RangeAnswer, get
+from interlock.backends.etcd.wire.messages import (
+    DOWNWARDS,
+    RANGE,
+    TXN,
+    UPWARDS,
+    RangeAnswer,
+    TxnAnswer,
+    get,
+    get_op,
+    txn,
+)
 from interlock.backends.etcd.wire.values import Entry
 from interlock.backends.etcd.wire.watching import Watched, WatchGroup
 from interlock.errors import StoreUnavailable
 from interlock.model import Claim, Granted, Queue
 
 LONG = 1.0  # seconds of waiting after which an admission is marked, so that operators see since when a claim holds
+LISTED = 100  # claims that are read of the front of a long queue
+ROUSED = 10.0  # seconds after which a waiter behind another one of its client looks whether that is still so
 CONFIRM = 5.0  # seconds that a server has to confirm a watch
 
 
@@ -39,9 +51,15 @@ async def until_admitted(side: Side, claim: Claim, timeout: float) -> Granted | 
     if place is None:
         return None  # it was removed meanwhile
     deadline = side.within(timeout)
+    if place.crowd and not await _first_of_ours(side, claim, place, deadline):
+        return None
     try:
         while not deadline.passed():
             line = await side.line(max(0.001, deadline.left()))
+            if not place.watched:
+                done = await _look(side, line, claim, place, deadline)
+                if done is not True:
+                    return done or None
             group = await line.open_watches(place.watched, max(line.least, min(CONFIRM, deadline.left())))
             try:
                 watched = place.watched
@@ -65,6 +83,19 @@ async def until_admitted(side: Side, claim: Claim, timeout: float) -> Granted | 
         if not deadline.passed():
             raise  # otherwise the time is up, which is an answer too
     return None
+
+
+async def _first_of_ours(side: Side, claim: Claim, place: Place, deadline: CallTime) -> bool:
+    """Sleep while another claim of this client is ahead, which must leave before; False if the time is up, or our place is gone."""
+    sessions, runtime = side.sessions, side.runtime
+    while sessions.places.get(claim.id) is place:
+        called = sessions.behind_ours(claim.resource, claim.id, runtime.signal)
+        if called is None:
+            return True
+        if deadline.passed():
+            return False
+        await runtime.wait(called, min(deadline.left(), ROUSED))
+    return False
 
 
 def _told(side: Side, line: Line, claim: Claim, place: Place, group: WatchGroup) -> Granted | None:
@@ -93,6 +124,10 @@ def _granted(side: Side, line: Line, claim: Claim, place: Place, own: Entry) -> 
 
 async def _look(side: Side, line: Line, claim: Claim, place: Place, deadline: CallTime) -> Granted | bool:
     """The grant; True if it still waits, and `place` says for what; False if it is gone or nobody knows."""
+    if place.crowd and (done := await _look_ahead(side, line, claim, place, deadline)) is not None:
+        return done
+    if view.waits_for_writers(claim):
+        return await _look_at_writers(side, line, claim, place, deadline)
     folder, mine = side.keys.folder(claim.resource), side.key_of(claim.resource, claim.id)
     found: RangeAnswer | None = None
     for serializable in (True, False):
@@ -122,6 +157,76 @@ async def _look(side: Side, line: Line, claim: Claim, place: Place, deadline: Ca
             place.watched = view.watched_in(claim, queue, folder)
         return True
     return _granted(side, line, claim, place, own) or False
+
+
+async def _look_ahead(
+    side: Side, line: Line, claim: Claim, place: Place, deadline: CallTime
+) -> Granted | bool | None:
+    """Look whether those ahead still stand, each by its key; None if they are not known, because it stands too far behind.
+
+    Whatever it sorts, the server reads the whole queue. So the front of the queue is read for many hand-offs at once.
+    """
+    crowd = side.sessions.crowd(claim.resource)
+    ahead = crowd.ahead_of(place.created)
+    if ahead is None:
+        request = get(
+            *side.keys.folder(claim.resource),
+            limit=LISTED,
+            order=UPWARDS,
+            serializable=True,
+            keys_only=True,
+        )
+        found = await line.call(RANGE, request, max(line.least, deadline.for_request()))
+        crowd.front_was((kv.created, kv.key) for kv in RangeAnswer.of(found).kvs)
+        ahead = crowd.ahead_of(place.created)
+        if ahead is None:
+            return None
+    mine = side.key_of(claim.resource, claim.id)
+    answer: TxnAnswer | None = None
+    for serializable in (True, False):
+        reads = [get(mine, serializable=serializable)]
+        reads += [get(key, serializable=serializable, keys_only=True) for _, key in ahead]
+        request = txn([], [get_op(read) for read in reads])
+        answer = TxnAnswer(await line.call(TXN, request, max(line.least, deadline.for_request())))
+        if answer.revision >= place.created:
+            break  # it has seen us enter, and so all who came before
+    assert answer is not None
+    own = [Entry(kv) for kv in answer.ranged(0).kvs]
+    if not own or own[0].created != place.created:
+        return False  # we ourselves are gone
+    found_at = [[kv.created for kv in answer.ranged(n + 1).kvs] for n in range(len(ahead))]
+    standing = [one for one, created in zip(ahead, found_at, strict=True) if created == [one[0]]]
+    crowd.left(set(ahead) - set(standing))
+    place.ahead = len(standing)
+    if not standing:
+        return _granted(side, line, claim, place, own[0]) or False
+    place.watched = (Watched(mine, only_deletions=True), Watched(standing[-1][1], only_deletions=True))
+    place.next = own[0] if len(standing) == 1 else None
+    return True
+
+
+async def _look_at_writers(
+    side: Side, line: Line, claim: Claim, place: Place, deadline: CallTime
+) -> Granted | bool:
+    """The look of a reader: at itself, and at all ahead but the other readers."""
+    mine = side.key_of(claim.resource, claim.id)
+    answer: TxnAnswer | None = None
+    for serializable in (True, False):
+        ahead = view.writers(side.keys, claim.resource, serializable=serializable, max_create=place.created)
+        request = txn([], [get_op(get(mine, serializable=serializable)), *ahead])
+        answer = TxnAnswer(await line.call(TXN, request, max(line.least, deadline.for_request())))
+        if answer.revision >= place.created:
+            break
+    assert answer is not None
+    own, *others = ([Entry(kv) for kv in answer.ranged(n).kvs] for n in range(3))
+    if not own or own[0].created != place.created:
+        return False  # we ourselves are gone
+    queue = [entry for part in others for entry in part if entry.created < place.created]
+    queue.sort(key=lambda entry: entry.created)
+    if view.is_in(claim, [*queue, own[0]]):
+        return _granted(side, line, claim, place, own[0]) or False
+    place.watched = view.watched_in(claim, [*queue, own[0]], side.keys.folder(claim.resource))
+    return True
 
 
 async def until_removed(side: Side, claim: Claim, timeout: float) -> None:

@@ -10,14 +10,21 @@ from typing import Any, cast
 
 from interlock._core.drive import drive
 from interlock.backends.etcd.address import Address, Endpoint
-from interlock.backends.etcd.errors import Broken, NotProcessed, not_etcd, timeout_error, unreachable
+from interlock.backends.etcd.errors import (
+    Broken,
+    NotProcessed,
+    not_etcd,
+    not_sent,
+    timeout_error,
+    unreachable,
+)
 from interlock.backends.etcd.transport.blocking import AT_ONCE, BlockingTransport
 from interlock.backends.etcd.transport.cluster import ClusterTransport
 from interlock.backends.etcd.transport.credentials import Credentials
-from interlock.backends.etcd.transport.line import Line
+from interlock.backends.etcd.transport.line import NOT_SENT, Line
 from interlock.backends.etcd.transport.lookup import addresses, on_thread
 from interlock.backends.etcd.wire.grpc import Call
-from interlock.backends.etcd.wire.http2 import ProtocolError
+from interlock.backends.etcd.wire.http2 import ProtocolError, Stream
 from interlock.backends.etcd.wire.messages import Method
 from interlock.backends.etcd.wire.protobuf import MalformedMessage
 from interlock.backends.etcd.wire.watching import Watched, WatchGroup
@@ -87,14 +94,19 @@ class AsyncLine(Line, asyncio.Protocol):
 
     # ---- calls --------------------------------------------------------------------------
 
-    async def call(self, method: Method, body: bytes, timeout: float) -> bytes:
+    async def call(self, method: Method, body: bytes, timeout: float, *, patient: bool = False) -> bytes:
         if not self.usable:
             raise NotProcessed(f"{self.place}: {self._why or 'the server closes the connection'}")
         over: asyncio.Future[bool] = self.loop.create_future()
         call = Call(lambda: _settle(over, True))
-        stream = self._request(method, body, call)
+        stream = self._request(method, body, call, patient)
         self._flush_soon() if self._core.streams > 1 else self._flush()
         timer = self.loop.call_later(timeout, _settle, over, False)
+        held_up = (
+            None
+            if stream.id
+            else self.loop.call_later(timeout * NOT_SENT, self._give_up_unsent, stream, over)
+        )
         try:
             answered = await over
         except BaseException:
@@ -102,12 +114,20 @@ class AsyncLine(Line, asyncio.Protocol):
             raise
         finally:
             timer.cancel()
+            if held_up is not None:
+                held_up.cancel()
         if not answered:
             self._give_up(stream)
-            raise timeout_error(self.place, timeout)
+            raise timeout_error(self.place, timeout) if stream.id else not_sent(self.place, timeout)
         if self.ended and call.status is not None and call.status.code == 14 and call.status.processed:
             raise self._unfit or Broken(f"{self.place}: {self._why}")
         return self._answer(call)
+
+    def _give_up_unsent(self, stream: Stream, over: asyncio.Future[bool]) -> None:
+        """At once, not when its task runs again: if it were sent meanwhile, nobody would wait for the answer."""
+        if not stream.id:
+            self._core.reset(stream)
+            _settle(over, False)
 
     def _give_up(self, stream: Any) -> None:
         if not self.ended:
@@ -116,7 +136,7 @@ class AsyncLine(Line, asyncio.Protocol):
 
     def post(self, method: Method, body: bytes) -> None:
         if self.usable:
-            self._request(method, body, Call())
+            self._request(method, body, Call(), patient=True)
             self._flush_soon()
 
     # ---- watches ------------------------------------------------------------------------

@@ -21,10 +21,17 @@ from typing import Any
 
 from interlock import native
 from interlock.backends.etcd.address import Address, Endpoint
-from interlock.backends.etcd.errors import Broken, NotProcessed, not_etcd, timeout_error, unreachable
+from interlock.backends.etcd.errors import (
+    Broken,
+    NotProcessed,
+    not_etcd,
+    not_sent,
+    timeout_error,
+    unreachable,
+)
 from interlock.backends.etcd.transport.cluster import ClusterTransport
 from interlock.backends.etcd.transport.credentials import Credentials
-from interlock.backends.etcd.transport.line import PING_AFTER, Line
+from interlock.backends.etcd.transport.line import NOT_SENT, PING_AFTER, Line
 from interlock.backends.etcd.transport.lookup import addresses
 from interlock.backends.etcd.wire.grpc import Call
 from interlock.backends.etcd.wire.http2 import ProtocolError, Stream
@@ -223,7 +230,7 @@ class BlockingLine(Line):
 
     # ---- calls --------------------------------------------------------------------------
 
-    async def call(self, method: Method, body: bytes, timeout: float) -> bytes:
+    async def call(self, method: Method, body: bytes, timeout: float, *, patient: bool = False) -> bytes:
         now = time.monotonic()
         until, call = now + timeout, Call()
         stream: Stream | None = None
@@ -234,17 +241,20 @@ class BlockingLine(Line):
                 try:
                     if self.ended or self._core.draining:
                         self._check_usable()
-                    stream = self._request(method, body, call)
+                    stream = self._request(method, body, call, patient)
                     self._flush()
                 except BaseException as error:
                     self._interrupted(error)
                     raise
+            if not stream.id:
+                self._await_sent(stream, call, now + timeout * NOT_SENT)
             self._read_alone(call, until)
             if call.status is None:
                 self._await(call, lambda: call.status is not None, until)
         except TimeoutError:
             self._give_up(stream)
-            raise timeout_error(self.place, timeout) from None
+            sent = stream is not None and stream.id
+            raise timeout_error(self.place, timeout) if sent else not_sent(self.place, timeout) from None
         except OSError as error:
             raise self._lost(error) from None
         except BaseException:
@@ -253,6 +263,9 @@ class BlockingLine(Line):
         if self.ended and call.status is not None and call.status.code == 14 and call.status.processed:
             raise Broken(f"{self.place}: {self._why or call.status.text}")
         return self._answer(call)
+
+    def _await_sent(self, stream: Stream, call: Call, until: float) -> None:
+        self._await(call, lambda: stream.id > 0 or call.status is not None, until)
 
     def _check_usable(self) -> None:
         if not self.usable:
@@ -277,7 +290,7 @@ class BlockingLine(Line):
         try:
             with self._changing():
                 if self.usable:
-                    self._request(method, body, Call())
+                    self._request(method, body, Call(), patient=True)
                     self._flush()
         except OSError:
             pass

@@ -24,7 +24,7 @@ from interlock.backends.etcd.transport.credentials import Credentials
 from interlock.backends.etcd.transport.line import FARTHEST, Line
 from interlock.backends.etcd.wire import messages
 from interlock.backends.etcd.wire.messages import Method, StatusAnswer
-from interlock.errors import InterlockError, StoreUnavailable, StoreUnfit, Unreached
+from interlock.errors import HeldUp, InterlockError, StoreUnavailable, StoreUnfit, Unreached
 
 PAUSE = 0.05  # seconds before a call is repeated that no member could serve: an election takes longer
 SHORTEST = 0.001
@@ -43,6 +43,7 @@ class ClusterTransport(ABC):
         self._credentials = credentials
         self.hurried = hurried
         self._first = 0  # the endpoint to begin with
+        self.took = 0.0  # seconds that the last connection took
         self._closed = False
         self._companion: ClusterTransport | None = None  # the keeper's, connected before anything is granted
         self._accompanied = False
@@ -60,11 +61,13 @@ class ClusterTransport(ABC):
         time_left: CallTime,
         *,
         again: bool = True,
+        patient: bool = False,
         unsure: Callable[[], object] | None = None,
     ) -> bytes:
         """The answer of whichever member serves.
 
         `again` says that repeating the call is harmless: then it is repeated, also on other members, within its time.
+        `patient` says that other calls come first while many are under way: a crowd of claims must hold up no release.
         `unsure` is called if one of the tries may still be under way to the server.
         """
         tries, logins = 0, 0
@@ -79,12 +82,15 @@ class ClusterTransport(ABC):
                 share = min(left, max(FIRST_TRY, left / 2))  # a frozen member must not use up all of the time
             tries += 1
             try:
-                answer = await line.call(method, body, share)
+                answer = await line.call(method, body, share, patient=patient)
                 line.served = time.monotonic()
                 return answer
             except NotAuthenticated as error:
                 logins += 1
                 await self.log_in_again(line, error, left, logins)
+            except HeldUp:  # nothing was sent, so this says nothing about the member
+                if time_left.left() <= PAUSE:
+                    raise
             except StoreUnavailable as error:
                 self.leave(line, error, sent)
                 if unsure is not None and not isinstance(error, Unreached):
@@ -154,7 +160,8 @@ class ClusterTransport(ABC):
 
     async def _connect(self, timeout: float) -> Line:
         """A line to the leader if it is found quickly, otherwise to any member that answers; logged in."""
-        until = time.monotonic() + timeout
+        began = time.monotonic()
+        until = began + timeout
         if self._companion is not None and not self._accompanied:
             await self._connect_companion(self._companion, timeout)
             self._accompanied = True
@@ -165,6 +172,7 @@ class ClusterTransport(ABC):
         except BaseException:
             line.end("logging in failed")
             raise
+        self.took = time.monotonic() - began
         return line
 
     async def _found(self, until: float) -> Line:

@@ -19,6 +19,7 @@ from interlock.backends.etcd.wire.watching import Watched, WatchGroup, WatchStre
 
 PING_AFTER = 10.0  # seconds without a byte from the server after which it is asked whether it lives
 PONG_WITHIN = 5.0  # seconds that it has for the answer
+NOT_SENT = 0.5  # the part of its time after which a patient call is given up that was not sent: the server needs time, too
 FARTHEST = 2.0  # seconds that the round trip to a distant server may add to the time of a call
 # A member that has lost its leader must end our watches, or a waiter would sleep on.
 HAS_LEADER = literal(b"hasleader", b"true")
@@ -51,8 +52,11 @@ class Line(ABC):
     # ---- what a store asks --------------------------------------------------------------
 
     @abstractmethod
-    async def call(self, method: Method, body: bytes, timeout: float) -> bytes:
-        """The answer to a call of one message; raises what `status_error` makes of any other outcome."""
+    async def call(self, method: Method, body: bytes, timeout: float, *, patient: bool = False) -> bytes:
+        """The answer to a call of one message; raises what `status_error` makes of any other outcome.
+
+        A `patient` call lets others go before it while many are under way; `HeldUp` if its time is up before it was sent.
+        """
 
     @abstractmethod
     def post(self, method: Method, body: bytes) -> None:
@@ -81,9 +85,9 @@ class Line(ABC):
         self._heads[method] = made
         return made
 
-    def _request(self, method: Method, body: bytes, call: Call) -> Stream:
+    def _request(self, method: Method, body: bytes, call: Call, patient: bool = False) -> Stream:
         head = self._heads.get(method) or self._head(method)
-        return self._core.request(head + self._credentials.metadata, framed(body), call)
+        return self._core.request(head + self._credentials.metadata, framed(body), call, patient=patient)
 
     def _answer(self, call: Call) -> bytes:
         """The message of a call that has ended."""

@@ -30,6 +30,7 @@ WINDOW = 1 << 30  # what we let the peer send: answers are small, and are never 
 DEFAULT_WINDOW = 65535
 LAST_STREAM = (1 << 31) - 3  # a connection that has used up its numbers is replaced
 LONGEST_HEADERS = 1 << 20  # bytes of one block of headers
+CROWD = 16  # requests under way from which on patient ones wait for their turn here, not at the peer
 KNOWN_HEADERS, KNOWN_SIZE = 64, 512  # so many blocks of headers, of so many bytes, are decoded once
 LARGEST_FRAME = 16384  # that we allow
 START = struct.Struct(">IBI")
@@ -117,6 +118,9 @@ class Connection:
         self._next = 1
         self._streams: dict[int, Stream] = {}
         self._backlog: deque[Stream] = deque()  # not started: the peer allows no more streams now
+        self._patient: deque[Stream] = (
+            deque()
+        )  # not started: so many are under way that others must come first
         self._most_streams = 1 << 31
         self._first_window = DEFAULT_WINDOW
         self._window: int = DEFAULT_WINDOW  # what we may send on all streams together
@@ -146,12 +150,19 @@ class Connection:
     @property
     def streams(self) -> int:
         """How many requests are under way or wait for their turn."""
-        return len(self._streams) + len(self._backlog)
+        return len(self._streams) + len(self._backlog) + len(self._patient)
 
-    def request(self, head: bytes, data: bytes, receiver: Receiver, *, last: bool = True) -> Stream:
-        """Begin a stream with these headers and this data; more follows by `send` unless it is the `last`."""
+    def request(
+        self, head: bytes, data: bytes, receiver: Receiver, *, last: bool = True, patient: bool = False
+    ) -> Stream:
+        """Begin a stream with these headers and this data; more follows by `send` unless it is the `last`.
+
+        A `patient` one waits while many are under way, and all others come before it.
+        """
         stream = Stream(receiver, head, data, last)
-        if len(self._streams) >= self._most_streams or self._backlog:
+        if patient and len(self._streams) >= CROWD:
+            self._patient.append(stream)
+        elif len(self._streams) >= self._most_streams or self._backlog:
             self._backlog.append(stream)
         else:
             self._start(stream)
@@ -165,8 +176,9 @@ class Connection:
     def reset(self, stream: Stream) -> None:
         """Give a stream up: its receiver hears no more."""
         if not stream.id:
-            if stream in self._backlog:
-                self._backlog.remove(stream)
+            for waiting in (self._backlog, self._patient):
+                if stream in waiting:
+                    waiting.remove(stream)
         elif stream.id in self._streams:
             self.out += frame(RST_STREAM, 0, stream.id, struct.pack(">I", CANCEL))
             self._forget(stream)
@@ -192,7 +204,8 @@ class Connection:
         """The connection is lost: so are all streams. Those that were never started were never processed."""
         self.draining = True
         streams, self._streams = list(self._streams.values()), {}
-        waiting, self._backlog = list(self._backlog), deque()
+        waiting = [*self._backlog, *self._patient]
+        self._backlog, self._patient = deque(), deque()
         for stream in streams:
             stream.receiver.on_failure(why, True)
         for stream in waiting:
@@ -232,8 +245,16 @@ class Connection:
 
     def _forget(self, stream: Stream) -> None:
         self._streams.pop(stream.id, None)
+        if self._backlog or self._patient:
+            self._begin_waiting()
+
+    def _begin_waiting(self) -> None:
+        """Begin streams that waited for their turn."""
         while self._backlog and not self.draining and len(self._streams) < self._most_streams:
             self._start(self._backlog.popleft())
+        most = min(CROWD, self._most_streams)
+        while self._patient and not self._backlog and not self.draining and len(self._streams) < most:
+            self._start(self._patient.popleft())
 
     # ---- what arrives ------------------------------------------------------------------
 
@@ -369,8 +390,9 @@ class Connection:
         for found in [found for number, found in self._streams.items() if number > last & 0x7FFFFFFF]:
             self._forget(found)
             found.receiver.on_failure(why, False)
-        while self._backlog:
-            self._backlog.popleft().receiver.on_failure(why, False)
+        for waiting in (self._backlog, self._patient):
+            while waiting:
+                waiting.popleft().receiver.on_failure(why, False)
 
     def _on_window(self, flags: int, stream: int, payload: bytes) -> None:
         if len(payload) != 4:
@@ -389,5 +411,4 @@ class Connection:
         for found in list(self._streams.values()):
             if found.unsent:
                 self._push(found)
-        while self._backlog and not self.draining and len(self._streams) < self._most_streams:
-            self._start(self._backlog.popleft())
+        self._begin_waiting()

@@ -2,6 +2,7 @@
 
     interlock/<name>/<word>           a claim; its place in the queue is the revision at which it was created. The word is its client's,
                                       with a number if this client has several claims there; the claim's id stands in the value
+    interlock/<name>/~r-<word>        the same for a reader: whoever waits for writers alone need not read all readers
     interlock-gone/<claim id>         a claim that must not come back: evicted, or released
     interlock-register/<name>         a register
     interlock-token-floor             a number that is added to every token; absent unless an operator has set it
@@ -15,6 +16,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 DEFAULT_PREFIX = "interlock/"
+READER = b"~r-"
 
 
 @lru_cache(maxsize=1024)
@@ -47,6 +49,11 @@ class Keys:
         """The range of all claims on a resource: its first key, and the first key behind it."""
         start = self.root + escaped(resource)
         return start + b"/", start + b"0"
+
+    def readers(self, resource: str) -> tuple[bytes, bytes]:
+        """The part of a folder in which nobody but readers stand. Those of earlier versions stand in the rest of it."""
+        start = self.root + escaped(resource) + b"/" + READER[:-1]
+        return start + READER[-1:], start + bytes((READER[-1] + 1,))
 
     def claim(self, resource: str, word: str) -> bytes:
         return self.root + escaped(resource) + b"/" + word.encode()
