@@ -92,6 +92,9 @@ class Renewal:
     ttl: float
     note: str | None = None  # None leaves the note as it is
     permits: int | None = None  # if fewer than it has, it shrinks to them: a writer becomes a reader
+    waiting: bool = (
+        False  # it is for a place in the queue, whose waiter may have to be woken: see `Traits.renewals_wake`
+    )
 
 
 @record
@@ -168,6 +171,9 @@ class Traits:
     blocks: bool = False  # honours Claim.block
     lingers: bool = (
         True  # can keep a claim for `linger` seconds after its release, even if its client has ended by then
+    )
+    renewals_wake: bool = (
+        False  # the renewal of a place looks at what is ahead of it, so its waiter need not ask
     )
     ages: bool = True  # knows how old claims are, and when the claims of others lapse
     largest_value: int | None = (

@@ -148,7 +148,7 @@ def _rows_read(server: Server, waiters: int, capacity: int) -> int:
             f"unix_timestamp() + 600, unix_timestamp(), 0, '', '', '' from seq_1_to_{waiters}"
         )
         cursor.execute("flush status")
-        cursor.execute(f"call {prefix}v1_release('q', 'w1', 0, '', 0)")
+        cursor.execute(f"call {prefix}v1_release('q', 'w1', 0, '', 0, 0)")
         assert cursor.fetchone()[0] == 1
         assert cursor.nextset() is not None
         cursor.execute("show session status like 'Handler_read%'")

@@ -21,7 +21,7 @@ from interlock.backends.sql.server_store import ServerStore
 from interlock.model import LINGERING
 from interlock.urls import split
 from tests.mysql.server import Server
-from tests.postgresql.test_rings import BEGAN, STEPS, Walk
+from tests.postgresql.test_rings import BEGAN, COLUMNS, STANDING, STEPS, Walk
 from tests.sql import contract
 
 PREFIX = "rings_"
@@ -64,6 +64,11 @@ class Subject:
             f"where state < 2 and lapses_at > {now!r} order by token"
         )
         return [(id.decode(), *rest) for id, *rest in found]
+
+    def everything(self) -> list[tuple[Any, ...]]:
+        """As `COLUMNS`, lapsed or not."""
+        found = self._ask(f"{COLUMNS} from {PREFIX}claim {STANDING}")
+        return [(token, id.decode(), *rest) for token, id, *rest in found]
 
     def close(self) -> None:
         drive(self.store.close())

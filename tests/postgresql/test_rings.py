@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from interlock._core.admission import asks_at_renewal
 from interlock._core.drive import drive
 from interlock._runtime.threads import Threads
 from interlock.backends.sql import rows
@@ -35,6 +36,8 @@ from tests.postgresql.server import Server, fresh_schema
 BEGAN = 1_700_000_000.0
 CAPACITIES = (1, 3, 7, EVERYTHING)
 STEPS = 50
+COLUMNS = "select token, id, state, permits, capacity, ttl, lapses_at, rung"
+STANDING = "where state < 2 and token > 0 order by token"
 
 
 class Reference:
@@ -82,6 +85,10 @@ class Subject:
         )
         return self._connection.execute(query.encode()).fetchall()
 
+    def everything(self) -> list[tuple[Any, ...]]:
+        """As `COLUMNS`, lapsed or not."""
+        return self._connection.execute(f"{COLUMNS} from {self.schema}.claim {STANDING}".encode()).fetchall()
+
     def close(self) -> None:
         drive(self.store.close())
         self._connection.close()
@@ -113,7 +120,9 @@ class Walk:
         if chance.random() < 0.3:
             self.now += chance.choice((0.25, 1.0, 3.0, 5.0, 8.0))
             self.store.set(self.now)
-        kind = chance.choices(("claim", "release", "renew", "shrink", "evict"), (10, 4, 3, 2, 1))[0]
+        kind = chance.choices(("claim", "release", "renew", "place", "shrink", "evict"), (10, 4, 2, 3, 2, 1))[
+            0
+        ]
         return kind, *getattr(self, "_" + kind)(chance.choice(self.ids))
 
     def _claim(self, id: str) -> tuple[Any, Any]:
@@ -155,11 +164,35 @@ class Walk:
     def _renew(self, id: str) -> tuple[Any, Any]:
         return self._renewed([Renewal("r", id, self.chance.choice((1.0, 6.0)))])
 
+    def _place(self, id: str) -> tuple[Any, Any]:
+        """A renewal with which the waiter is told if it must ask: compared with the rule, on the rows of this store."""
+        waiting = self.store.store._token(id) > 0  # as a place has
+        renewal = Renewal("r", id, self.chance.choice((1.0, 6.0)), waiting=waiting)
+        store, told = self.store.store, self._told(renewal)
+        answer, expected = self._renewed([renewal])
+        return (answer, store._listener.take_token(id)), (expected, told)
+
+    def _told(self, renewal: Renewal) -> int | None:
+        hint = self.store.store._token(renewal.id)
+        rows = self.store.everything() if hint else []  # the first step makes the tables
+        for place, (token, id, state, *_, lapses_at, rung) in enumerate(rows):
+            if (id, token) == (renewal.id, hint) and lapses_at > self.now:
+                return token if state else 0 if rung or self._asks(rows, place, renewal.ttl) else None
+        return None
+
+    def _asks(self, rows: list[tuple[Any, ...]], place: int, ttl: float) -> bool:
+        permits, ttls = [row[3] for row in rows], [row[5] for row in rows]
+        lapses_in = [row[6] - self.now for row in rows]
+        first = place == 0 or rows[place - 1][2] == 1
+        return asks_at_renewal(
+            permits, lapses_in, ttls, place, rows[place][4], ttl, place if first else place - 1
+        )
+
     def _shrink(self, id: str) -> tuple[Any, Any]:
         return self._renewed([Renewal("r", id, 3.0, permits=1)])
 
     def _renewed(self, renewals: list[Renewal]) -> tuple[Any, Any]:
-        items = [(one.resource, one.id, one.ttl, one.note, one.permits) for one in renewals]
+        items = [(one.resource, one.id, one.ttl, one.note, one.permits, 0, False) for one in renewals]
         found = self.reference.run(self.now, claims.renew, items)
         expected = [
             Renewed(one.ttl) if row[0] == "r" else rows.not_renewed(row)

@@ -41,8 +41,14 @@ def ask(run: Run, id: str, *, queued: bool = True, capacity: int = 1) -> Any:
     return row
 
 
+def renewal(id: str, note: str | None = None, token: int = 0, *, waiting: bool = False) -> tuple[Any, ...]:
+    return "r", id, TTL, note, None, token, waiting
+
+
 def check_claims(run: Run) -> None:
-    assert run(steps.QUEUE, "r", None) == run(steps.NAMES, "", "", 10) == run(steps.FIND, "r", "a", "") == []
+    assert (
+        run(steps.QUEUE, "r", None) == run(steps.NAMES, "", "", 10) == run(steps.FIND, "r", "a", "", 0) == []
+    )
     answer, token, *_ = ask(run, "a")
     assert answer == "g"
     assert ask(run, "a")[:2] == ("g", token)
@@ -67,7 +73,7 @@ def check_claims(run: Run) -> None:
     assert run(steps.NAMES, "r", "", 10) == [("r",)]
     assert run(steps.NAMES, "r", "r", 10) == []
     assert standing(run, "b") == (steps.WAITS, False, place)
-    renewed = run(steps.RENEW, [("r", "a", TTL, "new", None), ("r", "nobody", TTL, None, None)], "")
+    renewed = run(steps.RENEW, [renewal("a", "new"), renewal("nobody")], "")
     assert [row[:2] for row in renewed] == [("r", None), ("x", None)]
     assert run(steps.QUEUE, "r", 1)[0][6] == "new"
     assert stood(run, "a")
@@ -76,13 +82,13 @@ def check_claims(run: Run) -> None:
 
 
 def standing(run: Run, id: str) -> Any:
-    ((state, rung, token, lapses_in),) = run(steps.FIND, "r", id, "")
+    ((state, rung, token, lapses_in),) = run(steps.FIND, "r", id, "", 0)
     assert 0 < lapses_in <= TTL
     return state, bool(rung), token
 
 
 def stood(run: Run, id: str) -> bool:
-    ((found, messages),) = run(steps.RELEASE, "r", id, 0.0, "", False)
+    ((found, messages),) = run(steps.RELEASE, "r", id, 0.0, "", False, 0)
     assert not messages
     return bool(found)
 
@@ -93,9 +99,9 @@ def check_evictions(run: Run) -> None:
     (row,) = run(steps.EVICT, "r", None, "why", steps.REMEMBERED)
     assert (row[1], bool(row[8])) == ("b", True)
     assert len(row) == 9
-    assert run(steps.RENEW, [("r", "b", TTL, None, None)], "")[0][:2] == ("e", "why")
+    assert run(steps.RENEW, [renewal("b")], "")[0][:2] == ("e", "why")
     assert (ask(run, "b")[0], ask(run, "b")[4]) == ("e", "why")
-    assert run(steps.FIND, "r", "b", "") == []
+    assert run(steps.FIND, "r", "b", "", 0) == []
     assert standing(run, "e") == (steps.IN, True, place)
     assert run(steps.EVICT, "r", "nobody", "why", steps.REMEMBERED) == []
     assert stood(run, "e")

@@ -54,3 +54,28 @@ def let_in_matters(permits: Sequence[int], place: int, capacity: int) -> bool:
     """
     shares = all(ahead + permits[place] <= capacity for ahead in permits[:place])
     return shares and place > admitted(permits, capacity)
+
+
+def asks_at_renewal(
+    permits: Sequence[int],
+    lapses_in: Sequence[float],
+    ttls: Sequence[float],
+    place: int,
+    capacity: int,
+    place_ttl: float,
+    let_in: int,
+) -> bool:
+    """Whether the renewal of the place of a waiter must have it ask the store: see `Traits.renewals_wake`.
+
+    `ttls` says for how long each claim was last renewed, and `let_in` how many from the front know that they are in.
+
+    A waiter looks at the claim just ahead. If that one is about to lapse, the waiter asks, and learns when. The first waiter looks
+    at all holders, and asks also if it fits. That is enough: every change ahead is made by a call, which rings whom it concerns,
+    or it is a lapse. However many have died ahead of a waiter, the one just ahead of it is among them, or lives and looks itself.
+
+    About to lapse means that less than half of its time is left: a claim is renewed after a third of its ttl. Half of our own
+    time, if that is shorter: our place is renewed after a third of it again, and then there is time enough.
+    """
+    watched = range(place) if place <= let_in else range(place - 1, place)
+    late = any(lapses_in[ahead] <= min(ttls[ahead], place_ttl) / 2 for ahead in watched)
+    return late or (place <= let_in and sum(permits[: place + 1]) <= capacity)

@@ -24,6 +24,14 @@ SHORTEST_ASK = 0.01
 HURRY = 0.1
 """Seconds, beside the grace, that a cancelled or interrupted caller waits for its claim to be taken back."""
 
+WATCHED_BY_RENEWALS = 1 / 2
+"""The part of a place's ttl within which the renewal of that place notices a lapse ahead of it: more than the time between two
+renewals. A waiter that is told of an earlier lapse asks at that instant; other lapses are left to the renewals.
+"""
+
+OVERDUE = 2 / 3
+"""The part of a place's ttl after which a place that was not renewed is asked for: a renewal is missing by then."""
+
 FRESH = 1 / 2
 """The part of a grant's ttl that may have passed when its answer arrives; after that it is asked for again."""
 

@@ -91,6 +91,13 @@ class Listener:
         """The token of this claim's grant, 0 if it should ask again, None if nothing came."""
         return self._tokens.pop(id, None)
 
+    def take_grant(self, id: str) -> int | None:
+        """The token of this claim's grant. That it should ask again (0) stays on record until it asks: a wait that ends just then must not hide it."""
+        token = self._tokens.get(id)
+        if token:
+            self._tokens.pop(id, None)
+        return token
+
     # ---- messages ----------------------------------------------------------------------
 
     def deliver(self, message: str) -> None:

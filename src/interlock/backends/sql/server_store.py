@@ -16,9 +16,10 @@ from interlock.backends.sql.store import SharedState, SqlStore
 from interlock.backends.sql.sweep import SweepCursor
 from interlock.backends.sql.wakeups import Look, Waiter
 from interlock.errors import Unreached
-from interlock.model import Busy, Claim, ClaimAnswer, Granted, Traits
+from interlock.model import Busy, Claim, ClaimAnswer, Gone, Granted, RenewAnswer, Traits
 from interlock.ports import IO_TIMEOUT, Store
 
+NO_PLACE = (0, 0)
 UNANSWERED = 4096  # ids kept of claims for which a request was not answered
 
 
@@ -27,7 +28,7 @@ class ServerState(SharedState):
 
     def __init__(self) -> None:
         super().__init__(SweepCursor())
-        # Waiting claims: under which subscription they asked, and their token.
+        # Claims that have waited, or that may share their resource with many: under which subscription they asked, and their token.
         self.places: dict[str, tuple[int, int]] = {}
         # Claims with a request that was not answered and may arrive late.
         self.unanswered: dict[str, None] = {}
@@ -83,6 +84,8 @@ class ServerStore(SqlStore):
     async def claim(self, claim: Claim, timeout: float = IO_TIMEOUT) -> ClaimAnswer:
         listener = self._listener
         bell, generation = listener.bell, listener.generation  # before the request: see `wait`
+        if self._state.places and claim.id in self._state.places:
+            listener.take_token(claim.id)  # what it was told to ask about, it asks now
         try:
             (row,) = await self._run(steps.CLAIM, rows.claim_arguments(claim, bell), self.now() + timeout)
         except BaseException as error:
@@ -91,7 +94,16 @@ class ServerStore(SqlStore):
         answer, place = rows.claim_answer(claim, row)
         if place is not None:
             self._state.places[claim.id] = (generation, place)
+        elif type(answer) is Granted and (claim.capacity > 1 or claim.id in self._state.places):
+            self._state.places[claim.id] = (generation, answer.token)
         return answer
+
+    def _token(self, id: str) -> int:
+        return self._state.places.get(id, NO_PLACE)[1]
+
+    def _on_not_renewed(self, id: str, answer: RenewAnswer) -> None:
+        if type(answer) is Gone:
+            self._state.places.pop(id, None)
 
     def _leave_unanswered(self, id: str, error: BaseException) -> None:
         """Remember a claim whose request may still arrive: after its release it must not enter any more."""
@@ -105,7 +117,8 @@ class ServerStore(SqlStore):
         listener, state = self._listener, self._state
         late, until = bool(state.unanswered) and id in state.unanswered, self.now() + timeout
         try:
-            ((stood, _),) = await self._run(steps.RELEASE, (resource, id, linger, listener.bell, late), until)
+            args = (resource, id, linger, listener.bell, late, self._token(id) if state.places else 0)
+            ((stood, _),) = await self._run(steps.RELEASE, args, until)
         except BaseException:
             listener.wake("w" + resource)  # the messages for waiters of ours are lost: they ask again
             raise
@@ -122,7 +135,7 @@ class ServerStore(SqlStore):
 
     async def wait(self, claim: Claim, busy: Busy | None, timeout: float) -> Granted | None:
         listener, deadline = self._listener, Deadline(self.now, timeout)
-        generation, place = self._state.places.get(claim.id, (0, 0))
+        generation, place = self._state.places.get(claim.id, NO_PLACE)
         if listener.polling:
             return await self._poll(claim, busy, place, deadline)
 
@@ -135,7 +148,7 @@ class ServerStore(SqlStore):
 
         waiter = Waiter(self._runtime.signal(), "c" + claim.id, "w" + claim.resource)
         await self._listen(waiter, unchanged, deadline)
-        token = listener.take_token(claim.id)
+        token = listener.take_token(claim.id) if busy is None else listener.take_grant(claim.id)
         # A grant for an earlier place, which lapsed while this process was stopped, must not count for this place.
         return Granted(token, claim.place_ttl) if token and token == place and busy is not None else None
 
@@ -146,16 +159,16 @@ class ServerStore(SqlStore):
         async def changed(within: float) -> bool:
             if self._listener.has_message(claim.id):
                 return True
-            args = (claim.resource, claim.id, self._listener.bell)
+            args = (claim.resource, claim.id, self._listener.bell, place)
             for state, rung, token, lapses_in in await self._run(steps.FIND, args, self.now() + within):
                 if busy is not None and state == steps.IN and token == place:
                     granted.append(Granted(token, min(lapses_in, claim.place_ttl)))
                 return rows.changed(busy, state, rung)
             return True
 
-        retry = deadline.left() if busy is None else min(deadline.left(), max(0.001, busy.retry_after))
-        await poll(self._runtime, changed, retry)
-        self._listener.take_token(claim.id)
+        await poll(self._runtime, changed, deadline.left())
+        if busy is None or granted:
+            self._listener.take_token(claim.id)
         return granted[0] if granted else None
 
     async def _watch(self, kind: str, name: str, look: Look, timeout: float) -> None:

@@ -11,6 +11,9 @@ returns the message in its column `messages`, one message a line, and `_run` of 
 `messages` is '' or None if there is none. A step rings after its commit, or so that the message cannot arrive before it.
 On SQLite, messages name a claim without a token, all of them are collected in the transaction, and the column is always None.
 
+**Tokens.** Some steps are told the `token` of the claim, by which its row is found without a search among all that stand there; 0 if the caller does not know
+it. A token that is wrong costs a search: `id` decides. (`find` returns nothing then, and its caller claims.)
+
 **Pinned rows.** A guard (`guards.sql`) may have locked a claim's row in a user's open transaction. Such a row still stands: no step
 removes it, waits for it, or admits anybody as if it were gone. `claim` answers busy with a retry of at most 0.05 s then. (There are none on
 SQLite, whose transactions lock the whole file.)
@@ -44,7 +47,7 @@ note, holder who). `answer` is one of these; columns that it does not mention ar
 RELEASE = "release"
 """Removes a claim, and admits and rings those that this lets in; nudges those who watched it.
 
-Arguments: resource, id, linger, bell, late. If `late`, a request of this claim was not answered and may arrive after this one: when
+Arguments: resource, id, linger, bell, late, token. If `late`, a request of this claim was not answered and may arrive after this one: when
 the claim does not stand, the step leaves a mark for 60 seconds, so that a late claim of this id is answered `e` and never enters.
 Rows: one, (stood, messages).
 """
@@ -52,7 +55,9 @@ Rows: one, (stood, messages).
 RENEW = "renew"
 """Prolongs claims; shrinks them and changes their notes where asked.
 
-Arguments: items, bell. `items` is a sequence of (resource, id, ttl, note or None, permits or None).
+Arguments: items, bell. `items` is a sequence of (resource, id, ttl, note or None, permits or None, token, waiting).
+On servers, if a claim is `waiting` and stands, a message for it is returned in three cases: with its token if it is in; with 0 if it was rung and has not
+asked since, or if `admission.asks_at_renewal` says so of the rows that stand, lapsed or not. Its own client gets the message, whatever bell is in the row.
 Rows: one for each item, in order, (answer, reason, messages): `r` renewed, `e` evicted for `reason`, `x` gone, `n` no answer for this one
 (its row is pinned in a way that stops renewals).
 """
@@ -91,7 +96,7 @@ Rows: (value, version) of what was written; none if the version differs.
 FIND = "find"
 """Looks for a claim by its id, for `wait`, and writes `bell` into its row unless it is ''.
 
-Arguments: resource, id, bell. Rows: (state, rung, token, lapses in), or none if no such claim stands: `state` 0 waits, 1 is in; `rung` if
+Arguments: resource, id, bell, token. Rows: (state, rung, token, lapses in), or none if no such claim stands: `state` 0 waits, 1 is in; `rung` if
 something has changed for it since it was last answered.
 """
 

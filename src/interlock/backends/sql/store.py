@@ -73,17 +73,27 @@ class SqlStore(StoreDefaults):
         answers: list[RenewAnswer] = []
         for start in range(0, len(renewals), BATCH):
             batch = renewals[start : start + BATCH]
-            items = [(r.resource, r.id, r.ttl, r.note, r.permits) for r in batch]
+            items = [
+                (r.resource, r.id, r.ttl, r.note, r.permits, self._token(r.id), r.waiting) for r in batch
+            ]
             found = await self._run(steps.RENEW, (items, self._wakeups.bell), until)
             for renewal, row in zip(batch, found, strict=True):
                 if row[0] == "r":
                     answers.append(Renewed(renewal.ttl))
                 else:
                     answers.append(rows.not_renewed(row))
+                    self._on_not_renewed(renewal.id, answers[-1])
                     self._wakeups.wake("c" + renewal.id)
         if self._sweep.due(now := self.now()):
             await self._sweep_slice(now, until)
         return answers
+
+    def _token(self, id: str) -> int:
+        """The token of a claim, by which a step finds its row without a search; 0 if it is not known."""
+        return 0
+
+    def _on_not_renewed(self, id: str, answer: RenewAnswer) -> None:
+        """Note that a claim was not renewed."""
 
     async def evict(
         self, resource: str, id: str | None, reason: str, *, foreign: bool = False, no_expiry: bool = False
@@ -195,7 +205,7 @@ class SqlStore(StoreDefaults):
 
     async def _unchanged(self, claim: Claim, busy: Busy | None, until: float) -> bool:
         """Whether nothing has happened to a claim since it was answered; our bell is in its row then."""
-        args = (claim.resource, claim.id, self._wakeups.bell)
+        args = (claim.resource, claim.id, self._wakeups.bell, self._token(claim.id))
         for state, rung, _, _ in await self._run(steps.FIND, args, until):
             return not rows.changed(busy, state, rung)
         return False

@@ -43,9 +43,9 @@ def beyond(prefix: str) -> str | None:
 def _items(items: Sequence[Sequence[Any]]) -> str:
     """The renewals as one text: see the procedure `renew`."""
     texts = [
-        f"{resource.encode().hex()},{id.encode().hex()},{ttl!r},{'-' if note is None else note.encode().hex()},"
+        f"{resource.encode().hex()},{id.encode().hex()},{ttl!r},{token},{int(waiting)},{'-' if note is None else note.encode().hex()},"
         f"{'-' if permits is None else permits};"
-        for resource, id, ttl, note, permits in items
+        for resource, id, ttl, note, permits, token, waiting in items
     ]
     return f"'{''.join(texts)}'"
 
@@ -59,8 +59,8 @@ def _claim_arguments(args: Sequence[Any]) -> str:
 
 
 def _release_arguments(args: Sequence[Any]) -> str:
-    resource, id, linger, bell, late = args
-    return f"x'{resource.encode().hex()}', x'{id.encode().hex()}', {linger!r}, x'{bell.encode().hex()}', {int(late)}"
+    resource, id, linger, bell, late, token = args
+    return f"x'{resource.encode().hex()}', x'{id.encode().hex()}', {linger!r}, x'{bell.encode().hex()}', {int(late)}, {token}"
 
 
 def _plain_arguments(args: Sequence[Any]) -> str:

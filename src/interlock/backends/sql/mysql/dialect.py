@@ -31,6 +31,7 @@ TRAITS = Traits(
     min_ttl=0.01,
     max_ttl=365 * 86400.0,
     blocks=True,
+    renewals_wake=True,
 )
 
 

@@ -139,14 +139,23 @@ end;
 -- name: advance
 -- Admits and rings the claims that fit now and have not been notified; removes lapsed ones at the front. The first claim that does not
 -- fit is rung too if it waits for all holders alike (a semaphore): others may have come in ahead of it, and it knows nothing of
--- their lapses. It stops there, so the cost does not grow with the queue. asking: the id of the claim that is not rung. The slot is locked.
-create procedure interlock_v1_advance(r varbinary(1100), asking varbinary(200), t double, own varbinary(64), inout messages longblob, inout rings longblob)
+-- their lapses. It stops there, so the cost does not grow with the queue. It begins at the first that waits: one statement counts the holders,
+-- unless one of them has lapsed. After 64 it stops, too, and has the next one ask, which goes on from there: readers come by the thousand, and nobody else
+-- gets the slot meanwhile. asking: the id of the claim that is not rung. let_in: how many it has let in. The slot is locked.
+create procedure interlock_v1_advance(r varbinary(1100), asking varbinary(200), t double, own varbinary(64), inout messages longblob, inout rings longblob, out let_in int)
 modifies sql data
-begin
+whole: begin
   declare tok, previous bigint default -1;
+  declare waiter bigint;
   declare taken bigint default 0;
-  declare widest, p, c, gone int default 0;
+  declare widest, p, c, gone, dead int default 0;
   declare s, rang tinyint; declare l double; declare i varbinary(200); declare b varbinary(64);
+  set let_in = 0;
+  select token into waiter from interlock_claim where resource = r and state = 0 order by token limit 1;
+  if waiter is null then leave whole; end if;
+  select coalesce(sum(permits), 0), coalesce(max(permits), 0), coalesce(sum(lapses_at <= t), 0) into taken, widest, dead
+    from interlock_claim where resource = r and token < waiter and state < 2;
+  if dead = 0 then set tok = waiter - 1; else set taken = 0, widest = 0; end if;
   walk: loop
     set previous = tok, tok = null;
     select token, id, state, permits, capacity, lapses_at, rung, bell into tok, i, s, p, c, l, rang, b from interlock_claim
@@ -164,8 +173,16 @@ begin
       end if;
       leave walk;
     end if;
+    if s = 0 and let_in >= 64 then
+      if i <> asking and rang = 0 then
+        update interlock_claim set rung = 1 where resource = r and token = tok;
+        call interlock_v1_notify(b, concat('c', i, ' 0'), own, messages, rings);
+      end if;
+      leave walk;
+    end if;
     set widest = greatest(widest, p);
     if s = 0 then
+      set let_in = let_in + 1;
       update interlock_claim set state = 1, since = t, rung = 1 where resource = r and token = tok;
       call interlock_v1_notify(b, concat('c', i, ' ', tok), own, messages, rings);
     end if;
@@ -175,13 +192,15 @@ end;
 -- name: nudge
 -- Rings the claims that stay outside and watched one that leaves, so that they ask again: `to_watch` seen from the other end. Beyond
 -- a claim at least as wide as the leaving one nobody can have watched it, so a mutex looks at one row.
--- tok, was, wide: token, state and permits of the leaving claim. The slot is locked.
-create procedure interlock_v1_nudge(r varbinary(1100), tok bigint, was tinyint, wide int, t double, own varbinary(64), inout messages longblob, inout rings longblob)
+-- tok, was, wide: token, state and permits of the leaving claim. let_in: how many `advance` has let in just now; if it has stopped because they are many, those who are
+-- left are let in next, and have nothing to ask. At most 64 are rung: the renewals of the others' places look for them. The slot is locked.
+create procedure interlock_v1_nudge(r varbinary(1100), tok bigint, was tinyint, wide int, t double, own varbinary(64), inout messages longblob, inout rings longblob, let_in int)
 modifies sql data
-begin
-  declare widest, p, c int default 0;
+whole: begin
+  declare widest, p, c, rung_now int default 0;
   declare s, rang tinyint; declare i varbinary(200); declare b varbinary(64);
   declare previous bigint;
+  if let_in >= 64 then leave whole; end if;
   walk: loop
     set previous = tok, tok = null;
     select token, id, state, permits, capacity, rung, bell into tok, i, s, p, c, rang, b from interlock_claim
@@ -190,9 +209,10 @@ begin
     if s = 0 and rang = 0 and ((widest = 0 and was = 0) or (wide + p > c and c >= widest + p)) then
       update interlock_claim set rung = 1 where resource = r and token = tok;
       call interlock_v1_notify(b, concat('c', i, ' 0'), own, messages, rings);
+      set rung_now = rung_now + 1;
     end if;
     set widest = greatest(widest, p);
-    if widest >= wide then leave walk; end if;
+    if widest >= wide or rung_now >= 64 then leave walk; end if;
   end loop;
 end;
 
@@ -234,6 +254,7 @@ end;
 
 -- name: join
 -- The rest of `claim`, for a resource that is not idle. Ends the transaction, and returns all columns of the step. tok: a new token; t: now.
+-- A new claim reads the queue once; one that stands already, or finds others lapsed, reads what is ahead of it once more.
 create procedure interlock_v1_join(r varbinary(1100), i varbinary(200), its_ttl double, wants int, cap int, queued boolean,
   place_ttl double, b varbinary(64), n mediumblob, w mediumblob, tok bigint, t double)
 modifies sql data
@@ -242,23 +263,34 @@ whole: begin
   declare mine, below, taken, ahead, first, free bigint;
   declare dead, others, own_capacity, takes, gone, h_permits int;
   declare stood tinyint;
-  declare fits, moved, let_in, cleared, gone_ahead boolean default false;
+  declare fits, moved, let_in, cleared, gone_ahead, pending boolean default false;
   declare reason, h_note, h_who mediumblob; declare h_id varbinary(200);
   declare messages, rings longblob default '';
-  if exists (select 1 from interlock_pending where resource = r) then call interlock_v1_apply(r, t); end if;
-  select a.token, if(p.state = 2, 2, a.state), a.permits, a.capacity, if(p.state = 2, p.note, a.note) into mine, stood, takes, own_capacity, reason
-    from interlock_claim a left join interlock_pending p on p.resource = a.resource and p.token = a.token
-    where a.resource = r and a.id = i and coalesce(p.lapses_at, a.lapses_at) > t and coalesce(p.state, 0) <> 1 order by a.token limit 1;
+  if exists (select 1 from interlock_pending where resource = r) then
+    call interlock_v1_apply(r, t);
+    set pending = exists (select 1 from interlock_pending where resource = r);
+  end if;
+  select sum(state < 2), coalesce(sum(if(state < 2, permits, 0)), 0), max(if(state < 2, capacity, null)), min(if(state < 2, token, null)),
+      coalesce(sum(lapses_at <= t), 0), min(if(state < 2, lapses_at, null)), max(if(state < 2, lapses_at - ttl, null)), min(if(id = i and lapses_at > t, token, null))
+    into ahead, taken, others, first, dead, first_lapse, latest, mine from interlock_claim where resource = r;
+  if pending or mine is not null then
+    set free = if(pending, 0, mine), below = if(pending, 9223372036854775807, mine), mine = null;
+    select a.token, if(p.state = 2, 2, a.state), a.permits, a.capacity, if(p.state = 2, p.note, a.note) into mine, stood, takes, own_capacity, reason
+      from interlock_claim a left join interlock_pending p on p.resource = a.resource and p.token = a.token
+      where a.resource = r and a.token between free and below and a.id = i and coalesce(p.lapses_at, a.lapses_at) > t and coalesce(p.state, 0) <> 1
+      order by a.token limit 1;
+    set free = null;
+  end if;
   if stood = 2 then rollback; select 'e', null, null, null, reason, null, null, null, null, null, null, null, null; leave whole; end if;
   set below = coalesce(mine, 9223372036854775807);
-  count_ahead: loop
-    select count(*), coalesce(sum(permits), 0), max(capacity), min(token), coalesce(sum(lapses_at <= t), 0), min(lapses_at), max(lapses_at - ttl)
-      into ahead, taken, others, first, dead, first_lapse, latest from interlock_claim where resource = r and token < below and state < 2;
-    if cleared or (dead = 0 and coalesce(latest, t) <= t + 1
-      and not exists (select 1 from interlock_claim where resource = r and token > below and lapses_at <= t)) then leave count_ahead; end if;
+  if dead > 0 or latest > t + 1 then
     call interlock_v1_clear(r, t, gone);
     set cleared = true, gone_ahead = gone > 0;
-  end loop;
+  end if;
+  if cleared or mine is not null then
+    select count(*), coalesce(sum(permits), 0), max(capacity), min(token), min(lapses_at)
+      into ahead, taken, others, first, first_lapse from interlock_claim where resource = r and token < below and state < 2;
+  end if;
   set others = coalesce(others, own_capacity);
   if others <> cap then rollback; select 'm', null, others, null, null, null, null, null, null, null, null, null, null; leave whole; end if;
   set takes = coalesce(takes, wants), fits = taken + takes <= cap, life = if(fits, its_ttl, place_ttl);
@@ -289,7 +321,7 @@ whole: begin
     select id, permits, t - since, lapses_at - t, note, who into h_id, h_permits, h_since, h_lapses, h_note, h_who
       from interlock_claim where resource = r and token = first;
   end if;
-  if gone_ahead or let_in then call interlock_v1_advance(r, i, t, b, messages, rings); end if;
+  if gone_ahead or let_in then call interlock_v1_advance(r, i, t, b, messages, rings, gone); end if;
   if gone_ahead or moved then call interlock_v1_watchers(concat('q', r), t, '', rings); end if;
   if gone_ahead or mine is not null then commit; else rollback; end if;
   if rings <> '' then call interlock_v1_ring(rings); end if;
@@ -301,7 +333,7 @@ end;
 -- A claim that the slot knows to be the only one of its resource is removed by its key, without a look at anything else. If its row is locked, by a
 -- guard or a renewal, that delete must not wait: MariaDB gives up at once (1205), and MySQL asks with SKIP LOCKED before. What was done until then
 -- is rolled back, because with innodb_rollback_on_timeout the server may have done so, too.
-create procedure interlock_v1_release(r varbinary(1100), i varbinary(200), linger double, own varbinary(64), late boolean)
+create procedure interlock_v1_release(r varbinary(1100), i varbinary(200), linger double, own varbinary(64), late boolean, hint bigint)
 modifies sql data
 whole: begin
   declare t double;
@@ -331,27 +363,42 @@ whole: begin
     update interlock_slot set lone = -1 where k = crc32(r) & 1023;
     set t = timestampdiff(microsecond, '1970-01-01', utc_timestamp(6)) / 1e6;
   end if;
-  call interlock_v1_depart(r, i, linger, own, late, t);
+  call interlock_v1_depart(r, i, linger, own, late, hint, t);
 end;
 
 -- name: depart
 -- The rest of `release`. Ends the transaction, and returns all columns of the step. There are two short ways here: for a claim that turns out to be
 -- alone, and for a mutex that goes to its next waiter. The second rings as soon as it has written the mail: whoever is woken reads its mail with
--- a lock, and so waits for the commit in place of the ring. t: now.
-create procedure interlock_v1_depart(r varbinary(1100), i varbinary(200), linger double, own varbinary(64), late boolean, t double)
+-- a lock, and so waits for the commit in place of the ring. t: now. hint: the token of the claim, if it is known: nothing is searched for then, and nothing
+-- ahead of it looked at. Nobody stands ahead of the holder of a mutex; rows that were deleted there and not purged yet are many after many hand-overs.
+create procedure interlock_v1_depart(r varbinary(1100), i varbinary(200), linger double, own varbinary(64), late boolean, hint bigint, t double)
 modifies sql data
 whole: begin
   declare tok, ahead, other, target bigint;
   declare p, cap int;
+  declare let_in int default 0;
   declare s tinyint;
   declare plain, pinned boolean default false;
   declare b, next_bell varbinary(64);
   declare next_id varbinary(200);
   declare messages, rings longblob default '';
-  select token, state, permits, capacity, bell, (select o.token from interlock_claim o where o.resource = r and o.token <> c.token order by o.token limit 1),
-      not exists (select 1 from interlock_pending where resource = r) and not exists (select 1 from interlock_bell where topic = concat('q', r))
-    into tok, s, p, cap, b, other, plain from interlock_claim c
-    where resource = r and id = i and state < 2 and lapses_at > t order by token limit 1 for update skip locked;
+  if hint > 0 then
+    select token, state, permits, capacity, bell, (select o.token from interlock_claim o where o.resource = r and o.token > hint order by o.token limit 1),
+        not exists (select 1 from interlock_pending where resource = r) and not exists (select 1 from interlock_bell where topic = concat('q', r))
+      into tok, s, p, cap, b, other, plain from interlock_claim
+      where resource = r and token = hint and id = i and state < 2 and lapses_at > t for update skip locked;
+    if plain and other is null then
+      set plain = not exists (select 1 from interlock_claim where resource = r and token < hint);
+    elseif s = 0 or cap > 1 then
+      set plain = false;
+    end if;
+  end if;
+  if tok is null then
+    select token, state, permits, capacity, bell, (select o.token from interlock_claim o where o.resource = r and o.token <> c.token order by o.token limit 1),
+        not exists (select 1 from interlock_pending where resource = r) and not exists (select 1 from interlock_bell where topic = concat('q', r))
+      into tok, s, p, cap, b, other, plain from interlock_claim c
+      where resource = r and id = i and state < 2 and lapses_at > t order by token limit 1 for update skip locked;
+  end if;
   if plain and linger <= 0 and b in ('', own) then
     if b <> '' then set messages = concat('c', i, ' 0'); end if;  -- somebody may wait for it to go: the waiter of a condition
     if other > tok and cap = 1 then
@@ -416,16 +463,18 @@ whole: begin
     delete from interlock_claim where resource = r and token = tok;
   end if;
   call interlock_v1_notify(b, concat('c', i, ' 0'), own, messages, rings);  -- somebody may wait for it to go: the waiter of a condition
-  call interlock_v1_advance(r, '', t, own, messages, rings);
+  if (select state from interlock_claim where resource = r and state < 2 order by token desc limit 1) = 0 then  -- if the last one is in, nobody waits
+    call interlock_v1_advance(r, '', t, own, messages, rings, let_in);
+  end if;
   call interlock_v1_watchers(concat('q', r), t, '', rings);
-  call interlock_v1_nudge(r, tok, s, p, t, own, messages, rings);
+  call interlock_v1_nudge(r, tok, s, p, t, own, messages, rings, let_in);
   commit;
   if rings <> '' then call interlock_v1_ring(rings); end if;
   select 1, messages;
 end;
 
 -- name: renew
--- See `steps.RENEW`. items: each is "resource,id,ttl,note,permits;" with resource, id and note in hex, and - for a null. A plain text, because
+-- See `steps.RENEW`. items: each is "resource,id,ttl,token,waiting,note,permits;" with resource, id and note in hex, and - for a null. A plain text, because
 -- JSON_TABLE would write a temporary table to the disk for each call.
 -- Comes back: one row, (answers, reasons, messages): a letter for each item, and the reasons of evicted ones in hex, separated by commas.
 -- First all rows that are free are prolonged in one transaction, without the lock on any resource. What is left has gone, is locked
@@ -439,7 +488,8 @@ begin
   declare rest, item, n_hex longtext character set ascii default items;
   declare shrinks int;
   declare place int default 0;
-  declare tok bigint;
+  declare tok, hint bigint;
+  declare s, rang, waiting, asks tinyint;
   declare one varchar(1) character set ascii;
   declare answers, reasons longtext character set ascii default '';
   declare messages, rings longblob default '';
@@ -452,13 +502,31 @@ begin
     set rest = substring(rest, length(item) + 2);
     if item like '%,-,-' then
       set r = unhex(substring_index(item, ',', 1)), i = unhex(substring_index(substring_index(item, ',', 2), ',', -1)),
-        its_ttl = substring_index(substring_index(item, ',', 3), ',', -1);
-      select token into tok from interlock_claim
-        where resource = r and id = i and state < 2 and lapses_at > t order by token limit 1 for update skip locked;
+        its_ttl = substring_index(substring_index(item, ',', 3), ',', -1), hint = substring_index(substring_index(item, ',', 4), ',', -1),
+        waiting = substring_index(substring_index(item, ',', 5), ',', -1);
+      if hint > 0 then
+        select token, state, rung into tok, s, rang from interlock_claim
+          where resource = r and token = hint and id = i and state < 2 and lapses_at > t for update skip locked;
+      end if;
+      if tok is null then
+        select token, state, rung into tok, s, rang from interlock_claim
+          where resource = r and id = i and state < 2 and lapses_at > t order by token limit 1 for update skip locked;
+      end if;
       if tok is not null and not exists (select 1 from interlock_pending where resource = r and token = tok) then
         update interlock_claim set ttl = if(lapses_at > t + ttl + 1 or t + its_ttl >= lapses_at, its_ttl, ttl),
           lapses_at = if(lapses_at > t + ttl + 1, t + ttl, greatest(lapses_at, t + its_ttl)) where resource = r and token = tok;
         set one = 'r';
+        if waiting then
+          if s = 1 then
+            set messages = concat_ws(char(10), nullif(messages, ''), concat('c', i, ' ', tok));
+          else
+            set s = null, asks = 1;
+            select state, lapses_at <= t + least(ttl, its_ttl) / 2 or lapses_at > t + ttl + 1 into s, asks from interlock_claim
+              where resource = r and token < tok and state < 2 order by token desc limit 1;
+            if s = 1 then call interlock_v1_patrol(r, tok, its_ttl, t, asks); end if;
+            if rang or asks then set messages = concat_ws(char(10), nullif(messages, ''), concat('c', i, ' 0')); end if;
+          end if;
+        end if;
       end if;
     end if;
     set answers = concat(answers, one);
@@ -472,7 +540,7 @@ begin
       if substring(answers, place, 1) = '?' then
         set r = unhex(substring_index(item, ',', 1)), i = unhex(substring_index(substring_index(item, ',', 2), ',', -1)),
           its_ttl = substring_index(substring_index(item, ',', 3), ',', -1),
-          n_hex = nullif(substring_index(substring_index(item, ',', 4), ',', -1), '-'), shrinks = nullif(substring_index(item, ',', -1), '-');
+          n_hex = nullif(substring_index(substring_index(item, ',', 6), ',', -1), '-'), shrinks = nullif(substring_index(item, ',', -1), '-');
         call interlock_v1_renew_one(r, i, its_ttl, unhex(n_hex), shrinks, own, one, reason, messages, rings);
         set answers = insert(answers, place, 1, one);
         if one = 'e' then set reasons = concat(reasons, hex(reason), ','); end if;
@@ -483,6 +551,16 @@ begin
   select answers, reasons, messages;
 end;
 
+-- name: patrol
+-- Whether the first waiter must ask, because of the holders: `steps.RENEW` says when. Nothing is locked: what changes at this very moment rings by itself, or is
+-- seen by the next renewal. place: the token. its_ttl: that of the place, which is renewed again after a third of it.
+create procedure interlock_v1_patrol(r varbinary(1100), place bigint, its_ttl double, t double, out asks tinyint)
+reads sql data
+begin
+  select sum(a.lapses_at <= t + least(a.ttl, its_ttl) / 2 or a.lapses_at > t + a.ttl + 1) > 0 or sum(a.permits) + max(w.permits) <= max(w.capacity) into asks
+    from interlock_claim w join interlock_claim a on a.resource = r and a.token < place and a.state < 2 where w.resource = r and w.token = place;
+end;
+
 -- name: renew_one
 -- One renewal under the lock of its resource, as a transaction of its own.
 create procedure interlock_v1_renew_one(r varbinary(1100), i varbinary(200), its_ttl double, n mediumblob, shrinks int, own varbinary(64),
@@ -491,7 +569,7 @@ modifies sql data
 begin
   declare t double;
   declare tok, free bigint;
-  declare s, changed tinyint; declare p int; declare b varbinary(64);
+  declare s, changed tinyint; declare p, let_in int; declare b varbinary(64);
   set transaction isolation level read committed;
   start transaction;
   update interlock_slot set lone = -1 where k = crc32(r) & 1023;
@@ -516,8 +594,8 @@ begin
     else set answer = 'n'; end if;
     if answer = 'r' and shrinks < p then
       update interlock_claim set permits = shrinks where resource = r and token = tok;
-      call interlock_v1_advance(r, '', t, own, messages, rings);
-      call interlock_v1_nudge(r, tok, s, p, t, own, messages, rings);
+      call interlock_v1_advance(r, '', t, own, messages, rings, let_in);
+      call interlock_v1_nudge(r, tok, s, p, t, own, messages, rings, let_in);
       if s = 0 then
         update interlock_claim set rung = 1 where resource = r and token = tok;
         call interlock_v1_notify(b, concat('c', i, ' 0'), own, messages, rings);  -- a narrower claim watches other claims
@@ -537,7 +615,7 @@ begin
   declare t, life double;
   declare tok, free bigint;
   declare i varbinary(200); declare b varbinary(64);
-  declare s tinyint; declare p int;
+  declare s tinyint; declare p, let_in int;
   declare messages, rings longblob default '';
   declare done boolean default false;
   declare victims cursor for select token, id, state, ttl, bell from (select a.token, a.id, a.state, a.ttl, a.bell,
@@ -578,13 +656,13 @@ begin
     call interlock_v1_notify(b, concat('c', i, ' 0'), '', messages, rings);
   end loop;
   close victims;
-  call interlock_v1_advance(r, '', t, '', messages, rings);
+  call interlock_v1_advance(r, '', t, '', messages, rings, let_in);
   call interlock_v1_watchers(concat('q', r), t, '', rings);
   nudging: loop
     set done = false;
     fetch leaving into tok, s, p;
     if done then leave nudging; end if;
-    call interlock_v1_nudge(r, tok, s, p, t, '', messages, rings);
+    call interlock_v1_nudge(r, tok, s, p, t, '', messages, rings, let_in);
   end loop;
   close leaving;
   commit;
@@ -621,16 +699,19 @@ end;
 -- name: find
 -- See `steps.FIND`. If our bell is in the row already, it only reads. Otherwise it takes the lock of the resource: a bell that is
 -- written between the moment in which another call reads the old one and its commit would never be rung.
-create procedure interlock_v1_find(r varbinary(1100), i varbinary(200), own varbinary(64))
+create procedure interlock_v1_find(r varbinary(1100), i varbinary(200), own varbinary(64), hint bigint)
 modifies sql data
 whole: begin
+  declare lowest bigint default hint;
+  declare highest bigint default if(hint > 0, hint, 9223372036854775807);
   declare t, l double default timestampdiff(microsecond, '1970-01-01', utc_timestamp(6)) / 1e6;
   declare tok, free bigint;
   declare s, rang tinyint; declare b varbinary(64);
   declare exit handler for sqlexception begin rollback; resignal; end;
   select a.token, a.state, a.rung, coalesce(q.lapses_at, a.lapses_at), a.bell into tok, s, rang, l, b
     from interlock_claim a left join interlock_pending q on q.resource = a.resource and q.token = a.token
-    where a.resource = r and a.id = i and a.state < 2 and coalesce(q.lapses_at, a.lapses_at) > t and coalesce(q.state, 0) = 0 order by a.token limit 1;
+    where a.resource = r and a.token between lowest and highest and a.id = i and a.state < 2 and coalesce(q.lapses_at, a.lapses_at) > t
+      and coalesce(q.state, 0) = 0 order by a.token limit 1;
   if tok is null then leave whole; end if;
   if own <> '' and b <> own then
     rollback;
@@ -639,7 +720,7 @@ whole: begin
     select last into tok from interlock_slot where k = crc32(r) & 1023 for update;
     set tok = null;
     select token, state, rung, lapses_at into tok, s, rang, l from interlock_claim
-      where resource = r and id = i and state < 2 and lapses_at > t order by token limit 1 for update skip locked;
+      where resource = r and token between lowest and highest and id = i and state < 2 and lapses_at > t order by token limit 1 for update skip locked;
     if tok is null then
       rollback;
       leave whole;  -- it has gone meanwhile, or its row is locked: the caller asks again

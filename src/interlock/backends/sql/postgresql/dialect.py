@@ -32,6 +32,7 @@ TRAITS = Traits(
     min_ttl=0.05,
     max_ttl=365 * 86400.0,
     blocks=True,
+    renewals_wake=True,
 )
 
 CONNECTIONS = 4  # of one client for its calls; the keeper and the listener have one each

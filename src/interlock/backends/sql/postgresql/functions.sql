@@ -2,7 +2,8 @@
 -- Lock order, always: the advisory lock of the resource, then its slot, then rows of claims by token.
 -- Every statement of a volatile PL/pgSQL function has its own snapshot at READ COMMITTED: what follows the lock sees what its last owner
 -- committed. At any other isolation level it would not, so `enter_1` refuses them.
--- A template: see schema.sql. @seed@ keeps the keys of this schema apart from those of others.
+-- A template: see schema.sql. @seed@ keeps the keys of this schema apart from those of others. @by_key@ has a function read rows in the order of the key: without
+-- statistics the planner takes a resource for a few rows, and reads and sorts all of them to find the first, or the one just ahead.
 -- Names below: r resource, i id, b the bell of the asking client, t now, tok token.
 
 -- Takes the lock of a resource for this transaction; returns the time after that.
@@ -46,12 +47,20 @@ end $$;
 -- Admits and rings the claims that fit now and have not been notified; removes those at the front that have lapsed. A lapsed row that a
 -- guard's open transaction has locked (KEY SHARE) is not removed, and still stands.
 -- The first claim that does not fit is rung too if it waits for all holders alike (a semaphore): others may have come in ahead of it, and it
--- knows nothing of their lapses. The claim that is `asking` is not rung. Returns messages for the asking client, each after a newline.
-create or replace function @advance@(r text, t float8, asking text, b text) returns text language plpgsql as $$
-declare c record; taken bigint := 0; widest int := 0; messages text := '';
+-- knows nothing of their lapses. The claim that is `asking` is not rung. messages: for the asking client, each after a newline.
+-- It begins at the first that waits: one statement counts the holders, unless one of them has lapsed. After 64 it stops, and has the next one ask, which
+-- goes on from there: readers come by the thousand, and nobody else gets the lock of the resource meanwhile.
+create or replace function @advance@(r text, t float8, asking text, b text, out messages text, out let_in int) language plpgsql @by_key@ as $$
+declare c record; taken bigint := 0; widest int := 0; waiter bigint;
 begin
+  messages := ''; let_in := 0;
+  select token into waiter from @claim@ where resource = r and state = 0 order by token limit 1;
+  if waiter is null then return; end if;
+  select coalesce(sum(permits), 0), coalesce(max(permits), 0), case when bool_or(lapses_at <= t) then null else waiter end into taken, widest, waiter
+    from @claim@ where resource = r and token < waiter and state < 2;
+  if waiter is null then taken := 0; widest := 0; waiter := 0; end if;
   for c in select token, id, state, permits, capacity, lapses_at, rung, bell from @claim@
-           where resource = r and state < 2 order by token loop
+           where resource = r and token >= waiter and state < 2 order by token loop
     if c.lapses_at <= t then
       delete from @claim@ where resource = r and token =
         (select token from @claim@ where resource = r and token = c.token and lapses_at <= t for update skip locked);
@@ -65,30 +74,40 @@ begin
       end if;
       exit;
     end if;
+    if c.state = 0 and let_in >= 64 then
+      if c.id <> asking and not c.rung then
+        update @claim@ set rung = true where resource = r and token = c.token;
+        messages := messages || @ring@(c.bell, b, 'c' || c.id || ' 0');
+      end if;
+      exit;
+    end if;
     widest := greatest(widest, c.permits);
     if c.state = 0 then
+      let_in := let_in + 1;
       update @claim@ set state = 1, since = t, rung = true where resource = r and token = c.token;
       messages := messages || @ring@(c.bell, b, 'c' || c.id || ' ' || c.token);
     end if;
   end loop;
-  return messages;
 end $$;
 
 -- Rings the claims that stay outside and watched a claim that leaves or shrinks (its token, permits and state before that).
--- Beyond a claim at least as wide nobody can have watched it, so a mutex looks at one row.
-create or replace function @nudge@(r text, t float8, tok bigint, its_permits int, its_state int, b text) returns text
-language plpgsql as $$
-declare c record; widest int := 0; messages text := '';
+-- Beyond a claim at least as wide nobody can have watched it, so a mutex looks at one row. let_in: how many `advance` has let in just now; if it has stopped
+-- because they are many, those who are left are let in next, and have nothing to ask. At most 64 are rung: the renewals of the others' places look for them.
+create or replace function @nudge@(r text, t float8, tok bigint, its_permits int, its_state int, b text, let_in int) returns text
+language plpgsql @by_key@ as $$
+declare c record; widest int := 0; messages text := ''; n int := 0;
 begin
+  if let_in >= 64 then return ''; end if;
   for c in select token, id, state, permits, capacity, rung, bell from @claim@
            where resource = r and token > tok and state < 2 and lapses_at > t order by token loop
     if c.state = 0 and not c.rung and ((widest = 0 and its_state = 0)
         or (its_permits > c.capacity - c.permits and widest <= c.capacity - c.permits)) then
       update @claim@ set rung = true where resource = r and token = c.token;
       messages := messages || @ring@(c.bell, b, 'c' || c.id || ' 0');
+      n := n + 1;
     end if;
     widest := greatest(widest, c.permits);
-    exit when widest >= its_permits;
+    exit when widest >= its_permits or n >= 64;
   end loop;
   return messages;
 end $$;
@@ -115,33 +134,39 @@ begin
   return 'g' || tok;
 end $$;
 
--- The same where somebody stands, or watches.
+-- The same where somebody stands, or watches. A new claim reads the queue once; one that stands already, or finds others lapsed, reads it once more.
 create or replace function @claim_long@(
   r text, i text, its_ttl float8, wants int, cap int, queued boolean, place_ttl float8, block int, b text, n text, w text,
   key bigint, t float8
-) returns text language plpgsql as $$
+) returns text language plpgsql @by_key@ as $$
 declare
   tok bigint; stood int; takes int; reason text; others int; taken bigint; ahead bigint; dead boolean; far boolean; pinned boolean := false;
   watched boolean; fits boolean; messages text := ''; retry float8; first_lapse float8; moved boolean := false; holder record;
 begin
-  select coalesce(bool_or(lapses_at <= t), false), coalesce(bool_or(lapses_at > t + ttl + 1), false), coalesce(bool_or(state = 3), false)
-    into dead, far, watched from @claim@ where resource = r;
+  select coalesce(bool_or(lapses_at <= t), false), coalesce(bool_or(lapses_at > t + ttl + 1), false), coalesce(bool_or(state = 3), false),
+         min(token) filter (where id = i and state < 3 and lapses_at > t),
+         max(capacity) filter (where state < 2), coalesce(sum(permits) filter (where state < 2), 0), count(*) filter (where state < 2),
+         min(lapses_at) filter (where state < 2)
+    into dead, far, watched, tok, others, taken, ahead, first_lapse from @claim@ where resource = r;
   if far then  -- the clock was set back: nobody waits for an hour that will not come, and no holder loses anything of its ttl
     update @claim@ set lapses_at = t + ttl where resource = r and lapses_at > t + ttl + 1;
   end if;
-  select token, state, permits, note into tok, stood, takes, reason from @claim@
-    where resource = r and id = i and state < 3 and lapses_at > t order by token limit 1;
+  if tok is not null then
+    select state, permits, note into stood, takes, reason from @claim@ where resource = r and token = tok;
+  end if;
   if stood = 2 then return json_build_array('e', null, null, null, reason, '', null, null, null, null, null, null, null); end if;
   if dead then
     delete from @claim@ c using (select token from @claim@ where resource = r and lapses_at <= t for update skip locked) d
       where c.resource = r and c.token = d.token;
   end if;
   -- Counted after the removal: whatever is still there stands, whether a guard has locked it or a renewal came in between.
-  select max(capacity), coalesce(sum(permits) filter (where tok is null or token < tok), 0), count(*) filter (where tok is null or token < tok),
-         min(lapses_at) filter (where tok is null or token < tok), coalesce(bool_or(lapses_at <= t), false)
-    into others, taken, ahead, first_lapse, pinned from @claim@ where resource = r and state < 2;
+  if dead or far or tok is not null then
+    select max(capacity), coalesce(sum(permits) filter (where tok is null or token < tok), 0), count(*) filter (where tok is null or token < tok),
+           min(lapses_at) filter (where tok is null or token < tok), coalesce(bool_or(lapses_at <= t), false)
+      into others, taken, ahead, first_lapse, pinned from @claim@ where resource = r and state < 2;
+  end if;
   if others <> cap then
-    if dead then messages := @advance@(r, t, i, b); end if;
+    if dead then messages := (@advance@(r, t, i, b)).messages; end if;
     return json_build_array('m', null, others, null, null, substr(messages, 2), null, null, null, null, null, null, null);
   end if;
   if tok is null then
@@ -162,7 +187,7 @@ begin
       lapses_at = greatest(lapses_at, t + case when fits then its_ttl else place_ttl end)
       where resource = r and token = tok;
   end if;
-  if dead or (moved and stood is not null) then messages := @advance@(r, t, i, b); end if;
+  if dead or (moved and stood is not null) then messages := (@advance@(r, t, i, b)).messages; end if;
   if watched and (dead or moved) then perform @notify@(r, t); end if;
   if fits and messages = '' then return 'g' || tok; end if;
   if fits then return json_build_array('g', tok, null, null, null, substr(messages, 2), null, null, null, null, null, null, null); end if;
@@ -181,9 +206,11 @@ begin
 end $$;
 
 -- Removes a claim and lets others in. Returns 't' if it stood and 'f' if not, and then the messages for the asking client.
--- A claim that stands alone, or hands a mutex to the next, takes the short way.
-create or replace function @release_step@(r text, i text, linger float8, b text, late boolean) returns text language plpgsql as $$
-declare key constant bigint := hashtextextended(r, @seed@); t float8; tok bigint; next_tok bigint; next_id text; next_bell text;
+-- A claim that stands alone, or hands a mutex to the next, takes the short way. hint: its token if that is known, else 0; then its row is searched for.
+create or replace function @release_step@(r text, i text, linger float8, b text, late boolean, hint bigint) returns text language plpgsql as $$
+declare
+  key constant bigint := hashtextextended(r, @seed@); t float8; tok bigint; next_tok bigint; next_id text; next_bell text;
+  highest constant bigint := case when hint > 0 then hint else 9223372036854775807 end;
 begin
   if current_setting('transaction_isolation') <> 'read committed' or not pg_try_advisory_xact_lock(key) then
     t := @enter@(key);
@@ -193,7 +220,8 @@ begin
   if linger <= 0 then
     -- Skipped if a guard has locked it, and by its place in the heap: the row is locked before that is read.
     delete from @claim@ where ctid =
-      (select ctid from @claim@ where resource = r and id = i and state = 1 and lapses_at > t and bell in ('', b) for update skip locked)
+      (select ctid from @claim@ where resource = r and token between hint and highest and id = i and state = 1 and lapses_at > t and bell in ('', b)
+        for update skip locked)
       and not exists (select from @claim@ where resource = r and id <> i);
     if found then return 'tl'; end if;  -- lone: nobody was let in by it
     -- The first two rows in one statement: our own, which fills the capacity, and a claim behind it that waits and will fill it.
@@ -214,16 +242,22 @@ begin
       end if;
     end if;
   end if;
-  return @release_long@(r, i, linger, b, late, key, t);
+  return @release_long@(r, i, linger, b, late, hint, key, t);
 end $$;
 
-create or replace function @release_long@(r text, i text, linger float8, b text, late boolean, key bigint, t float8) returns text
-language plpgsql as $$
-declare tok bigint; its_state int; its_permits int; cap int; its_bell text; messages text := '';
+create or replace function @release_long@(r text, i text, linger float8, b text, late boolean, hint bigint, key bigint, t float8) returns text
+language plpgsql @by_key@ as $$
+declare tok bigint; its_state int; its_permits int; cap int; its_bell text; messages text := ''; let_in int := 0;
 begin
   -- This waits for a renewal that is just being committed, and not for a guard.
-  select token, state, permits, capacity, bell into tok, its_state, its_permits, cap, its_bell from @claim@
-    where resource = r and id = i and state < 2 and lapses_at > t for no key update;
+  if hint > 0 then
+    select token, state, permits, capacity, bell into tok, its_state, its_permits, cap, its_bell from @claim@
+      where resource = r and token = hint and id = i and state < 2 and lapses_at > t for no key update;
+  end if;
+  if tok is null then
+    select token, state, permits, capacity, bell into tok, its_state, its_permits, cap, its_bell from @claim@
+      where resource = r and id = i and state < 2 and lapses_at > t for no key update;
+  end if;
   if tok is null then
     if late then  -- its request may still arrive: it must not enter then
       insert into @claim@ values (r, @draw@(key, t, 1), i, 2, 0, 0, 60, t + 60, t, true, '', 'withdrawn', '');
@@ -241,16 +275,19 @@ begin
     end if;
   end if;
   if its_bell <> b then perform @ring@(its_bell, '', 'c' || i || ' 0'); end if;
-  messages := @advance@(r, t, '', b) || @nudge@(r, t, tok, its_permits, its_state, b);
+  if (select state from @claim@ where resource = r and state < 2 order by token desc limit 1) = 0 then  -- if the last one is in, nobody waits
+    select a.messages, a.let_in into messages, let_in from @advance@(r, t, '', b) a;
+  end if;
+  messages := messages || @nudge@(r, t, tok, its_permits, its_state, b, let_in);
   perform @notify@(r, t);
   return 't' || messages;
 end $$;
 
--- Moves lapses further away, never nearer, and never makes a row. Returns 'r' and their number if all were renewed, else an array in JSON with
--- [answer, reason, messages] for each: r renewed, e evicted, x gone.
-create or replace function @renew_step@(rs text[], ids text[], ttls float8[], notes text[], ps int[], b text) returns text
+-- Moves lapses further away, never nearer, and never makes a row. Returns 'r' and their number if all were renewed, and messages, each after a newline;
+-- else an array in JSON with [answer, reason, messages] for each: r renewed, e evicted, x gone. hints: tokens, 0 where one is not known.
+create or replace function @renew_step@(rs text[], ids text[], ttls float8[], notes text[], ps int[], hints bigint[], waiting boolean[], b text) returns text
 language plpgsql as $$
-declare t float8; done int[]; n int; messages text; answers jsonb := '[]'; why text; special boolean;
+declare t float8; done int[]; n int; messages text; answers jsonb := '[]'; why text; special boolean; told text := '';
 begin
   special := exists (select from unnest(notes, ps) as u(note, p) where u.note is not null or u.p is not null);
   if special then  -- in one order, and before any row: others take the lock of a resource first, too
@@ -260,9 +297,14 @@ begin
     raise exception 'interlock needs the isolation level read committed' using errcode = 'IL001';
   end if;
   t := @now@;
-  with asked as (select u.r, u.i, max(u.ttl) as ttl, max(u.note) as note from unnest(rs, ids, ttls, notes) as u(r, i, ttl, note) group by u.r, u.i),
+  with asked as (
+    select u.r, u.i, max(u.ttl) as ttl, max(u.note) as note, max(u.hint) as hint from unnest(rs, ids, ttls, notes, hints) as u(r, i, ttl, note, hint) group by u.r, u.i),
+  found as materialized (  -- by the key if the token is known, and is right
+    select a.r, a.i, a.ttl, a.note, coalesce(
+      (select k.token from @claim@ k where a.hint > 0 and k.resource = a.r and k.token = a.hint and k.id = a.i),
+      (select k.token from @claim@ k where k.resource = a.r and k.id = a.i and k.state < 2 and k.lapses_at > t order by k.token limit 1)) as token from asked a),
   standing as (  -- locked by resource and token, as everywhere
-    select c.resource, c.token, a.ttl, a.note from asked a join @claim@ c on c.resource = a.r and c.id = a.i
+    select c.resource, c.token, f.ttl, f.note from found f join @claim@ c on c.resource = f.r and c.token = f.token and c.id = f.i
     where c.state < 2 and c.lapses_at > t order by c.resource, c.token for no key update of c),
   renewed as (
     update @claim@ c set
@@ -271,30 +313,47 @@ begin
       note = coalesce(s.note, c.note)
     from standing s where c.resource = s.resource and c.token = s.token returning c.resource, c.id)
   select array_agg(u.n::int) into done from renewed d join unnest(rs, ids) with ordinality as u(r, i, n) on u.r = d.resource and u.i = d.id;
-  if not special and cardinality(done) = cardinality(rs) then return 'r' || cardinality(rs); end if;
+  if true = any (waiting) then told := @patrol@(rs, ids, ttls, hints, waiting, t); end if;
+  if not special and cardinality(done) = cardinality(rs) then return 'r' || cardinality(rs) || told; end if;
   for n in 1 .. cardinality(rs) loop
-    messages := ''; why := null;
+    messages := told; told := ''; why := null;
     if n = any (done) then
-      if ps[n] is not null then messages := @shrink@(rs[n], ids[n], ps[n], t, b); end if;
+      if ps[n] is not null then messages := messages || @shrink@(rs[n], ids[n], ps[n], t, b); end if;
       if notes[n] is not null then perform @notify@(rs[n], t); end if;
       answers := answers || jsonb_build_array(jsonb_build_array('r', null, substr(messages, 2)));
     else
       select note into why from @claim@ where resource = rs[n] and id = ids[n] and state = 2 and lapses_at > t limit 1;
-      answers := answers || jsonb_build_array(jsonb_build_array(case when why is null then 'x' else 'e' end, why, null));
+      answers := answers || jsonb_build_array(jsonb_build_array(case when why is null then 'x' else 'e' end, why, substr(messages, 2)));
     end if;
   end loop;
   return answers;
 end $$;
 
+-- Messages for the waiters of places that were renewed, each after a newline: `steps.RENEW` says who gets one. It looks at the claim just ahead of each place,
+-- and only for the first waiter at all holders. Nothing is locked: what changes at this very moment rings by itself, or is seen by the next renewal.
+create or replace function @patrol@(rs text[], ids text[], ttls float8[], hints bigint[], waiting boolean[], t float8) returns text language sql @by_key@ as $$
+  select coalesce(string_agg(E'\nc' || c.id || ' ' || case when c.state = 1 then c.token else 0 end, ''), '')
+  from unnest(rs, ids, ttls, hints, waiting) as u(r, i, ttl, hint, waits)
+  join @claim@ c on c.resource = u.r and c.token = u.hint and c.id = u.i and c.state < 2 and c.lapses_at > t  -- one that has lapsed was not renewed
+  left join lateral (
+    select a.state, a.lapses_at <= t + least(a.ttl, u.ttl) / 2 or a.lapses_at > t + a.ttl + 1 as late from @claim@ a
+    where a.resource = u.r and a.token < u.hint and a.state < 2 order by a.token desc limit 1) ahead on true
+  left join lateral (
+    select bool_or(h.lapses_at <= t + least(h.ttl, u.ttl) / 2 or h.lapses_at > t + h.ttl + 1) as late, sum(h.permits) as taken from @claim@ h
+    where ahead.state = 1 and h.resource = u.r and h.token < u.hint and h.state < 2) holders on true
+  where u.waits and (c.state = 1 or c.rung or ahead.state is null or case ahead.state when 0 then ahead.late else holders.late or holders.taken + c.permits <= c.capacity end)
+$$;
+
 -- Lets a claim take fewer permits, and rings those whom this admits or who watched it.
 create or replace function @shrink@(r text, i text, p int, t float8, b text) returns text language plpgsql as $$
-declare tok bigint; its_state int; its_permits int; messages text; its_bell text; was_rung boolean;
+declare tok bigint; its_state int; its_permits int; messages text; let_in int; its_bell text; was_rung boolean;
 begin
   select token, state, permits, bell, rung into tok, its_state, its_permits, its_bell, was_rung from @claim@
     where resource = r and id = i and state < 2 and lapses_at > t;
   if tok is null or its_permits <= p then return ''; end if;
   update @claim@ set permits = p where resource = r and token = tok;
-  messages := @advance@(r, t, '', b) || @nudge@(r, t, tok, its_permits, its_state, b);
+  select a.messages, a.let_in into messages, let_in from @advance@(r, t, '', b) a;
+  messages := messages || @nudge@(r, t, tok, its_permits, its_state, b, let_in);
   if its_state = 0 and not was_rung then  -- a narrower claim watches other claims
     update @claim@ set rung = true where resource = r and token = tok and state = 0 and not rung;
     if found then messages := messages || @ring@(its_bell, b, 'c' || i || ' 0'); end if;
@@ -308,7 +367,7 @@ end $$;
 create or replace function @evict_step@(r text, i text, why text, remembered float8) returns text language plpgsql as $$
 declare
   key constant bigint := hashtextextended(r, @seed@); t constant float8 := @enter@(key);
-  c record; taken bigint := 0; met jsonb := '[]'; gone bigint[] := '{}'; n int; its_permits int[] := '{}'; its_state int[] := '{}';
+  c record; taken bigint := 0; met jsonb := '[]'; gone bigint[] := '{}'; n int; let_in int; its_permits int[] := '{}'; its_state int[] := '{}';
 begin
   for c in select * from @claim@ where resource = r and state < 2 and lapses_at > t order by token loop
     taken := taken + c.permits;
@@ -326,10 +385,10 @@ begin
     perform @ring@(c.bell, '', 'c' || c.id || ' 0');
   end loop;
   if cardinality(gone) > 0 then
-    perform @advance@(r, t, '', '');
+    select a.let_in into let_in from @advance@(r, t, '', '') a;
     perform @notify@(r, t);
     for n in 1 .. cardinality(gone) loop
-      perform @nudge@(r, t, gone[n], its_permits[n], its_state[n], '');
+      perform @nudge@(r, t, gone[n], its_permits[n], its_state[n], '', let_in);
     end loop;
   end if;
   return met;
@@ -353,11 +412,11 @@ begin
 end $$;
 
 -- Looks for a claim by its id, and writes a bell into its row unless it is ''. Returns [state, rung, token, lapses in] in JSON, or null.
-create or replace function @find_step@(r text, i text, b text) returns text language plpgsql as $$
-declare t constant float8 := @now@; c record;
+create or replace function @find_step@(r text, i text, b text, hint bigint) returns text language plpgsql as $$
+declare t constant float8 := @now@; c record; highest constant bigint := case when hint > 0 then hint else 9223372036854775807 end;
 begin
   select state, rung::int as rung, token, lapses_at, bell into c from @claim@
-    where resource = r and id = i and state < 2 and lapses_at > t order by token desc limit 1;
+    where resource = r and token between hint and highest and id = i and state < 2 and lapses_at > t order by token desc limit 1;
   if not found then return null; end if;
   if b <> '' and c.bell <> b then
     update @claim@ set bell = b where resource = r and token = c.token and state < 2;

@@ -12,11 +12,12 @@ from interlock.errors import InvalidSetting
 
 VERSION = 1
 CLOCK = "extract(epoch from clock_timestamp())::float8"
+BY_KEY = "set enable_sort = off set enable_bitmapscan = off set enable_seqscan = off"
 INSTALL_LOCK = 0x696E7465726C6F63  # "interloc": everybody who creates tables of interlock takes turns
 
 TABLES = ("meta", "slot", "claim", "register", "bell", "register_gone")
 FUNCTIONS = (
-    *("enter", "draw", "ring", "notify", "advance", "nudge", "shrink"),
+    *("enter", "draw", "ring", "notify", "advance", "nudge", "shrink", "patrol"),
     *("claim_step", "claim_long", "release_step", "release_long", "renew_step", "evict_step"),
     *("write_step", "find_step", "watch_step", "sweep_step"),
 )
@@ -80,6 +81,8 @@ class Schema:
             what = found[1]
             if what == "now":
                 return self.clock
+            if what == "by_key":
+                return BY_KEY
             return str(seed) if what == "seed" else self.name(what)
 
         return re.sub(r"@(\w+)@", word, template)

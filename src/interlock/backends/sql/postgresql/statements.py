@@ -92,11 +92,12 @@ def _released(values: Values) -> Rows:
 
 
 def _renewed(values: Values) -> Rows:
-    """One row for each item. If all were renewed, the answer is only their number."""
+    """One row for each item; the messages stand in the first. If all were renewed, the answer is only their number, and messages."""
     answer = values[0][0]
     assert answer is not None
     if answer[:1] == b"r":
-        return (("r", None, None),) * int(answer[1:])
+        number, _, messages = answer[1:].partition(b"\n")
+        return (("r", None, messages.decode()), *(("r", None, None),) * (int(number) - 1))
     rows: Rows = json.loads(answer)
     return rows
 
@@ -182,14 +183,14 @@ def statements(schema: Schema, durability: str = "durable") -> dict[str, Stateme
     # fmt: off
     table: dict[str, tuple[str, Callable[[Sequence[Any]], list[bytes | None]], Callable[[Values], Rows]]] = {
         steps.CLAIM: (call("claim", 11), _plain, _claimed),
-        steps.RELEASE: (call("release", 5), _plain, _released),
-        steps.RENEW: (call("renew", 6), _renewals, _renewed),
+        steps.RELEASE: (call("release", 6), _plain, _released),
+        steps.RENEW: (call("renew", 8), _renewals, _renewed),
         steps.EVICT: (call("evict", 4), _plain, _json_rows),
         steps.QUEUE: (schema.render(QUEUE), _plain, _queue),
         steps.NAMES: (schema.render(NAMES), _names, _strings),
         steps.READ: (schema.render(READ), _plain, _register),
         steps.WRITE: (call("write", 6), _plain, _json_row),
-        steps.FIND: (call("find", 3), _plain, _json_row),
+        steps.FIND: (call("find", 4), _plain, _json_row),
         steps.WATCH: (call("watch", 4), _plain, _none),
         steps.SWEEP: (call("sweep", 3), _plain, _json_row),
     }
