@@ -165,14 +165,14 @@ class SemaphoreMixin(Named):
     @property
     def capacity(self) -> int:
         """How many permits there are in all."""
-        return self._core.capacity
+        return self._core.terms.capacity
 
     def owned(self) -> bool:
         """Return whether the calling thread or task holds permits through this object. Sends no request."""
         return self._core.owned()
 
     def __repr__(self) -> str:
-        bound = f"/{self._core.capacity}" if self._core.bounded else ""
+        bound = f"/{self._core.terms.capacity}" if self._core.bounded else ""
         return self._shown(f"value={self._core.value}{bound}")
 
 

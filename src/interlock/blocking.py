@@ -179,7 +179,9 @@ class _Context(Named):
         attempt = self._core.attempt()
         statement = entered(self, attempt)
         try:
-            taken: Any = drive(attempt.run())
+            taken: Any = attempt.at_once()
+            if taken is None:
+                taken = drive(attempt.run())
             if taken is None:
                 raise drive(attempt.timed_out())
             self._core.enter(attempt)
@@ -219,7 +221,9 @@ class _AnyLock(LockMixin, _Body):
         """
         attempt = self._core.attempt(blocking, timeout)
         try:
-            lease: Lease | None = drive(attempt.run())
+            lease: Lease | None = attempt.at_once()
+            if lease is None:
+                lease = drive(attempt.run())
             return lease
         except BaseException:  # Ctrl-C between the grant and our return: nobody would release it
             drive(attempt.undo())

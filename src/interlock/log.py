@@ -48,7 +48,11 @@ class Log:
         return self._wants_all_events
 
     def _wants_all_events(self) -> bool:
-        return self._listener is not None or wanted(DEBUG)
+        if self._listener is not None:
+            return True
+        return "logging" in modules and wanted(
+            DEBUG
+        )  # as `wanted` says, but for calls that every pair would pay for
 
 
 def callback_reporter(listen: Callable[[Event], object]) -> Callable[[BaseException, Any], None]:

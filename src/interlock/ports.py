@@ -33,6 +33,9 @@ character, so the two cannot collide. With this suffix a name has up to 1100 byt
 IO_TIMEOUT = 5.0
 """Seconds that one request may take, unless the caller gives another timeout. After that its outcome is unknown."""
 
+BRIEF = 0.1
+"""Seconds of the most common wait, in a line of the same client. A runtime may end all waits of this length by one timer."""
+
 CONNECT_TIMEOUT = 5.0
 """Seconds that connecting to a server may take, unless the user sets another limit. They are not part of a request's time."""
 
@@ -111,6 +114,26 @@ class Store(Register, Protocol):
         """
         ...
 
+    @property
+    def decides_here(self) -> bool:
+        """Whether this store decides on the caller's own thread, so that `claim_idle` and `release_alone` are worth a try."""
+        ...
+
+    def claim_idle(self, claim: Claim) -> Granted | None:
+        """Enter this claim as `claim` does, if nobody else stands on its resource and nothing has to be waited for.
+
+        Otherwise, or where this store cannot tell, the answer is None, and the caller asks `claim`. It never suspends,
+        and does not wait for other threads or processes. Both ask for the same claim, so it enters once at most.
+        """
+        ...
+
+    def release_alone(self, resource: str, id: str) -> bool:
+        """Remove a claim as `release` does, if nobody stands behind it and nothing has to be waited for; True if that is done.
+
+        Otherwise the caller asks `release`. It waits for nothing, as `claim_idle`.
+        """
+        ...
+
     async def wait(self, claim: Claim, busy: Busy | None, timeout: float) -> Granted | None:
         """Return when the position of this claim may have changed, or after `timeout` seconds.
 
@@ -139,6 +162,10 @@ class Store(Register, Protocol):
 
         With `permits`, which is never more than the claim has now, the claim shrinks and keeps its token, and the claims
         that this admits are woken: a writer becomes a reader, or a holder of a semaphore gives back some permits.
+
+        If the store's trait `renewals_wake` is true, a renewal with `waiting` also looks at the claims ahead of that place, and
+        ends the `wait` of its claim in three cases: the claim is admitted; something has changed for it; or a claim that it
+        must watch may lapse before the place is renewed next. A waiter then need not ask in between.
 
         Where claims live with a session, the renewal of one claim keeps all claims of its session alive, and each answer
         only tells whether that claim still stands.
@@ -312,7 +339,7 @@ class Runtime(Protocol):
 
     def signal(self) -> Signal: ...
 
-    async def wait(self, signal: Signal, timeout: float | None) -> bool:
+    def wait(self, signal: Signal, timeout: float | None) -> Coroutine[Any, Any, bool]:
         """Return True once the signal is set, or False if `timeout` seconds pass first."""
         ...
 

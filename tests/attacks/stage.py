@@ -46,7 +46,7 @@ class Directed:
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self.inner, name)
-        if name in ("traits", "after_fork", "on_doubt", "on_session_lost", "inside", "part"):
+        if name in ("traits", "decides_here", "after_fork", "on_doubt", "on_session_lost", "inside", "part"):
             return method
 
         async def call(*args: Any, **options: Any) -> Any:

@@ -16,7 +16,7 @@ from interlock._core.drive import drive
 from interlock._runtime import lifetimes
 from interlock.blocking import Lease
 from interlock.errors import AcquireTimeout, ClientClosed, Evicted, LeaseLost, StoreUnavailable
-from interlock.model import Busy, Gone
+from interlock.model import Busy, Gone, Granted
 from interlock.record import replaced
 from interlock.testing.lag import at_most, stretched
 from interlock.who import Who
@@ -120,8 +120,9 @@ def test_those_who_wait_in_one_client_pass_the_claim_on_with_rising_tokens() -> 
     stage = Stage()
     turn = Turn(stage, 5)
     before = len(stage.store.asked)
-    turn.first.release()
-    joined(turn.threads)
+    with at_most(TURN / 2, "an heir was not woken"):
+        turn.first.release()
+        joined(turn.threads)
     tokens = [turn.first.token, *(lease.token for lease in turn.leases)]
     assert tokens == list(range(turn.first.token, turn.first.token + 6))
     assert len({lease._claim.id for lease in turn.leases} | {turn.first._claim.id}) == 1
@@ -560,6 +561,48 @@ def test_an_heir_that_holds_for_longer_than_a_moment_is_shown_as_the_holder() ->
     stage.client.close()
 
 
+def test_an_heir_whose_wait_ends_before_its_turn_comes_asks_the_store() -> None:
+    async def main() -> None:
+        stage = AsyncStage()
+        before = await prepared(stage)
+        hasty = asyncio.create_task(stage.client.lock("x").acquire(timeout=0.2))
+        while not stands(stage, 2):
+            await asyncio.sleep(0)
+        first = await begun(before)
+        assert await hasty is None, "two would hold"
+        first.check()
+        await first.release()
+        assert await nothing_stands(stage)
+        await stage.client.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("heirs", [0, 1])
+def test_a_release_from_inside_the_store_is_passed_on_or_done_by_the_keeper(
+    heirs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = Stage()
+    turn = Turn(stage, 1)
+    if not heirs:
+        assert turn.first._turn
+        turn.first._turn.passes = 0
+    releases = threading.get_ident()
+
+    def told(*args: Any, **options: Any) -> None:
+        assert threading.get_ident() != releases, "it would wait for itself"
+
+    monkeypatch.setattr(stage.store.inner, "inside", lambda: threading.get_ident() == releases)
+    stage.store.before["release"] = told
+    turn.first.release()
+    joined(turn.threads)
+    assert not turn.errors
+    assert (turn.leases[0].token == turn.first.token + 1) == bool(heirs)
+    monkeypatch.undo()
+    eventually(lambda: not stage.client.inspect("x").standings)
+    stage.client.close()
+
+
 # ---- those who came after the grant ---------------------------------------------------
 
 
@@ -749,6 +792,48 @@ def test_those_who_lined_up_after_the_head_had_asked_do_not_inherit_with_it() ->
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("answer", ["stood", "gone", "lost"])
+def test_those_who_came_while_our_own_claim_stood_inherit_from_the_next(answer: str) -> None:
+    async def main() -> None:
+        stage = AsyncStage()
+        first = await held(stage)
+        head = await waiter(stage)
+        later = await behind(stage, 1)  # after the head has asked
+        assert first._turn
+        first._turn.passes = 0  # the turn is over: the claim goes back to the store
+
+        async def unheard(resource: str, id: str, *args: Any, **options: Any) -> bool:
+            stood = await stage.store.inner.release(resource, id, *args, **options)
+            if id != first._claim.id or answer == "stood":
+                return stood
+            if answer == "lost" and stood:  # the second answer is that it is gone: nobody knows since when
+                raise StoreUnavailable("no answer")
+            return False
+
+        async def told(claim: Any, busy: Any, timeout: float) -> Granted | None:
+            """The grant comes with the wake-up: the store is not asked again."""
+            await stage.store.inner.wait(claim, busy, timeout)
+            granted = await stage.store.inner.claim(claim)
+            return granted if isinstance(granted, Granted) else None
+
+        stage.store.instead |= {"release": unheard, "wait": told}
+        claims = stage.store.asked.count("claim")
+        if answer == "gone":
+            with pytest.raises(LeaseLost):
+                await first.release()
+        else:
+            await first.release()
+        second = await got(head)
+        await second.release()
+        third = await got(later)
+        assert third.token > second.token
+        assert (stage.store.asked.count("claim") == claims) == (answer == "stood")
+        await third.release()
+        await stage.client.close()
+
+    asyncio.run(main())
+
+
 @pytest.mark.parametrize("passed", [False, True])
 def test_a_late_waiter_that_is_cancelled_leaves_nothing(passed: bool) -> None:
     async def main() -> None:
@@ -805,18 +890,24 @@ def test_a_place_behind_a_lease_that_is_lost_is_removed() -> None:
 
 
 @pytest.mark.parametrize("ends", ["close", "process"])
-def test_a_place_that_was_left_is_removed_at_the_end(ends: str) -> None:
+@pytest.mark.parametrize("left", [True, False])
+def test_a_place_behind_our_own_claim_is_removed_at_the_end(ends: str, left: bool) -> None:
     async def main() -> None:
         stage = AsyncStage()
         first = await held(stage)
         late = await waiter(stage)
-        await first.release()
-        assert await got(late)
-        if ends == "close":
-            await stage.client.close()
-        else:
-            lifetimes._give_back(stage.core, stage.core.runtime.now() + 1.0)
+        if left:
+            await first.release()
+            assert await got(late)
+        assert len((await stage.store.inner.inspect("x")).waiters) == 1
+        with at_most(TURN / 2, "it slept out its turn"):
+            if ends == "close":
+                await stage.client.close()
+            else:
+                lifetimes._give_back(stage.core, stage.core.runtime.now() + 1.0)
         assert await nothing_stands(stage)
+        late.cancel()
+        await asyncio.gather(late, return_exceptions=True)
         await stage.client.close()
 
     asyncio.run(main())

@@ -55,7 +55,7 @@ def test_who_took_none_releases_one_that_is_held_not_one_that_was_lost() -> None
     thread.join()
     time.sleep(0.06)  # it runs out, unreleased
     holder = threading.Thread(target=lock.acquire)
-    lock._core.ttl = 30.0
+    lock._core.terms.ttl = 30.0
     holder.start()
     holder.join()
     lock.release()

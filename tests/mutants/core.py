@@ -7,6 +7,7 @@ from tests.mutants.mutant import (
     Tests,
     cancelled,
     conforming,
+    crowded,
     directed,
     hasty,
     inherited,
@@ -21,6 +22,7 @@ KEEPER = "_core/keeper.py"
 CLIENT = "_core/client.py"
 HOLDING = "_core/holding.py"
 ATTEMPT = "_core/attempt.py"
+ADMISSION = "_core/admission.py"
 REMOVAL = "_core/removal.py"
 COHORTS = "_core/cohort.py"
 IDENTITY = "_runtime/identity.py"
@@ -193,7 +195,7 @@ ACQUIRING: list[Mutant] = [
     mutant(
         "a place is not kept while waiting",
         "who waits longer than a place lives goes back to the end of the queue",
-        (ATTEMPT, "            client.keeper.keep(self._place)\n", "            pass\n"),
+        (ATTEMPT, "            client.keeper.keep(place)\n", "            pass\n"),
         tests=directed("keeps_its_place"),
     ),
     mutant(
@@ -201,7 +203,7 @@ ACQUIRING: list[Mutant] = [
         "a waiter that was paused acts on a lease that has lapsed",
         (
             ATTEMPT,
-            "        self.asked = self._place.refreshed\n",
+            "        self.asked = place.refreshed\n",
             "        self.asked = self._runtime.now()\n",
         ),
         tests=directed("heard_of_too_late"),
@@ -402,14 +404,14 @@ INTERRUPTED: list[Mutant] = [
         "an ExitStack waits for the garbage collector",
         "a lock whose exit was interrupted there is renewed for ever",
         ("_runtime/statements.py", "            if statement.interrupted():", "            if False:"),
-        tests=reentered("exit_stack and memory-rlock"),
+        tests=reentered("waits_for_no_collector and memory"),
     ),
     mutant(
         "a release does not look whether its thread is inside",
         "a garbage collector that ends a generator hangs its thread for ever",
         (
             LEASE,
-            "        if client.guard._is_owned() or client.store.inside():",
+            "        if client.guard._is_owned() or (self._turn is None and client.store.inside()):",
             "        if False:",
         ),
         tests=reentered("inside_a_guard"),
@@ -460,7 +462,7 @@ COHORT: list[Mutant] = [
     mutant(
         "an heir has the token of its lender",
         "a late write of the lender passes for the heir's",
-        (ATTEMPT, "turn.lender._token + 1", "turn.lender._token"),
+        (LEASE, "lender._token + 1", "lender._token"),
         tests=inherited("rising_tokens"),
     ),
     mutant(
@@ -502,8 +504,24 @@ COHORT: list[Mutant] = [
     mutant(
         "whoever stands behind the head inherits",
         "one that began after another's grant has the lower token",
-        (COHORTS, "line[0].began >= lease._granted_at or ", ""),
+        (COHORTS, "line[0].began >= before or ", ""),
         tests=inherited("is_no_heir_before"),
+    ),
+    mutant(
+        "a claim that was gone when it was released has kept others out",
+        "one that began after another's grant has the lower token",
+        (
+            LEASE,
+            "            if stood:\n                client.cohorts.stood(claim, sent)\n",
+            "            client.cohorts.stood(claim, sent)\n",
+        ),
+        tests=inherited("while_our_own_claim_stood"),
+    ),
+    mutant(
+        "those who came while a claim of ours stood ask the store again",
+        "a cohort of tasks that hold for a moment asks the store for every second grant",
+        (COHORTS, "            head.ours_until = until\n", "            pass\n"),
+        tests=inherited("while_our_own_claim_stood"),
     ),
     mutant(
         "a waiter inherits whomever the store names",
@@ -550,7 +568,7 @@ COHORT: list[Mutant] = [
         "a waiter fails for what an operator did to another",
         (
             ATTEMPT,
-            "        if not self._heir_who:\n            raise Evicted",
+            "        if not self.heir_who:\n            raise Evicted",
             "        if True:\n            raise Evicted",
         ),
         tests=inherited("operator_who_evicts"),
@@ -610,16 +628,72 @@ SHORTCUTS: list[Mutant] = [
         tests=directed("heard_of_too_late"),
     ),
     mutant(
-        "an heir is kept as the owner of its own claim",
-        "it counts on a whole ttl that nobody has renewed",
-        (HOLDING, "(attempt.turn is None and attempt.shared is None) or", "attempt.shared is None or"),
-        tests=inherited("inherit"),
-    ),
-    mutant(
         "who stands in another's place is not named",
         "an operator sees a holder that is long gone",
-        (HOLDING, "(attempt.turn is None and attempt.shared is None) or", "attempt.turn is None or"),
+        (HOLDING, "            due = lease._sign_soon(attempt.heir_who)\n", "            pass\n"),
         tests=inherited("place_of_another_is_shown"),
+    ),
+    mutant(
+        "an heir keeps the claim that it waited with",
+        "it holds what was given to another, and nobody releases what it has",
+        (
+            LEASE,
+            "        self._claim, self._token = lender._claim, lender._token + 1\n",
+            "        self._token = lender._token + 1\n",
+        ),
+        tests=inherited("rising_tokens"),
+    ),
+    mutant(
+        "an heir whose wait has ended believes that it was woken",
+        "two hold at once",
+        (ATTEMPT, "turn is not None and turn.holder is self:", "turn is not None:"),
+        tests=inherited("wait_ends_before"),
+    ),
+    mutant(
+        "only the first of several brief waits is ended",
+        "tasks stand in line behind a head that is stuck, and never ask the store themselves",
+        (
+            "_runtime/tasks.py",
+            "                self._tick_at(end)\n                break\n",
+            "                break\n",
+        ),
+        tests=Tests("tests/unit/test_task_signal.py", "each_brief_wait"),
+    ),
+    mutant(
+        "the timer of brief waits is that of the loop before",
+        "the first wait on a new event loop never ends",
+        (
+            "_runtime/tasks.py",
+            "        if brief is None or brief.loop is not loop:",
+            "        if brief is None:",
+        ),
+        tests=Tests("tests/unit/test_task_signal.py", "another_loop"),
+    ),
+    mutant(
+        "an heir is not woken",
+        "it sleeps out its turn, with the lock in its hand",
+        (LEASE, "            called.set()  # first: the heir", "            pass  # first: the heir"),
+        tests=inherited("rising_tokens"),
+    ),
+    mutant(
+        "a lease with heirs is released from inside the store",
+        "a garbage collector that runs there waits for its own thread",
+        (
+            LEASE,
+            "            if before is RELEASED or not client.store.inside():\n",
+            "            if True:\n",
+        ),
+        tests=inherited("inside_the_store"),
+    ),
+    mutant(
+        "a waiter that may inherit is forgotten at the end",
+        "everybody waits for the place of a process that is gone",
+        (
+            COHORTS,
+            "            places = [turn.place for turn in turns if turn.place is not None]\n",
+            "            places = [turn.place for turn in turns if turn.place is not None and turn.free_place()]\n",
+        ),
+        tests=inherited("removed_at_the_end"),
     ),
     mutant(
         "who asked in a task of its own owns the lease",
@@ -631,4 +705,45 @@ SHORTCUTS: list[Mutant] = [
     ),
 ]
 
-MUTANTS = [*STORE, *ACQUIRING, *LEASES, *OTHERS, *INTERRUPTED, *COHORT, *SHORTCUTS]
+PLACES: list[Mutant] = [
+    mutant(
+        "renewals of places look at nothing",
+        "a waiter that does not ask by itself waits behind the dead for ever",
+        (ADMISSION, "    return late or (place <= let_in and", "    return (place > len(permits)) and ("),
+        tests=crowded("dead_ahead or when_it_is_let_in"),
+    ),
+    mutant(
+        "the first waiter looks only at the claim just ahead",
+        "a semaphore with a dead holder stays full while another holder lives",
+        (
+            ADMISSION,
+            "range(place) if place <= let_in else range(place - 1, place)",
+            "range(place - 1, place)",
+        ),
+        tests=crowded("every_holder"),
+    ),
+    mutant(
+        "a lapse ahead is noticed when it has happened",
+        "a dead waiter delays the next by a ttl and a third",
+        (ADMISSION, "<= min(ttls[ahead], place_ttl) / 2 for", "<= 0 for"),
+        tests=crowded("dead_ahead"),
+    ),
+    mutant(
+        "a waiter leaves a lapse that is near to the renewals",
+        "it is let in a third of a ttl late",
+        (
+            ATTEMPT,
+            "return busy.retry_after > self.claim.place_ttl * timing.WATCHED_BY_RENEWALS",
+            "return True",
+        ),
+        tests=crowded("dead_ahead"),
+    ),
+    mutant(
+        "every waiter asks whenever the claim ahead might have lapsed",
+        "a thousand waiters keep the server busy with counting",
+        (ATTEMPT, "granted is not None or not self._watched(busy) or", "True or"),
+        tests=crowded("asks_no_second_time"),
+    ),
+]
+
+MUTANTS = [*STORE, *ACQUIRING, *LEASES, *OTHERS, *INTERRUPTED, *COHORT, *SHORTCUTS, *PLACES]

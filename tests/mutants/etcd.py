@@ -1,4 +1,4 @@
-"""Deliberate bugs in the store on etcd: of what it takes to use one key for many claims."""
+"""Deliberate bugs in the store on etcd: of what it takes to use one key for many claims, and to have many claims at once."""
 
 from __future__ import annotations
 
@@ -6,10 +6,16 @@ from tests.mutants.mutant import Mutant, Tests, mutant
 
 CLAIMING = "backends/etcd/algorithm/claiming.py"
 SESSIONS = "backends/etcd/algorithm/sessions.py"
+WAITING = "backends/etcd/algorithm/waiting.py"
+CROWDS = "backends/etcd/algorithm/crowds.py"
 
 
 def reused(names: str) -> Tests:
     return Tests("tests/etcd/test_key_reuse.py", names)
+
+
+def crowds(names: str) -> Tests:
+    return Tests("tests/etcd/test_crowds.py", names)
 
 
 MUTANTS: list[Mutant] = [
@@ -78,5 +84,55 @@ MUTANTS: list[Mutant] = [
         "a waiter enters again and gets in, and the next renewal removes its key as nobody's",
         (SESSIONS, "own.answered and not own.asking and", "own.answered and"),
         tests=reused("asked_for_again"),
+    ),
+    mutant(
+        "etcd: a member counts that has not seen those ahead enter",
+        "the first waiter of a crowd is let in beside the holder, by a member that lags behind",
+        (
+            WAITING,
+            "if answer.revision >= place.created:\n            break  # it has seen",
+            "if True:\n            break  # it has seen",
+        ),
+        tests=crowds("has_not_seen"),
+    ),
+    mutant(
+        "etcd: whoever was read last was ahead of nobody",
+        "a claim that has just entered a long queue counts as the first of it",
+        (CROWDS, "return self._listed[:place]", "return self._listed[:0]"),
+        tests=crowds("front_of_a_queue"),
+    ),
+    mutant(
+        "etcd: a claim that stands elsewhere is still waited for",
+        "the waiters of a client wait for each other, for ever",
+        (SESSIONS, "if own is not None and own.created == first[0]:", "if own is not None:"),
+        tests=crowds("holds_up_nobody"),
+    ),
+    mutant(
+        "etcd: the next of a crowd is not woken",
+        "a lock lies idle although many wait for it",
+        (CROWDS, "for woken in (id, *(first for _, first in self._order[:1])):", "for woken in (id,):"),
+        tests=crowds("is_woken"),
+    ),
+    mutant(
+        "etcd: a reader looks at the keys before those of readers alone",
+        "a reader is let in beside another program's lock",
+        (
+            "backends/etcd/algorithm/view.py",
+            "for part in ((first, readers), (behind, end))",
+            "for part in ((first, readers), (first, readers))",
+        ),
+        tests=crowds("stranger"),
+    ),
+    mutant(
+        "etcd: every claim of a crowd is sent at once",
+        "a thousand claims bury the server, and leases are lost",
+        ("backends/etcd/wire/http2.py", "if patient and len(self._streams) >= CROWD:", "if False:"),
+        tests=Tests("tests/etcd/test_http2.py", "patient"),
+    ),
+    mutant(
+        "etcd: a connected caller waits for connect_timeout",
+        "an acquire with 0.3 s takes as long as connecting may take, when its member fails",
+        ("backends/etcd/algorithm/side.py", "min(extra, max(AGAIN, AS_BEFORE * transport.took))", "extra"),
+        tests=Tests("tests/etcd/test_deadlines.py", "connected_caller"),
     ),
 ]

@@ -32,6 +32,10 @@ def directed(names: str) -> Tests:
     return Tests("tests/simulation/test_directed.py", names)
 
 
+def crowded(names: str) -> Tests:
+    return Tests("tests/simulation/test_places.py", names)
+
+
 def cancelled(names: str) -> Tests:
     return Tests("tests/simulation/test_cancellation.py", names)
 

@@ -145,6 +145,38 @@ MUTANTS: list[Mutant] = [
         tests=Tests("tests/sqlite/test_quick_path.py", "for_a_while"),
     ),
     mutant(
+        "sqlite: a client is closed without waiting for a claim that is granted here",
+        "the file is closed, and the claim stands until it lapses",
+        (
+            "_core/attempt.py",
+            "        client.attempts[self] = None  # as in `run`, which ends it, or `undo`\n",
+            "",
+        ),
+        tests=Tests("tests/sqlite/test_quick_path.py", "in_the_middle_of_a_claim"),
+    ),
+    mutant(
+        "sqlite: a lease is enrolled with a client that was closed",
+        "nobody looks after it",
+        (
+            "_core/holding.py",
+            "        if client.closed:  # since it was asked for",
+            "        if False:  # since it was asked for",
+        ),
+        tests=Tests("tests/sqlite/test_quick_path.py", "in_the_middle_of_a_claim"),
+    ),
+    mutant(
+        "sqlite: every claim is a coroutine",
+        "each pair pays for two of them more",
+        ("_core/attempt.py", "if not client.decides_here or", "if True or"),
+        tests=Tests("tests/sqlite/test_quick_path.py", "no_coroutine"),
+    ),
+    mutant(
+        "sqlite: a claim that was in vain here is tried twice",
+        "each newcomer in a queue pays for one statement more",
+        (STORE, "self._missed = claim.id", "pass"),
+        tests=Tests("tests/sqlite/test_quick_path.py", "only_once"),
+    ),
+    mutant(
         "sqlite: a quick claim does not ask who stands there",
         "it is granted beside the holder",
         (CLAIMS, "    and not exists (select 1 from claim where resource = ?)\n", "    and ? is not null\n"),

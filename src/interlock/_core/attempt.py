@@ -22,6 +22,7 @@ from interlock.errors import (
     AcquireTimeout,
     ClientClosed,
     Evicted,
+    HeldUp,
     InterlockError,
     StoreUnavailable,
     Unreached,
@@ -38,19 +39,20 @@ LONG_WAIT = 1.0  # seconds after which the listener is told that a caller waits,
 BACK_OFF = (0.01, 0.25)  # seconds: the first and the longest pause of a claim that stands in no queue
 TRIES = 3  # a first claim is asked for this often before the store counts as unavailable
 NAMED = 16  # claims at the front of the queue that are asked for when an error names the holders
+BLANK = Granted(0, 0.0)  # of a lease that is made before it is known whether it will be granted
 
 
 class Attempt:
     """A claim on its way to a lease."""
 
     __slots__ = (
-        "_heir_who",
         "_holding",
         "_last_reply",
         "_pauses",
         "_place",
         "_runtime",
         "_stands",
+        "_undisturbed",
         "_until",
         "_wait_reported",
         "ahead",
@@ -59,8 +61,10 @@ class Attempt:
         "called",
         "claim",
         "client",
+        "heir_who",
         "holder",
         "lease",
+        "ours_until",
         "over",
         "owner",
         "runner",
@@ -96,11 +100,15 @@ class Attempt:
         self._place: QueuePlace | None = None
         self._pauses = 0  # how often it has paused without a place in the queue
         self._wait_reported = False
+        self._undisturbed = (
+            False  # the last pause used up its time: nothing has happened that it was to notice
+        )
         # As one of a cohort: the signal that it waits for in line, and the turn whose heir it is.
         self.called: Signal | None = None
         self.turn: Turn | None = None
+        self.ours_until = 0.0  # until then a claim of our own client stood ahead of ours
         self.shared: SharedPlace | None = None  # the place in which it stands, or another attempt did before
-        self._heir_who = ""  # our own `who`, if the claim was made by another attempt
+        self.heir_who = ""  # our own `who`, if the claim was made by another attempt
 
     def be_back(self, by: float) -> None:
         """Set the deadline: all locks of one multilock share a single one, and a single grace."""
@@ -112,11 +120,32 @@ class Attempt:
 
     # ---- the call -----------------------------------------------------------------
 
+    def at_once(self) -> Lease | None:
+        """The lease, if the store decides here and nobody is in the way; otherwise `run` goes on. After an error, `undo` it."""
+        client, claim, holding = self.client, self.claim, self._holding
+        if not client.decides_here or claim.block > 1 or holding is None:
+            return None
+        client.attempts[self] = None  # as in `run`, which ends it, or `undo`
+        self._stands = True
+        granted = client.store.claim_idle(claim)
+        # As `_usable` says, but for a call that most would pay for.
+        if granted is None or self._runtime.now() - self.asked >= granted.ttl * timing.FRESH:
+            return None
+        self.lease = lease = client.lease_type(holding, claim, granted, self.asked, self.owner)
+        holding.enrol(self, lease)
+        client.attempts.pop(self, None)
+        if client.closed:
+            client.attempt_ended()
+        return lease
+
     async def run(self) -> Lease | None:
         """The lease, or None if the time was up; then, and on any error, nothing is left in the store."""
         client, holding = self.client, self._holding
         assert holding is not None
         try:
+            # A blocking caller has tried that before.
+            if client.decides_here and not self._stands and (lease := self.at_once()) is not None:
+                return lease
             client.attempts[self] = None  # closing the client waits for us
             called = None if self.claim.block == 1 else client.cohorts.join(self)
             if called is not None:
@@ -133,8 +162,12 @@ class Attempt:
             if granted is None:
                 self._give_up()
                 return None
-            asked = self.asked if granted.sent is None else granted.sent
-            self.lease = lease = client.lease_type(holding, self.claim, granted, asked, self.owner)
+            if isinstance(granted, Lease):
+                lease = granted
+            else:
+                asked = self.asked if granted.sent is None else granted.sent
+                lease = client.lease_type(holding, self.claim, granted, asked, self.owner)
+            self.lease = lease
             holding.enrol(self, lease)
             return lease
         except BaseException:
@@ -172,7 +205,7 @@ class Attempt:
 
     # ---- the cohort: behind another attempt of the same client ---------------------
 
-    async def _stand_in_line(self, called: Signal) -> Granted | None:
+    async def _stand_in_line(self, called: Signal) -> Granted | Lease | None:
         """Wait behind the head; but not long, or a later waiter of another client would be let in before us."""
         client = self.client
         granted = await self._inherited(called, min(self.left(), TURN))
@@ -185,54 +218,52 @@ class Attempt:
         client.cohorts.stand_in_place(self)
         return await self.granted()
 
-    async def _inherited(self, called: Signal, timeout: float) -> Granted | None:
-        """Wait for the claim of another attempt; None if it was not passed on to us."""
+    async def _inherited(self, called: Signal, timeout: float) -> Lease | None:
+        """Wait for the claim of another attempt: the lease that is to have it; None if it was not passed on to us."""
+        assert self._holding is not None
+        # Made before the wait: afterwards everybody who wants the lock waits for us.
+        lease = self.client.lease_type(self._holding, self.claim, BLANK, self.asked, self.owner)
         await self._runtime.wait(called, timeout)
-        if (turn := self.client.cohorts.decide(self)) is not None:
-            left = turn.lender._deadline - self._runtime.now()
-            if left > self.claim.place_ttl * timing.TAKEN_OVER:
-                return self._take_over(turn)
-            await self._decline(turn)  # our loop was stuck: the lease would be lost before it is used
+        turn = self.turn
+        if turn is not None and turn.holder is self:  # no guard: nobody but us takes it from here
+            self.called = None
+        elif (turn := self.client.cohorts.decide(self)) is None:
+            return None
+        now = self._runtime.now()
+        if turn.lender._deadline - now > self.claim.place_ttl * timing.TAKEN_OVER:
+            self._take_over(turn, now)
+            return lease
+        await self._decline(turn)  # our loop was stuck: the lease would be lost before it is used
         return None
 
     def stand_in(self, claim: Claim) -> None:
         """Stand in the place that another attempt has left in the store's queue."""
-        self._heir_who, self.claim = self.claim.who, claim
+        self.heir_who, self.claim = self.claim.who, claim
 
     def call(self) -> None:
         """End the attempt's wait in line."""
         if (called := self.called) is not None:
             called.set()
 
-    def sign(self, lease: Lease) -> bool:
-        """Tell the new lease whose it is, if its claim was made by another attempt; whether that is so."""
-        who = self._heir_who
-        if self.turn is not None:
-            lease._inherit(self.turn, who)
-        elif who:
-            lease._sign_soon(who)
-        return bool(who)
-
-    def _take_over(self, turn: Turn) -> Granted:
+    def _take_over(self, turn: Turn, now: float) -> None:
         """Take the claim that was passed on to us: from here on it is ours to keep or to take back."""
-        self.asked = self._runtime.now()
-        self._heir_who, self.claim = self._heir_who or self.claim.who, turn.lender._claim
+        self.asked = now
+        self.heir_who, self.claim = self.heir_who or self.claim.who, turn.lender._claim
         self._stands = True
-        return Granted(turn.lender._token + 1, self.claim.ttl)
 
     async def _decline(self, turn: Turn) -> None:
         """Give the claim that was passed on to us back to the store."""
-        mine, who, stood = self.claim, self._heir_who, self._stands
-        self._take_over(turn)
+        mine, who, stood = self.claim, self.heir_who, self._stands
+        self._take_over(turn, self._runtime.now())
         try:
             await self._take_back_quietly()
         finally:  # cancelled once more, too: a claim that counts as passed on would be kept in mind for ever
-            self.claim, self._heir_who, self._stands = mine, who, stood
-            self.client.cohorts.arrived(self)
+            self.claim, self.heir_who, self._stands = mine, who, stood
+            self.client.cohorts.declined(self, turn)
 
     # ---- the claim ------------------------------------------------------------------
 
-    async def granted(self) -> Granted | None:
+    async def granted(self) -> Granted | Lease | None:
         """Ask the store until it grants the claim; None if the time was up. After an error, `undo` it."""
         answer = await self._ask()
         return answer if self._usable(answer) else await self._wait(answer)
@@ -252,7 +283,9 @@ class Attempt:
         tries = 0
         while True:
             if failure is not None:
-                tries += 1
+                tries += not isinstance(
+                    failure, HeldUp
+                )  # then others of us are being answered, and it is not our turn yet
                 if (tries >= TRIES and not self._queues()) or self.left() <= 0:
                     raise failure
                 pause = min(1.0, 0.02 * 2**tries) * (0.5 + self._runtime.random())
@@ -274,7 +307,7 @@ class Attempt:
 
     # ---- the wait -------------------------------------------------------------------
 
-    async def _wait(self, answer: ClaimAnswer) -> Granted | None:
+    async def _wait(self, answer: ClaimAnswer) -> Granted | Lease | None:
         """Wait in the store's queue and ask again until the claim is granted or gone, or the time is up."""
         try:
             while not self._usable(answer):
@@ -300,33 +333,62 @@ class Attempt:
                     return None
             return answer
         finally:
-            self._leave_queue()
+            if self._place is not None:
+                self._leave_queue()
 
     async def _after_eviction(self, gone: Gone) -> ClaimAnswer:
         """Raise; but if another attempt's place was evicted, in which we only stood, enter the queue with a claim of our own."""
         self._stands = False
-        if not self._heir_who:
+        if not self.heir_who:
             raise Evicted(self.claim.resource, gone.reason)
-        self.claim = replaced(self.claim, id=self._runtime.fresh_id(), who=self._heir_who)
-        self._heir_who = ""
+        self.claim = replaced(self.claim, id=self._runtime.fresh_id(), who=self.heir_who)
+        self.heir_who = ""
         if self.shared is not None:
             self.shared.over = True
         return await self._ask()
 
-    async def _await_turn(self, busy: Busy, left: float) -> Granted | None:
+    async def _await_turn(self, busy: Busy, left: float) -> Granted | Lease | None:
         """Pause until asking again may help, at most `left` seconds; a usable grant if there is one meanwhile."""
-        client = self.client
-        if not self._wait_reported:
-            left = self._report_long_wait(left)
-        granted = await self._pause(busy, left)
-        if client.closed:  # a waiter of a client that was closed would wait for ever
-            client.check_open()
-        if granted is None and (pause := client.draining()) > 0:
-            await self._runtime.sleep(max(0.0, min(pause, self.left())))
-        return granted
+        client, inherits = self.client, True
+        while True:
+            if not self._wait_reported:
+                left = self._report_long_wait(left)
+            granted = await self._pause(busy, left, inherits)
+            if client.closed:  # a waiter of a client that was closed would wait for ever
+                client.check_open()
+            if granted is None and (pause := client.draining()) > 0:
+                await self._runtime.sleep(max(0.0, min(pause, self.left())))
+            if granted is not None or not self._watched(busy) or (left := self.left()) <= 0:
+                return granted
+            inherits = False  # the answer is old: a later grant may have been made since
 
-    async def _pause(self, busy: Busy, left: float) -> Granted | None:
+    def _watched(self, busy: Busy) -> bool:
+        """Whether the renewals of our place watch over it, so that there is no reason to ask the store now.
+
+        So it is if nothing has ended the pause, the place was renewed in time, and no lapse ahead was to be waited for.
+        """
+        place, now = self._place, self._runtime.now()
+        if place is None or not self._undisturbed or not self.client.store.traits.renewals_wake:
+            return False
+        in_time = now - place.refreshed < self.claim.place_ttl * timing.OVERDUE
+        return in_time and (self._waits_for_ring(busy) or now < self._last_reply + busy.retry_after)
+
+    def _waits_for_ring(self, busy: Busy) -> bool:
+        """Whether a lapse ahead is so far away that a renewal of our place notices it before."""
+        if not self.client.store.traits.renewals_wake:
+            return False
+        return busy.retry_after > self.claim.place_ttl * timing.WATCHED_BY_RENEWALS
+
+    def _longest_pause(self, busy: Busy, left: float) -> float:
+        """Seconds until something that we must watch may have lapsed, or our own place."""
+        if not self._waits_for_ring(busy):
+            left = min(left, max(0.001, self._last_reply + busy.retry_after - self._runtime.now()))
+        # A place of a session is not prolonged by asking again.
+        return left if self.client.sessions else min(left, self.claim.place_ttl)
+
+    async def _pause(self, busy: Busy, left: float, inherits: bool) -> Granted | Lease | None:
         """Wait for our turn, at most until something ahead lapses by itself, and never past the end."""
+        self._undisturbed = False
         claim, client = self.claim, self.client
         if not claim.queued and client.store.traits.fair:
             await self._back_off(busy, left)
@@ -334,23 +396,16 @@ class Attempt:
         if not claim.queued:  # nobody queues there, so the store knows best when to ask again
             await client.store.wait(claim, busy, min(left, max(0.001, busy.retry_after)))
             return None
-        if self._place is None:
-            self._place = QueuePlace(claim, self.asked, self.runner)
-            client.keeper.keep(self._place)
-        else:
-            self._place.refreshed = max(self._place.refreshed, self.asked)
-        # Again, now that the place can be seen: closing the client wakes the waiters that it sees.
-        if client.closed:
-            client.check_open()
-        limit = min(left, max(0.001, busy.retry_after))
-        if not client.sessions:  # a place of a session is not prolonged by asking again
-            limit = min(limit, claim.place_ttl)
-        if claim.block > 1 and (called := client.cohorts.join_heirs(self, busy)) is not None:
+        limit = self._longest_pause(busy, left)
+        if inherits and claim.block > 1 and (called := client.cohorts.join_heirs(self, busy)) is not None:
             until = self._runtime.now() + limit
-            granted = await self._inherited(called, min(limit, TURN))
-            if granted is not None or client.closed:
-                return granted
+            # Not for so long that our place in the store would have to be renewed.
+            lease = await self._inherited(called, min(limit, TURN, timing.renew_every(claim.place_ttl)))
+            if lease is not None:
+                return lease
             limit = max(0.001, until - self._runtime.now())
+        place = self._keep_place()
+        until = self._runtime.now() + limit
         try:
             granted = await client.store.wait(claim, busy, limit)
         except StoreUnavailable:
@@ -358,10 +413,24 @@ class Attempt:
             await self._runtime.sleep(min(limit, 0.05 * (0.5 + self._runtime.random())))
             return None
         if granted is None:
+            self._undisturbed = self._runtime.now() >= until
             return None
         # Told with the wake-up: where claims lapse by themselves, it lives as long as the place does.
-        self.asked = self._place.refreshed
+        self.asked = place.refreshed
         return granted if self._usable(granted) else None
+
+    def _keep_place(self) -> QueuePlace:
+        """Have the keeper renew our place in the store's queue, which was refreshed when we asked last."""
+        place, client = self._place, self.client
+        if place is None:
+            self._place = place = QueuePlace(self.claim, self.asked, self.runner)
+            client.keeper.keep(place)
+        else:
+            place.refreshed = max(place.refreshed, self.asked)
+        # Again, now that the place can be seen: closing the client wakes the waiters that it sees.
+        if client.closed:
+            client.check_open()
+        return place
 
     async def _back_off(self, busy: Busy, left: float) -> None:
         """Pause before the next try of a claim that stands in no queue: longer each time, up to a bound.
@@ -388,9 +457,11 @@ class Attempt:
 
     def _leave_queue(self) -> None:
         """Have the keeper leave our place alone."""
-        if self._place is not None:
-            self._place.left = True
-            self.client.keeper.drop(self._place)
+        place, keeper = self._place, self.client.keeper
+        if place is not None:
+            place.left = True
+            if keeper.young.pop(place, self) is not None:  # most are gone before the keeper has looked
+                keeper.drop(place)
 
     # ---- the way back -----------------------------------------------------------------
 
@@ -399,6 +470,7 @@ class Attempt:
         lease, client = self.lease, self.client
         if client.inside():  # a signal handler or a garbage collector ended us in the midst of a guard
             client.keeper.hand_over(self)
+            self._ended()
             return
         self._leave_queue()
         try:
@@ -413,9 +485,16 @@ class Attempt:
                 client.cohorts.dissolve(lease)
             if self.claim.block > 1:
                 await self._leave_cohort()
+            self._ended()
         self.over = True
         if lease is not None:
             lease._settle()
+
+    def _ended(self) -> None:
+        """Keep nobody waiting who closes the client."""
+        self.client.attempts.pop(self, None)
+        if self.client.closed:
+            self.client.attempt_ended()
 
     async def _leave_cohort(self) -> None:
         """Stand in line no longer, and give back a claim that was passed on to us before we heard of it."""
@@ -467,8 +546,8 @@ class Attempt:
         elif not self.over:
             self.over = True
             if (turn := cohorts.decide(self)) is not None:
-                self._take_over(turn)
-                cohorts.arrived(self)
+                self._take_over(turn, self._runtime.now())
+                cohorts.declined(self, turn)
             if self.claim.block > 1:
                 cohorts.leave(self)
             self._leave_queue()

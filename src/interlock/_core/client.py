@@ -12,6 +12,8 @@ from interlock._core import timing
 from interlock._core.cohort import Cohorts
 from interlock._core.keeper import Keeper
 from interlock._core.place import QueuePlace
+from interlock._core.settings import USUAL
+from interlock._core.terms import Terms
 from interlock.errors import ClientClosed, InterlockError, NotHeld, StoreUnavailable
 from interlock.model import Claim, Gone, NoAnswer, Renewal, Renewed
 from interlock.ports import Owner, Runtime, Signal, Store
@@ -39,11 +41,11 @@ class Client:
         listener: Callable[[events.Event], object] | None,
         lease_type: type[Lease],
     ) -> None:
-        self.store = store
+        self.store, self.decides_here = store, store.decides_here
         self.runtime = runtime
         self._keeper_runtime = keeper_runtime
         self.ttl = timing.checked_ttl(ttl, store.traits)
-        self.validity, self.place_ttl = timing.validity(self.ttl), timing.place_ttl(self.ttl)
+        self.usual_terms = Terms(store.traits, self.ttl, USUAL, permits=1, capacity=1, passes=True)
         self.lease_type = lease_type
         self.sessions = store.traits.lapses == "session"  # claims live as long as the client's session
         self.guard = runtime.guard()

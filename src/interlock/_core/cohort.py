@@ -9,7 +9,7 @@ This is lock cohorting (Dice, Marathe and Shavit, "Lock Cohorting: A General Tec
     heir     gets the claim from the holder that releases, with the next of the tokens that were reserved with the grant.
              The store is not asked.
 
-An heir's token must not be below a token that was granted, and used, before its attempt began. Two rules make sure of
+An heir's token must not be below a token that was granted, and used, before its attempt began. Three rules make sure of
 that, whatever has happened to the claim in the store:
 
     An attempt that began before the store was asked for the claim cannot have begun after a later grant to somebody else.
@@ -18,6 +18,9 @@ that, whatever has happened to the claim in the store:
     grant can have been made before. The head asks, and gets such an answer when a holder of its own client is in the way.
     It joins the heirs if the store names that holder's claim as the only one ahead (so nobody else is overtaken), and takes
     those along who stood in line when it asked.
+
+    So with an attempt that began before the store was asked to release the claim ahead, one of our own client's, and
+    answered that this had still stood: until then it kept everybody else out.
 
 A head that inherits has left a place in the store's queue. The next head stands there instead of making a new one
 (`SharedPlace`), or the place is removed together with the claim. So at most one place of a client stands behind its claim.
@@ -39,7 +42,7 @@ from typing import TYPE_CHECKING
 from interlock._core.removal import release_later
 from interlock._core.states import State
 from interlock._core.timing import PASSED_ON
-from interlock.ports import Signal
+from interlock.ports import BRIEF, Signal
 
 if TYPE_CHECKING:
     from interlock._core.attempt import Attempt
@@ -48,7 +51,7 @@ if TYPE_CHECKING:
     from interlock.model import Busy, Claim
 
 BLOCK = 16  # tokens of one grant: as many leases, one after the other, before the store is asked again
-TURN = 0.1  # seconds for which one grant is passed on, and for which a newcomer stands behind the head
+TURN = BRIEF  # seconds for which one grant is passed on, and for which a newcomer stands behind the head
 
 
 class SharedPlace:
@@ -168,7 +171,7 @@ class Cohorts:
             return None
         with client.guard:
             lease = self.passable.get(resource)
-            if lease is None or self._heads.get(resource) is not attempt:
+            if lease is None or client.closed or self._heads.get(resource) is not attempt:
                 return None
             turn, claim = lease._turn, lease._claim
             stands = holder.id == claim.id and holder.token == (lease.token if turn is None else turn.token)
@@ -256,8 +259,9 @@ class Cohorts:
                 del self._heads[resource]
             return None
         heirs: deque[Attempt] = deque()
+        before = max(lease._granted_at, attempt.ours_until)
         while line and len(heirs) < lease._claim.block - 1:
-            if line[0].began >= lease._granted_at or line[0].claim.ttl != lease._claim.ttl:
+            if line[0].began >= before or line[0].claim.ttl != lease._claim.ttl:
                 break
             heirs.append(line.popleft())
         if heirs:
@@ -266,25 +270,23 @@ class Cohorts:
                 heir.turn = turn
         return self._advance(resource) if leads else None
 
-    def pass_on(self, lease: Lease) -> bool:
-        """Give the claim of a lease that was let go to the next heir; False if it must go back to the store."""
-        client, turn = lease._holding.client, lease._turn
-        if turn is None:
-            return False
-        with client.guard:
-            turn.lender = lease
-            lasts = not client.closed and turn.lasts(client.runtime.now())
-            heir = first_waiting(turn.heirs) if lasts else None
-            if heir is None:
-                return False
-            called = heir.called
-            assert called is not None  # or it would not wait
-            turn.passes -= 1
-            turn.heir = heir
-            self._passing[heir] = None
-            turn.holder = heir  # from here on the claim is the heir's, whatever interrupts us
-        called.set()
-        return True
+    def pass_on(self, lease: Lease, turn: Turn, now: float) -> None:
+        """Give the claim of a lease that was let go to the next heir, unless it must go back to the store.
+
+        Under the guard; the caller wakes the heir (`Turn.heir`).
+        """
+        turn.lender = lease
+        if lease._holding.client.closed or not turn.lasts(now):
+            return
+        heirs = turn.heirs
+        while heirs:
+            heir = heirs.popleft()
+            if heir.called is not None and heir.runner.alive():
+                turn.passes -= 1
+                turn.heir = heir
+                self._passing[heir] = None
+                turn.holder = heir  # from here on the claim is the heir's, whatever interrupts us
+                return
 
     def take_place(self, lease: Lease) -> Claim | None:
         """The place that was left behind the claim of this lease, for its last holder to remove."""
@@ -298,6 +300,15 @@ class Cohorts:
         """Note that the store has been asked to remove what `take_place` returned."""
         if lease._turn is not None:
             self._place_removed(lease._turn)
+
+    def stood(self, claim: Claim, until: float) -> None:
+        """Note that the store has removed this claim of ours, which still stood: until then it let nobody else in.
+
+        So the next head, which stands behind it, may pass its own claim on to all that began before.
+        """
+        head = self._heads.get(claim.resource)
+        if head is not None:
+            head.ours_until = until
 
     def call_heir(self, lease: Lease) -> None:
         """Wake the heir of a lease that was passed on: the lender may have been interrupted before it did."""
@@ -355,34 +366,41 @@ class Cohorts:
         if turn.place is not None:
             turn.place.over = True
 
-    def arrived(self, heir: Attempt) -> None:
-        """The claim that was passed on is held by a lease now, or has been given back to the store."""
+    def arrived(self, heir: Attempt) -> Attempt | None:
+        """Note that the heir's lease holds the claim. Under the guard; returns the next head, for the caller to call."""
         self._passing.pop(heir, None)
-        if heir.turn is not None and heir.turn.holder is heir:
-            self._scatter(heir.turn)
-        elif (place := heir.shared) is not None:
+        heir.turn, place, first = None, heir.shared, None
+        if place is not None:
             # A head has inherited: the next one in line is head now, and may stand in the place that it had in the store.
-            resource, first = place.claim.resource, None
-            with heir.client.guard:
-                if place.waiter is heir:
-                    place.waiter = None
-                if self._heads.get(resource) is heir:
+            resource = place.claim.resource
+            if place.waiter is heir:
+                place.waiter = None
+            if self._heads.get(resource) is heir:
+                if resource in self._lines:
                     first = self._advance(resource)
-            if first is not None:
-                first.call()
+                else:
+                    del self._heads[resource]
+        return first
+
+    def declined(self, heir: Attempt, turn: Turn) -> None:
+        """Note that the claim was given back to the store, as the heir could not use it."""
+        self._passing.pop(heir, None)
+        self._scatter(turn)
         heir.turn = None
 
     # ---- the end ---------------------------------------------------------------
 
     def underway(self, client: Client) -> list[Claim]:
-        """Claims that were passed on and that no lease holds yet, and places that nobody stands in.
+        """Claims that were passed on and that no lease holds yet, and places behind a claim of our own.
 
         Whoever ends the client gives them back.
         """
         with client.guard:
             turns = [lease._turn for lease in self.passable.values() if lease._turn is not None]
-            places = [place for turn in turns if (place := turn.free_place()) is not None]
-            return places + [
+            for turn in turns:
+                turn.free_place()  # nobody stands there from here on, unless somebody does already
+            places = [turn.place for turn in turns if turn.place is not None]
+            return [place.claim for place in places if not place.over] + [
                 heir.turn.lender._claim
                 for heir in list(self._passing)
                 if heir.turn is not None

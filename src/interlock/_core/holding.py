@@ -13,14 +13,14 @@ from interlock import events
 from interlock._core import timing
 from interlock._core.attempt import Attempt
 from interlock._core.client import Client
-from interlock._core.cohort import BLOCK
 from interlock._core.lease import Lease
-from interlock._core.names import checked_name
+from interlock._core.names import checked_name, known
 from interlock._core.removal import release_later
 from interlock._core.settings import USUAL, Settings
 from interlock._core.states import FINAL, State
-from interlock.errors import InvalidSetting, NotHeld, Unsupported
-from interlock.model import EVERYTHING, Claim
+from interlock._core.terms import Terms
+from interlock.errors import NotHeld
+from interlock.model import Claim
 from interlock.ports import Owner
 
 
@@ -42,53 +42,19 @@ class Holding:
         if client.closed:
             client.check_open()
         self.client = client
-        self.resource = checked_name(resource)
-        self.permits = permits
-        self.capacity = capacity
-        self.ttl, self.validity, self._place_ttl = client.ttl, client.validity, client.place_ttl
-        self.timeout, self.max_hold, self.min_hold = settings.timeout, settings.max_hold, 0.0
-        if settings is not USUAL:
-            self._set_limits(settings)
-        self.renew = settings.renew
-        self.fair = settings.fair
-        self.on_lost = settings.on_lost
+        # As `checked_name` says, but for a call that most would pay for.
+        self.resource = resource if type(resource) is str and resource in known else checked_name(resource)
+        if passes and settings is USUAL:
+            self.terms = client.usual_terms
+        else:
+            traits = client.store.traits
+            self.terms = Terms(
+                traits, client.ttl, settings, permits=permits, capacity=capacity, passes=passes
+            )
         self.leases: dict[Lease, None] = {}  # in the order they were granted
         self.older: dict[Lease, int] = {}  # how much one owner lost in a row before this lost one: see `lost`
         self._losses = 0  # leases that were lost since `_forget_losses` last looked at all
         self.entered: dict[Attempt, None] = {}  # the attempts whose leases a `with` body runs under
-        # An heir gets the rest of a ttl and the claim of another: only locks that ask for nothing special are passed on.
-        plain = settings.renew and settings.fair and self.max_hold is None and not self.min_hold
-        self.block = BLOCK if passes and plain and client.store.traits.blocks else 1
-        if capacity != 1 or settings is not USUAL:
-            self._check_traits()
-
-    def _set_limits(self, settings: Settings) -> None:
-        if settings.ttl is not None:
-            self.ttl = timing.checked_ttl(settings.ttl, self.client.store.traits)
-        if settings.timeout is not None:
-            self.timeout = timing.checked_timeout(settings.timeout)
-        if settings.max_hold is not None:
-            self.max_hold = timing.checked_duration(settings.max_hold, "max_hold")
-        if settings.min_hold is not None:
-            self.min_hold = timing.checked_duration(settings.min_hold, "min_hold") or 0.0
-        if self.max_hold is not None:  # or the store would keep others out when this lease has long been lost
-            self.ttl = min(self.ttl, max(self.max_hold, self.client.store.traits.min_ttl))
-        self.validity, self._place_ttl = timing.validity(self.ttl), timing.place_ttl(self.ttl)
-
-    def _check_traits(self) -> None:
-        traits = self.client.store.traits
-        if self.on_lost is not None and not callable(self.on_lost):
-            raise TypeError("on_lost must be callable")
-        if self.max_hold is not None and self.min_hold > self.max_hold:
-            raise InvalidSetting("min_hold must not exceed max_hold")
-        exclusive_or_pairwise = self.capacity in (1, EVERYTHING)
-        if traits.shares == "none" and self.capacity != 1:
-            raise Unsupported(f"{traits.backend} keeps only exclusive locks")
-        if traits.shares == "pairwise" and not exclusive_or_pairwise:
-            raise Unsupported(
-                f"{traits.backend} keeps no semaphores: its majorities settle only pairwise conflicts; "
-                "keep them on one server"
-            )
 
     # ---- taking ---------------------------------------------------------------
 
@@ -105,45 +71,53 @@ class Holding:
         client = self.client
         if client.closed:
             client.check_open()
+        terms = self.terms
         if blocking and (timeout is None or timeout == -1):
-            wait = self.timeout  # as `checked_wait` says, but for a call that most would pay for
+            wait = terms.timeout  # as `checked_wait` says, but for a call that most would pay for
         else:
-            wait = timing.checked_wait(blocking, timeout, self.timeout)
+            wait = timing.checked_wait(blocking, timeout, terms.timeout)
         runtime = client.runtime
         runner = None if owner is None else runtime.runner()
         owner = owner or runtime.owner()
         claim = Claim(
             self.resource,
             runtime.fresh_id(),
-            self.ttl,
-            self.permits if permits is None else permits,
-            self.capacity,
+            terms.ttl,
+            terms.permits if permits is None else permits,
+            terms.capacity,
             # A single try must not enter the queue: it would only leave again.
-            self.fair and wait != 0.0 and client.store.traits.fair,
-            self._place_ttl,
+            terms.fair and wait != 0.0,
+            terms.place_ttl,
             note,
             runtime.who(owner),
-            1 if wait == 0.0 else self.block,
+            1 if wait == 0.0 else terms.block,
         )
         return self.attempt_type(client, self, claim, wait, owner, runner)
 
     def enrol(self, attempt: Attempt, lease: Lease) -> None:
         """Look after a lease that was granted or inherited just now."""
-        client, next_head = self.client, None
-        # Only an attempt with a turn, or in a place that it shares, can have another's claim.
-        own = (attempt.turn is None and attempt.shared is None) or not attempt.sign(lease)
-        usual = own and self.max_hold is None
-        with client.guard:
+        client, terms, turn, next_head = self.client, self.terms, attempt.turn, None
+        due = lease._last_try + terms.ttl / timing.RENEWALS if terms.max_hold is None else None
+        if turn is None and attempt.heir_who:  # it stands in a place that another attempt has made
+            due = lease._sign_soon(attempt.heir_who)
+        if turn is None and attempt.claim.block == 1:
+            # Before the look at `closed`: a thread that closes the client looks the other way round.
+            self.leases[lease] = client.leases[lease] = None
             if client.closed:  # since it was asked for: nobody would look after the lease
                 client.check_open()
-            self.leases[lease] = client.leases[lease] = None
-            if attempt.claim.block > 1 and attempt.turn is None:
-                next_head = client.cohorts.begin_turn(attempt, lease)
-        client.keeper.keep(lease, lease._last_try + self.ttl / timing.RENEWALS if usual else None)
+        else:
+            with client.guard:
+                if client.closed:
+                    client.check_open()
+                if turn is None:
+                    next_head = client.cohorts.begin_turn(attempt, lease)
+                else:
+                    due = lease._inherit(turn, attempt.heir_who, attempt.asked)
+                    next_head = client.cohorts.arrived(attempt)
+                self.leases[lease] = client.leases[lease] = None
+        client.keeper.keep(lease, due)
         if next_head is not None:
             next_head.call()
-        if attempt.turn is not None:
-            client.cohorts.arrived(attempt)
         if client.wants_all_events():
             client.emit(events.Acquired(self.resource, lease.token, attempt.asked - attempt.began))
 
@@ -153,7 +127,11 @@ class Holding:
             client.keeper.drop(lease)
         self.leases.pop(lease, None)  # each a single step, which needs no guard
         client.leases.pop(lease, None)
-        if lease._turn is None and self.block > 1 and client.cohorts.passable.get(self.resource) is lease:
+        if (
+            lease._turn is None
+            and self.terms.block > 1
+            and client.cohorts.passable.get(self.resource) is lease
+        ):
             client.cohorts.passable.pop(self.resource, None)
         if self.older:
             self.older.pop(lease, None)
@@ -268,8 +246,8 @@ class Holding:
             release_later(self.client, lease._claim, 0.0, pause=0.0)
         loss = lease.loss()
         self.client.emit(events.Lost(self.resource, lease.token, loss.cause, loss.reason))
-        if self.on_lost is not None:
-            self.client.runtime.call(self.on_lost, lease)
+        if self.terms.on_lost is not None:
+            self.client.runtime.call(self.terms.on_lost, lease)
 
     def _forget_losses(self) -> None:
         """Keep no more lost leases than somebody may still ask for. Under the guard; all are looked at, so not each time.

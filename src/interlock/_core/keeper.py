@@ -56,6 +56,11 @@ class Renewable(Protocol):
     @property
     def deadline(self) -> float: ...
     @property
+    def _leeway(self) -> float:
+        """How many seconds too early it may be renewed if it has no deadline."""
+        ...
+
+    @property
     def _ended(self) -> bool:
         """Whether nobody needs it any more, though it was not dropped: its holder was interrupted, or is gone."""
         ...
@@ -257,8 +262,8 @@ class Keeper:
         due = min((pending.due for pending in self._pending), default=NEVER)
         if self._by_due:
             due = min(due, self._by_due[0][0])
-        if due == NEVER and self._busy:
-            return now + IDLE  # locks that come and go would each have to wake us
+        if self._busy:  # locks that come and go would each have to wake us
+            due = min(due, now + IDLE)
         return due
 
     def _absorb(self) -> None:
@@ -347,7 +352,7 @@ class Keeper:
     def _slack(kept: Renewable, now: float) -> float:
         """How much too early a renewal may be, so that many go in one request."""
         left = kept.deadline - now
-        return max(0.0, left / 8) if left < NEVER else 0.0
+        return max(0.0, left / 8) if left < NEVER else kept._leeway
 
     async def _renew(self, batch: list[Renewable]) -> None:
         asked = self._runtime.now()  # before the question: see Lease

@@ -82,11 +82,12 @@ class Lease:
         self._short = granted.ttl < claim.ttl  # told with a wake-up: it is stretched soon, renewed or not
         if self._short:
             self._last_try = asked - (claim.ttl - granted.ttl) / timing.RENEWALS
+        terms = holding.terms
         self._deadline = asked + (
-            holding.validity if granted.ttl == claim.ttl else timing.validity(granted.ttl)
+            terms.validity if granted.ttl == claim.ttl else timing.validity(granted.ttl)
         )
-        if holding.max_hold is not None:
-            self._deadline = min(self._deadline, asked + holding.max_hold)
+        if terms.max_hold is not None:
+            self._deadline = min(self._deadline, asked + terms.max_hold)
         self._state = HELD
         self._cause = self._reason = ""
         self._reduced = self._interrupted = False
@@ -99,20 +100,28 @@ class Lease:
         self._turn: Turn | None = None  # for those of the same client that inherit it: see cohort.py
         self._unsigned: str | None = None  # the heir's `who`, until the store knows it
 
-    def _inherit(self, turn: Turn, who: str) -> None:
-        """The claim was another lease's just now: it lives as long as it did there. `who` inherits it."""
-        lender, client = turn.lender, self._holding.client
-        self._unsigned = who or None
-        self._granted_at = now = client.runtime.now()
+    def _inherit(self, turn: Turn, who: str, now: float) -> float:
+        """Hold the claim that was another lease's just now: it lives as long as it did there. `who` inherits it.
+
+        Returns when the keeper must look at it.
+        """
+        lender = turn.lender
+        self._claim, self._token = lender._claim, lender._token + 1
+        self._granted_at, self._unsigned = now, who or None
         self._deadline, self._last_try, self._short = lender._deadline, lender._last_try, lender._short
-        if client.keeper.doubted > turn.began:  # perhaps when nobody had it: verified at once
+        if self._holding.client.keeper.doubted > turn.began:  # perhaps when nobody had it: verified at once
             self._last_try = now - timing.renew_every(self._claim.ttl)
         turn.holder = self  # first: a lease that has a turn and is not its holder counts as passed on
         self._turn = turn
+        return min(self._deadline, self._last_try + self._claim.ttl / timing.RENEWALS, now + SIGNED_AFTER)
 
-    def _sign_soon(self, who: str) -> None:
-        """The store knows the claim by another attempt: tell it who holds, unless that is over in a moment."""
+    def _sign_soon(self, who: str) -> float:
+        """The store knows the claim by another attempt: tell it who holds, unless that is over in a moment.
+
+        Returns when the keeper must look at it.
+        """
         self._unsigned = who
+        return self._due
 
     def _begin_turn(self, heirs: deque[Attempt]) -> Turn:
         """Let these attempts of the same client inherit the claim, one after the other."""
@@ -232,7 +241,7 @@ class Lease:
         """An async body begins: from now on a loss cancels this task, which runs the outermost body."""
         self._body = task
         self._bodies += 1
-        if self.state is LOST:
+        if self._state is LOST:  # or whoever finds out from here on sees the body
             self._runtime.interrupt(self._body, self._wants_interrupt)
 
     def _enter_body_of_lost(self) -> None:
@@ -262,13 +271,15 @@ class Lease:
 
     # ---- what the keeper asks (see keeper.Renewable) --------------------------------
 
+    _leeway = 0.0
+
     @property
     def _due(self) -> float:
         """The next instant somebody must look at this lease."""
         pause = self._claim.ttl / timing.RENEWALS
         if self._state is not HELD:
             pause = min(1.0, pause / 4)
-        elif not self._holding.renew and not self._short and self._unsigned is None:
+        elif not self._holding.terms.renew and not self._short and self._unsigned is None:
             return self._deadline
         due = min(self._deadline, self._last_try + pause)
         if self._unsigned is not None:
@@ -284,7 +295,7 @@ class Lease:
     def _renewal(self, now: float) -> Renewal | None:
         """The renewal to ask the store for; None if this lease is not to be renewed any more."""
         self._last_try = now
-        renewed = self._holding.renew or self._short
+        renewed = self._holding.terms.renew or self._short
         note = None if self._unsigned is None else signature(self._token, self._unsigned)
         if not (renewed or self._state is DOUBTFUL) or self._state in FINAL:
             return None
@@ -296,8 +307,8 @@ class Lease:
         self._orphaned = False  # or somebody has adopted it
         # A lease that is not renewed is only verified: asking for the time it has left does not make it longer.
         ttl = self._claim.ttl if renewed else max(0.001, self._deadline - now)
-        if self._holding.max_hold is not None:
-            ttl = min(ttl, self._granted_at + self._holding.max_hold - now)
+        if self._holding.terms.max_hold is not None:
+            ttl = min(ttl, self._granted_at + self._holding.terms.max_hold - now)
             if ttl <= 0:
                 return None
         # A part that was given back without an answer is given back again: others wait for it.
@@ -330,8 +341,8 @@ class Lease:
 
     def _extend(self, asked: float, ttl: float) -> None:
         until = timing.deadline(asked, ttl)
-        if self._holding.max_hold is not None:
-            until = min(until, self._granted_at + self._holding.max_hold)
+        if self._holding.terms.max_hold is not None:
+            until = min(until, self._granted_at + self._holding.terms.max_hold)
         with self._holding.client.guard:
             if self._state in FINAL or self._runtime.now() >= self._deadline:
                 return  # too late: another may have been told already that this lease is lost
@@ -345,7 +356,7 @@ class Lease:
         self._move(LeaseEvent.REFUSED, "evicted" if gone.evicted else "refused", gone.reason)
 
     def _lapse(self) -> None:
-        max_hold = self._holding.max_hold
+        max_hold = self._holding.terms.max_hold
         # The last renewal asks for no more than max_hold leaves, and the margin comes off that.
         latest = self._deadline + timing.margin(self._claim.ttl) + 1e-6
         if max_hold is not None and latest >= self._granted_at + max_hold:
@@ -369,13 +380,18 @@ class Lease:
         """In a forked child: the parent holds this, we do not. Nobody is called."""
         self._state, self._cause, self._settled = LOST, "forked", True
 
-    def _let_go(self) -> State:
-        """The holder releases: no renewal from here on. Returns the state before."""
+    def _let_go(self, *, pass_on: bool = False) -> State:
+        """The holder releases: no renewal from here on. Returns the state before.
+
+        With `pass_on`, the next attempt of the same client that waits for the claim has it from here on.
+        """
         client = self._holding.client
         with client.guard:
-            before = self._state
-            if before not in FINAL and client.runtime.now() < self._deadline:
+            before, now = self._state, client.runtime.now()
+            if before not in FINAL and now < self._deadline:
                 self._state = TRANSITIONS[before][RELEASE]
+                if pass_on and before is HELD and self._turn is not None:
+                    client.cohorts.pass_on(self, self._turn, now)
                 return before
         return self.state  # released or lost before; or just now, by our own clock
 
@@ -434,12 +450,14 @@ class Lease:
         the lease could live, nor for longer than about `left` seconds.
         """
         holding, client = self._holding, self._holding.client
-        if client.guard._is_owned() or client.store.inside():
+        if client.guard._is_owned() or (self._turn is None and client.store.inside()):
             # Called by a garbage collector or a signal handler in the midst of a line of ours.
             client.keeper.hand_over(self)
             return
         try:
-            before = self._let_go()
+            before = self._let_go(pass_on=True)
+            if self._turn is not None and self._hand_over(self._turn, before):
+                return
             if before is RELEASED:
                 if again:  # by the body itself, or by whoever closed the client
                     return
@@ -449,10 +467,10 @@ class Lease:
                 await self._give_back_lost()
             now, claim = client.runtime.now(), self._claim
             until = self._deadline if left == FOR_EVER else min(self._deadline, now + left)
-            if self._turn is not None and before is HELD and client.cohorts.pass_on(self):
-                removal = DONE
-            elif self._turn is not None or holding.min_hold:
+            if self._turn is not None or holding.terms.min_hold:
                 removal = await self._release_turn(until)
+            elif client.decides_here and client.store.release_alone(claim.resource, claim.id):
+                removal = DONE
             else:
                 patience = IO_TIMEOUT if until - now >= IO_TIMEOUT else timing.patience(until - now)
                 try:
@@ -469,7 +487,27 @@ class Lease:
         if removal is not DONE:
             self._check_removal(removal, strict)
         if client.wants_all_events():
-            client.emit(events.Released(self.resource, self._token, client.runtime.now() - self._granted_at))
+            self._report_release()
+
+    def _hand_over(self, turn: Turn, before: State) -> bool:
+        """Let another go on with the claim, if there is one: the heir that has it by now; or the keeper, if we stand inside the store."""
+        client, heir = self._holding.client, turn.heir
+        if before is not HELD or turn.holder is self:
+            if before is RELEASED or not client.store.inside():
+                return False
+            client.keeper.hand_over(self)
+            return True
+        if heir is not None and (called := heir.called) is not None:
+            called.set()  # first: the heir does not need what is left to do here
+        self._holding.discharge(self)
+        self._settled = True
+        if client.wants_all_events() and not client.store.inside():
+            self._report_release()
+        return True
+
+    def _report_release(self) -> None:
+        client = self._holding.client
+        client.emit(events.Released(self.resource, self._token, client.runtime.now() - self._granted_at))
 
     def _check_removal(self, removal: Removal, strict: bool) -> None:
         """Raise if the claim was gone before it was released, or if it may still stand and that matters."""
@@ -484,12 +522,23 @@ class Lease:
 
     async def _release_turn(self, until: float) -> Removal:
         """Release the claim, for other clients, with the place behind it; our own waiters ask again."""
-        client = self._holding.client
+        client, claim = self._holding.client, self._claim
         try:
             if (place := client.cohorts.take_place(self)) is not None:
                 await remove(client, place, 0.0, until)  # first, or the store would let it in
                 client.cohorts.place_removed(self)
-            return await remove(client, self._claim, self._linger(), until)
+            linger, sent = self._linger(), client.runtime.now()
+            if linger:
+                return await remove(client, claim, linger, until)
+            try:
+                stood = await client.store.release(
+                    claim.resource, claim.id, 0.0, timing.patience(until - sent)
+                )
+            except (StoreUnavailable, StoreUnfit) as error:
+                return await remove(client, claim, 0.0, until, error)
+            if stood:
+                client.cohorts.stood(claim, sent)
+            return DONE if stood else GONE
         finally:
             client.cohorts.dissolve(self)
 
@@ -528,7 +577,7 @@ class Lease:
 
     def _linger(self) -> float:
         """How long the claim must stand on after its release, for `min_hold`."""
-        return max(0.0, self._holding.min_hold - (self._runtime.now() - self._granted_at))
+        return max(0.0, self._holding.terms.min_hold - (self._runtime.now() - self._granted_at))
 
     def _abandon(self) -> None:
         """A `with` statement over this lease has ended; see `Attempt._abandon`."""

@@ -30,7 +30,7 @@ class Multi:
             raise InvalidSetting("a multilock needs at least one name")
         self.client = client
         self.holdings = [Holding(client, name, settings) for name in names]
-        self.timeout = self.holdings[0].timeout
+        self.timeout = self.holdings[0].terms.timeout
 
     @property
     def names(self) -> list[str]:

@@ -18,12 +18,12 @@ _FORBIDDEN = "[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]"
 REMEMBERED = 4096
 """Names that were found good and need not be looked through again."""
 
-_checked: set[str] = set()
+known: set[str] = set()
 
 
 def checked_name(name: object) -> str:
     """The name, if it is printable text of 1 to 1024 bytes; `InvalidName` or TypeError otherwise."""
-    if type(name) is str and name in _checked:
+    if type(name) is str and name in known:
         return name
     if not isinstance(name, str):
         raise TypeError(f"a resource is named by a str, not {type(name).__name__}")
@@ -36,9 +36,9 @@ def checked_name(name: object) -> str:
     if len(name) > LONGEST // 4 and (size := len(name.encode())) > LONGEST:
         raise InvalidName(f"{name[:40]}…: a name has at most {LONGEST} bytes of UTF-8, not {size}")
     name = str(name)  # a subclass's own equality must not decide who shares a lock
-    if len(_checked) >= REMEMBERED:
-        _checked.clear()
-    _checked.add(name)
+    if len(known) >= REMEMBERED:
+        known.clear()
+    known.add(name)
     return name
 
 

@@ -10,14 +10,17 @@ from interlock.ports import Owner
 class QueuePlace:
     """Renewed by the keeper while its waiter lives. It has no deadline: losing it costs a turn in the queue."""
 
+    waiting = True  # for its turn
+
     def __init__(self, claim: Claim, now: float, owner: Owner | None = None) -> None:
         self.deadline = float("inf")
         self._owner = owner
         self.left = False  # its waiter has gone, and may have been interrupted before the place was dropped
         self._due = now + claim.place_ttl / timing.RENEWALS
+        self._leeway = claim.place_ttl / 8  # a crowd of waiters is renewed in few requests
         self.refreshed = now  # before the last question that was answered: the place lives from then
         self.resource, self.id = claim.resource, claim.id
-        self._ask = Renewal(claim.resource, claim.id, claim.place_ttl)
+        self._ask = Renewal(claim.resource, claim.id, claim.place_ttl, waiting=self.waiting)
 
     @property
     def _ended(self) -> bool:

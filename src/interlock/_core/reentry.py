@@ -57,7 +57,7 @@ class Reentrant:
         self.client = holding.client
         self.resource = holding.resource
         self.mode: Mode = mode
-        self._key = f"{holding.capacity}:{holding.resource}"
+        self._key = f"{holding.terms.capacity}:{holding.resource}"
 
     # An owner is given where a task that asyncio made asks on behalf of its maker; None stands for the caller.
 
@@ -244,6 +244,10 @@ class ReentrantAttempt:
     def runner(self) -> Owner | None:
         """The thread or task that waits for the lease."""
         return None if self._attempt is None else self._attempt.runner
+
+    def at_once(self) -> Lease | None:
+        """None: `run` sees to it."""
+        return None
 
     async def run(self) -> Lease | None:
         mode = self._reentrant.mode

@@ -19,6 +19,8 @@ from interlock.ports import IO_TIMEOUT, WAITERS, Owner
 class Presence(QueuePlace):
     """One waiter's claim. An id that was `gone` once is never used again: the others may have counted without it."""
 
+    waiting = False  # all of them are admitted: there is nothing to tell them
+
     def __init__(self, claim: Claim, now: float, owner: Owner) -> None:
         super().__init__(claim, now, owner)
         self.claim = claim

@@ -46,7 +46,7 @@ class SemaphoreHolding(Holding):
     def value(self) -> int:
         """The permits that are left as far as this object knows, as `threading.Semaphore` shows them."""
         held = [lease for lease in list(self.leases) if lease.state not in FINAL]
-        return self.capacity + self.gift - sum(lease.permits for lease in held)
+        return self.terms.capacity + self.gift - sum(lease.permits for lease in held)
 
     def weight(self, lease: Lease) -> int:
         return lease.permits + self.gifted.get(lease, 0) + self.older.get(lease, 0)
@@ -65,9 +65,9 @@ class SemaphoreHolding(Holding):
         owner: Owner | None = None,
     ) -> Attempt:
         wanted = timing.checked_count(1 if permits is None else permits, "permits")
-        if wanted > self.capacity:
+        if wanted > self.terms.capacity:
             raise InvalidSetting(
-                f"{self.resource}: {wanted} permits can never fit into a capacity of {self.capacity}"
+                f"{self.resource}: {wanted} permits can never fit into a capacity of {self.terms.capacity}"
             )
         with self.client.guard:
             gift = min(self.gift, wanted)
@@ -83,7 +83,7 @@ class SemaphoreHolding(Holding):
     async def full(self) -> bool:
         """Whether one more permit would have to wait."""
         standings = (await self.client.store.inspect(self.resource)).standings
-        return not self.gift and sum(standing.permits for standing in standings) >= self.capacity
+        return not self.gift and sum(standing.permits for standing in standings) >= self.terms.capacity
 
     def discharge(self, lease: Lease) -> None:
         super().discharge(lease)
@@ -173,6 +173,10 @@ class GiftedAttempt(Attempt):
         super().__init__(semaphore.client, semaphore, claim, attempt.wait, attempt.owner, attempt.runner)
         self._semaphore = semaphore
         self._gift = gift
+
+    def at_once(self) -> Lease | None:
+        """None: `run` sees to it."""
+        return None
 
     async def run(self) -> Lease | None:
         lease: Lease | None = None

@@ -13,8 +13,8 @@ import threading
 import weakref
 from functools import partial
 from itertools import count
-from types import CodeType
-from typing import Any
+from types import CodeType, FrameType
+from typing import TYPE_CHECKING, Any
 
 from interlock.ports import Owner
 
@@ -27,7 +27,7 @@ class _Process:
     """The values that are drawn once in a process."""
 
     def __init__(self) -> None:
-        self.prefix = os.urandom(10).hex()
+        self.prefix = os.urandom(10).hex() + "-"
         self.count = count(1)
         self.pid = os.getpid()
 
@@ -43,24 +43,26 @@ def renew_identity() -> None:
 
 def fresh_id() -> str:
     process = _process
-    return f"{process.prefix}-{next(process.count):x}"
+    return f"{process.prefix}{next(process.count)}"
 
 
 class ThreadOwner:
     """One thread. It is alive as long as its thread-local mark is: foreign threads too, ids are not reused."""
 
-    __slots__ = ("__weakref__", "_mark", "name", "quoted")
+    __slots__ = ("__weakref__", "alive", "name", "quoted")
 
     def __init__(self, mark: object) -> None:
-        self._mark = weakref.ref(mark)
+        # The weak reference itself is the method. It returns the mark, which is true, and None once the thread has ended.
+        self.alive = weakref.ref(mark)  # type: ignore[assignment, method-assign]
         ident = threading.get_ident()
         # Not current_thread(): it would leave a dummy Thread behind for a foreign thread.
         names = [thread.name for thread in threading.enumerate() if thread.ident == ident]
         self.name = names[0] if names else f"thread-{ident}"
         self.quoted = quote(self.name)
 
-    def alive(self) -> bool:
-        return self._mark() is not None
+    if TYPE_CHECKING:
+
+        def alive(self) -> bool: ...
 
     def __str__(self) -> str:
         return f"thread {self.name}"
@@ -126,6 +128,22 @@ def describe(owner: Owner) -> str:
         frame = sys._getframe(NEAREST)
     except ValueError:  # a thread started on our own function: nobody's line is nearer than ours
         frame = sys._getframe(1)
+    code = frame.f_code
+    site = _sites.get((id(code), frame.f_lasti))
+    if site is None or site.code is not code:
+        site = _site(frame)
+    process = _process
+    caller, there, who = site.described
+    if caller is owner and there is process:
+        return who
+    name: str = getattr(owner, "quoted", '""')
+    who = f"[{_host or _quoted_host()},{process.pid},{name},{site.place}]"
+    site.described = (owner, process, who)
+    return who
+
+
+def _site(frame: FrameType) -> Site:
+    """The nearest line outside this package, seen from a frame."""
     while (code := frame.f_code).co_filename.startswith(_NOBODY) and frame.f_back is not None:
         # The function, and not its caller: a task queue or a scheduler calls all functions from one line.
         if DECORATED in code.co_freevars and (own := _code_of(frame.f_locals[DECORATED])) is not None:
@@ -139,14 +157,7 @@ def describe(owner: Owner) -> str:
     if known is None or known.code is not code:
         line = frame.f_lineno if last >= 0 else code.co_firstlineno
         known = _sites[key] = Site(code, _call_site(code, line))
-    process = _process
-    caller, there, who = known.described
-    if caller is owner and there is process:
-        return who
-    name: str = getattr(owner, "quoted", '""')
-    who = f"[{_host or _quoted_host()},{process.pid},{name},{known.place}]"
-    known.described = (owner, process, who)
-    return who
+    return known
 
 
 def _quoted_host() -> str:

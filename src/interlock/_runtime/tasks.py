@@ -6,7 +6,7 @@ import asyncio
 import os
 import sys
 import weakref
-from asyncio import get_running_loop
+from asyncio import _get_running_loop, get_running_loop
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from inspect import isawaitable
@@ -15,7 +15,7 @@ from typing import Any
 from interlock import clock
 from interlock._runtime import identity, statements
 from interlock._runtime.threads import new_guard
-from interlock.ports import Guard, Job, Owner, Signal
+from interlock.ports import BRIEF, Guard, Job, Owner, Signal
 
 Work = Callable[[], Coroutine[Any, Any, None]]
 
@@ -45,7 +45,10 @@ class TaskOwner:
 
     def alive(self) -> bool:
         task = self._task()
-        return task is not None and not task.done() and not task.get_loop().is_closed()
+        if task is None or task.done():
+            return False
+        loop = task.get_loop()
+        return _get_running_loop() is loop or not loop.is_closed()
 
     def __str__(self) -> str:
         return f"task {self.name}"
@@ -102,13 +105,48 @@ def _waits_for(task: asyncio.Task[Any]) -> asyncio.Task[Any] | None:
     return None
 
 
+class BriefWaits:
+    """Ends the waits of one loop that last for `BRIEF` seconds, by one timer for all of them.
+
+    Tasks that pass a lock on among themselves wait for less than a millisecond each. Making, sorting and cancelling a timer
+    for each of them is a sixth of the Python calls of a hand-over.
+    """
+
+    __slots__ = ("_ticking", "ends", "loop")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self._ticking = False
+        # In the order they began, in which they also end. Whoever has waited takes itself out.
+        self.ends: dict[asyncio.Future[None], float] = {}
+
+    def begin(self, waiter: asyncio.Future[None]) -> None:
+        self.ends[waiter] = end = self.loop.time() + BRIEF
+        if not self._ticking:
+            self._tick_at(end)
+
+    def _tick_at(self, end: float) -> None:
+        self.loop.call_at(end, self._tick)
+        self._ticking = True  # last: if Ctrl-C has struck before, the next wait makes the timer
+
+    def _tick(self) -> None:
+        self._ticking = False
+        now = self.loop.time()
+        for waiter, end in self.ends.items():
+            if end > now:
+                self._tick_at(end)
+                break
+            settle(waiter)
+
+
 class TaskSignal:
     """A flag that tasks of one loop wait for and any thread may raise."""
 
-    __slots__ = ("_loop", "_set", "_waiters")
+    __slots__ = ("_brief", "_loop", "_set", "_waiters")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, brief: BriefWaits) -> None:
         self._loop = loop
+        self._brief = brief
         self._set = False
         self._waiters: set[asyncio.Future[None]] = set()
 
@@ -117,18 +155,12 @@ class TaskSignal:
 
     def set(self) -> None:
         self._set = True
-        try:
-            running = asyncio.get_running_loop()
-        except RuntimeError:
-            running = None
-        if running is self._loop:
-            self._wake()
-        else:
-            post(self._loop, self._wake)
-
-    def _wake(self) -> None:
+        if _get_running_loop() is not self._loop:
+            post(self._loop, self.set)
+            return
         for waiter in self._waiters:
-            settle(waiter)
+            if not waiter.done():
+                waiter.set_result(None)
 
     async def wait(self, timeout: float | None = None) -> bool:
         """True once the flag is raised, False when `timeout` seconds passed first."""
@@ -139,7 +171,9 @@ class TaskSignal:
         waiter: asyncio.Future[None] = self._loop.create_future()
         self._waiters.add(waiter)
         timer = None
-        if timeout is not None:
+        if timeout == BRIEF:
+            self._brief.begin(waiter)
+        elif timeout is not None:
             timer = self._loop.call_later(timeout, settle, waiter)
         try:
             if not self._set:  # raised by another thread since the first look
@@ -148,6 +182,8 @@ class TaskSignal:
             self._waiters.discard(waiter)
             if timer is not None:
                 timer.cancel()
+            elif timeout is not None:
+                self._brief.ends.pop(waiter, None)
         return self._set
 
 
@@ -182,6 +218,7 @@ class Tasks:
 
     def __init__(self, report: Callable[[BaseException, Any], object] | None = None) -> None:
         self._bound: asyncio.AbstractEventLoop | None = None
+        self._brief: BriefWaits | None = None  # of that loop
         self._report = report
         self._pinged = 0.0  # when a sign of life was last asked of the loop; 0.0: it has been given
         self._jobs: set[asyncio.Future[Any]] = set()
@@ -232,11 +269,15 @@ class Tasks:
         return new_guard()  # the keeper's thread meets us there
 
     def signal(self) -> TaskSignal:
-        return TaskSignal(self._loop)
+        loop, brief = self._loop, self._brief
+        if brief is None or brief.loop is not loop:
+            self._brief = brief = BriefWaits(loop)
+        return TaskSignal(loop, brief)
 
-    async def wait(self, signal: Signal, timeout: float | None) -> bool:
+    def wait(self, signal: Signal, timeout: float | None) -> Coroutine[Any, Any, bool]:
         assert isinstance(signal, TaskSignal)
-        return await signal.wait(timeout)
+        # Not awaited here: a task that wakes up goes through every coroutine that awaits another.
+        return signal.wait(timeout)
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)

@@ -115,6 +115,22 @@ class Faulty:
     def traits(self) -> Traits:
         return self._store.traits
 
+    @property
+    def decides_here(self) -> bool:
+        return self._store.decides_here
+
+    def claim_idle(self, claim: Claim) -> Granted | None:
+        return self._store.claim_idle(claim) if self._idle() else None
+
+    def release_alone(self, resource: str, id: str) -> bool:
+        return self._idle() and self._store.release_alone(resource, id)
+
+    def _idle(self) -> bool:
+        """Whether a call that does not travel overtakes none that does, and is not cut off."""
+        link = self.link
+        under_way = link.last is not None and not link.last.is_set()
+        return not (link.severed or under_way or link.happens(link.faults.lose_request))
+
     async def _ask(self, what: str, call: Callable[[], Awaitable[T]], timeout: float = IO_TIMEOUT) -> T:
         limit = min(timeout, self.link.faults.timeout)
         await self._runtime.sleep(

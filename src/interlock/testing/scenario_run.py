@@ -11,7 +11,7 @@ from interlock._core.lease import Lease
 from interlock.errors import AcquireTimeout, InterlockError, StaleToken
 from interlock.testing.checkers import Terms, Violation, judge
 from interlock.testing.faults import Breakdown
-from interlock.testing.simulated_cluster import ClientProcess, SessionCluster, SimulatedCluster
+from interlock.testing.simulated_cluster import ClientProcess, RowCluster, SessionCluster, SimulatedCluster
 from interlock.testing.weather import Nemesis, Weather
 from interlock.testing.world import Cancelled, SimulatedJob
 
@@ -175,6 +175,12 @@ class ScenarioRun:
             if self.weather.exclusive:
                 self.broken(process.name, f"{error!r} under a lease that is valid")
             raise
+
+
+class RowRun(ScenarioRun):
+    """A scenario on a server that notices lapses only when it is asked."""
+
+    cluster_type = RowCluster
 
 
 class SessionRun(ScenarioRun):

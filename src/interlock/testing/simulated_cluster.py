@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from random import Random
 from typing import Any, Literal
 
 from interlock import aio, events
-from interlock._core.attempt import Attempt
+from interlock._core.attempt import BLANK, Attempt
 from interlock._core.client import Client
 from interlock._core.cohort import Turn
 from interlock._core.holding import Holding
@@ -20,7 +21,7 @@ from interlock.testing.faults import Faults, Faulty, Link
 from interlock.testing.history import History, Kind
 from interlock.testing.sessions import SessionStore
 from interlock.testing.simulated_runtime import SimulatedRuntime
-from interlock.testing.simulated_server import SimulatedServer, SimulatedSessionServer
+from interlock.testing.simulated_server import SimulatedRowServer, SimulatedServer, SimulatedSessionServer
 from interlock.testing.world import Killed, World
 
 
@@ -31,15 +32,12 @@ class WitnessedLease(aio.Lease):
 
     def __init__(self, holding: Holding, claim: Claim, granted: Granted, asked: float, owner: Owner) -> None:
         super().__init__(holding, claim, granted, asked, owner)
-        process = self.process
-        process.note(
-            "grant",
-            "ok",
-            self,
-            began=self._began(claim),
-            permits=claim.permits,
-            capacity=claim.capacity,
-        )
+        if granted is not BLANK:
+            self._note_grant(self._began(claim))
+
+    def _note_grant(self, began: float, error: str = "") -> None:
+        permits, capacity = self._claim.permits, self._claim.capacity
+        self.process.note("grant", "ok", self, began=began, permits=permits, capacity=capacity, error=error)
 
     def _began(self, claim: Claim) -> float:
         """When its attempt began; the claim may be older, if another attempt has left its place in the queue."""
@@ -59,12 +57,12 @@ class WitnessedLease(aio.Lease):
         """A signal that is set once the lease is lost."""
         return self._lost_signal()
 
-    def _inherit(self, turn: Turn, who: str) -> None:
+    def _inherit(self, turn: Turn, who: str, now: float) -> float:
         assert isinstance(turn.holder, Attempt)
         began = self.process.runtime.true_time(turn.holder.began)
-        super()._inherit(turn, who)
-        # Again: it lives only as long as the lender's would have.
-        self.process.note("grant", "ok", self, began=began, error="passed on")
+        due = super()._inherit(turn, who, now)
+        self._note_grant(began, error="passed on")
+        return due
 
     def _extend(self, asked: float, ttl: float) -> None:
         before = self._deadline
@@ -79,8 +77,8 @@ class WitnessedLease(aio.Lease):
             lost = self._state is State.LOST
             self.process.note("end", "info" if lost else "ok", self, error=cause if lost else "")
 
-    def _let_go(self) -> State:
-        before = super()._let_go()
+    def _let_go(self, *, pass_on: bool = False) -> State:
+        before = super()._let_go(pass_on=pass_on)
         if before not in FINAL:
             self.process.note("end", "ok", self)
         return before
@@ -245,6 +243,8 @@ class SimulatedCluster:
         self.faults = faults
         self.network = SimulatedRuntime(self.world, "network")
         self.server = self.make_server(pushes=self.random.random() < 0.4)
+        # From a source of its own: the worlds of all other seeds stay as they were.
+        self.server.decides_here = Random(f"{seed}: beside the server").random() < 0.25
         self.tidy = (
             False  # whether a call that ends leaves nothing at once: nothing happens that could excuse it
         )
@@ -312,6 +312,13 @@ class SimulatedCluster:
                 )
         for topic in space.waiters.topics:
             yield "server", topic, "somebody still listens"
+
+
+class RowCluster(SimulatedCluster):
+    """A cluster whose server notices lapses only when it is asked: see `Traits.renewals_wake`."""
+
+    def make_server(self, *, pushes: bool) -> SimulatedServer:
+        return SimulatedRowServer(self.world, self.history, drift=self.drift(), pushes=pushes)
 
 
 class SessionCluster(SimulatedCluster):

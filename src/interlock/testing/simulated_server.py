@@ -1,6 +1,7 @@
 """The simulated server: the reference store over one shared memory, and a witness of what requests do to it.
 
-`SimulatedSessionServer` is the same with sessions: all claims of a client lapse together, and none by itself.
+`SimulatedSessionServer` is the same with sessions: all claims of a client lapse together, and none by itself. `SimulatedRowServer` notices
+lapses as a database does.
 The server's clocks can jump and its memory can be wiped. The witness knows what a request may change: its own
 claim and nothing else. What else changes is written into the history, for the judge of N4.
 """
@@ -10,13 +11,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from interlock._core.admission import admitted
-from interlock.backends.memory import MemoryStore, Space, _Entry
-from interlock.model import Busy, Claim, ClaimAnswer, Gone, Granted, Renewal, RenewAnswer
+from interlock._core.admission import admitted, asks_at_renewal
+from interlock._core.drive import drive
+from interlock.backends.memory import TRAITS, MemoryStore, Space, _Entry
+from interlock.model import Busy, Claim, ClaimAnswer, Gone, Granted, Renewal, RenewAnswer, Renewed
 from interlock.ports import IO_TIMEOUT, Runtime
+from interlock.record import replaced
 from interlock.testing.history import History
 from interlock.testing.sessions import Session, SessionView
-from interlock.testing.world import SimulatedGuard, World
+from interlock.testing.world import STEP, SimulatedGuard, World
 
 BORN = 1_700_000_000.0  # what the server's wall clock shows when the world begins
 
@@ -38,19 +41,29 @@ class PushingSpace(Space):
                 self.let_in[entry.id] = entry.token
 
 
+class RowSpace(PushingSpace):
+    """Sweeps no claims: what has lapsed stands until somebody asks."""
+
+    def forget_old(self, now: float) -> None:
+        """Do nothing: a run is too short for old evictions and registers to matter."""
+
+
 class SimulatedServer:
     """One shared memory with its own clocks. `pushes`: a waiter is told its token together with the wake-up."""
+
+    space_type: type[PushingSpace] = PushingSpace
 
     def __init__(self, world: World, history: History, *, drift: float = 0.0, pushes: bool = False) -> None:
         self.world = world
         self.history = history
         self.pushes = pushes
+        self.decides_here = False  # clients stand beside it, as on an embedded store: see `Store.claim_idle`
         self.fair = False  # a waiter must keep its place: nothing happens that could excuse its loss
         self.first: dict[str, int] = {}  # claim id to the token it entered with
         self._rate = 1.0 + drift
         self._jumped = 0.0
         self._wall_jumped = 0.0
-        self.space = PushingSpace(self.now, SimulatedGuard(world), self.wall)
+        self.space = self.space_type(self.now, SimulatedGuard(world), self.wall)
 
     def now(self) -> float:
         """The clock on which claims lapse."""
@@ -98,6 +111,21 @@ class WitnessedStore(MemoryStore):
     def __init__(self, server: SimulatedServer, runtime: Runtime) -> None:
         super().__init__(server.space, runtime)
         self._server = server
+        if server.decides_here:
+            self.decides_here = True
+            self.traits = replaced(self.traits, blocks=False)  # or most claims would stand in a cohort first
+
+    def claim_idle(self, claim: Claim) -> Granted | None:
+        space = self._space
+        self._server.world.time += STEP  # a statement takes time, too: no two grants are of one instant
+        if space.live(claim.resource, space.now()) or claim.id in space.evicted:
+            return None
+        answer = drive(self.claim(claim), nested=True)
+        return answer if isinstance(answer, Granted) else None
+
+    def release_alone(self, resource: str, id: str) -> bool:
+        standing = [entry.id for entry in self._space.live(resource, self._space.now())]
+        return standing == [id] and drive(self.release(resource, id), nested=True)
 
     def _see(self, resource: str) -> Seen:
         now = self._space.now()
@@ -173,6 +201,59 @@ class WitnessedStore(MemoryStore):
         stood = await super().release(resource, id, linger, timeout)
         self._saw("release", {id}, resource, before)
         return stood
+
+
+class SimulatedRowServer(SimulatedServer):
+    """A server of rows, as a database is: it notices a lapse only when somebody asks, and the renewals of places look for that."""
+
+    space_type = RowSpace
+
+    def store(self, runtime: Runtime) -> WitnessedStore:
+        return WitnessedRows(self, runtime)
+
+
+class WitnessedRows(WitnessedStore):
+    """The requests of one client to a server of rows, watched."""
+
+    traits = replaced(TRAITS, renewals_wake=True)
+
+    async def wait(self, claim: Claim, busy: Busy | None, timeout: float) -> Granted | None:
+        if busy is None:
+            return await super().wait(claim, busy, timeout)
+
+        def left() -> float:
+            queue = self._space.queues.get(claim.resource, ())
+            entry = next((entry for entry in queue if entry.id == claim.id), None)
+            return 0.0 if entry is None or entry.admitted_at is not None else timeout
+
+        await self._listen(claim.id, left, timeout)
+        token = self._server.space.let_in.get(claim.id)
+        return None if token is None or not self._server.pushes else Granted(token, claim.place_ttl)
+
+    def _renew(self, renewal: Renewal, now: float) -> RenewAnswer:
+        queue = self._space.queues.get(renewal.resource, [])
+        live = [entry for entry in queue if entry.lapses > now]
+        place = next((place for place, entry in enumerate(queue) if entry.id == renewal.id), None)
+        if renewal.id in self._space.evicted or renewal.permits is not None or renewal.note is not None:
+            return super()._renew(renewal, now)
+        if place is None or queue[place] not in live:
+            self._space.ring(renewal.id)  # its place has lapsed: it asks
+            return Gone()
+        queue[place].lapses = max(queue[place].lapses, now + renewal.ttl)
+        if renewal.waiting and self._asks(queue, place, now, renewal.ttl):
+            self._space.ring(renewal.id)
+        return Renewed(renewal.ttl)
+
+    @staticmethod
+    def _asks(queue: Sequence[_Entry], place: int, now: float, place_ttl: float) -> bool:
+        let_in = sum(entry.admitted_at is not None for entry in queue)
+        if queue[place].admitted_at is not None:
+            return True
+        ttls = [entry.claim.place_ttl for entry in queue]
+        lapses_in, permits = [entry.lapses - now for entry in queue], [entry.permits for entry in queue]
+        return asks_at_renewal(
+            permits, lapses_in, ttls, place, queue[place].claim.capacity, place_ttl, let_in
+        )
 
 
 class SimulatedSessionServer(SimulatedServer):

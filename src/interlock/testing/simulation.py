@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from interlock.testing.checkers import Violation
-from interlock.testing.scenario_run import Scenario, ScenarioRun, SessionRun
+from interlock.testing.scenario_run import RowRun, Scenario, ScenarioRun, SessionRun
 from interlock.testing.scenarios import SCENARIOS, SESSION_SCENARIOS
 from interlock.testing.weather import WEATHERS
 
@@ -65,8 +65,18 @@ class SessionSpec(RunSpec):
         return SessionRun(self.scenarios[self.scenario], self.weathers[self.weather], self.seed)
 
 
-STORES: dict[str, type[RunSpec]] = {"claims": RunSpec, "sessions": SessionSpec}
-"""By what lapses on the simulated server: each claim by itself, or all claims of a session."""
+class RowSpec(RunSpec):
+    """A run on a server that notices lapses only when it is asked, as a database does."""
+
+    __slots__ = ()
+    command = "python3 dev.py sim --store rows"
+
+    def make(self) -> ScenarioRun:
+        return RowRun(self.scenarios[self.scenario], self.weathers[self.weather], self.seed)
+
+
+STORES: dict[str, type[RunSpec]] = {"claims": RunSpec, "sessions": SessionSpec, "rows": RowSpec}
+"""By what lapses on the simulated server: each claim by itself, or all claims of a session; or each claim when somebody asks."""
 
 
 @dataclass(frozen=True, slots=True)

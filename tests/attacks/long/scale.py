@@ -112,10 +112,12 @@ async def leases(url: str, count: int, seconds: float) -> bool:
                 ).acquire()
 
         began = time.monotonic()
-        held = await asyncio.gather(*(take(number) for number in range(count)))
-        for lease in held:
+        held: list[aio.Lease | None] = []
+        for taking in asyncio.as_completed([take(number) for number in range(count)]):
+            lease = await taking
+            held.append(lease)
             if lease is not None:
-                lease.adopt()  # the task that took it has ended
+                lease.adopt()  # at once: the task that took it has ended, and to take them all may take longer than a ttl
         taken, cpu = time.monotonic() - began, time.process_time()
         await asyncio.sleep(seconds)
         share = (time.process_time() - cpu) / seconds

@@ -11,12 +11,22 @@ from collections.abc import Callable, Collection
 from typing import cast
 
 from interlock.errors import Unsupported
-from interlock.model import Versioned
+from interlock.model import Claim, Granted, Versioned
 from interlock.ports import IO_TIMEOUT, Store
 
 
 class StoreDefaults:
     """The optional methods of `interlock.ports.Store`, as a store has them that does nothing special."""
+
+    decides_here = False
+
+    def claim_idle(self, claim: Claim) -> Granted | None:
+        """None: every claim is a question to a server."""
+        return None
+
+    def release_alone(self, resource: str, id: str) -> bool:
+        """False: so is every release."""
+        return False
 
     def on_doubt(self, call: Callable[[], None]) -> None:
         """Never calls: nobody can take over from this store."""

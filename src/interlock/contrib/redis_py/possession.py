@@ -101,7 +101,7 @@ async def take(
 async def _granted(holding: Holding, attempt: Attempt) -> Lease | None:
     try:
         lease = await attempt.run()
-        if lease is not None and not holding.renew and lease.remaining() < WHOLE * lease.ttl:
+        if lease is not None and not holding.terms.renew and lease.remaining() < WHOLE * lease.ttl:
             await lease._renew_now()  # nobody else does: the keeper leaves it alone
         return lease
     except BaseException:  # interrupted between the grant and our return: nobody would release it

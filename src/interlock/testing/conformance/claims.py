@@ -38,6 +38,37 @@ class Claims(StoreSuite):
     async def test_a_claim_that_will_not_queue_is_granted_where_it_fits(self) -> None:
         await self.held(self.store(), self.claim(queued=False))
 
+    async def test_a_claim_that_is_granted_here_is_the_one_that_stands(self) -> None:
+        store, claim = self.store(), self.claim()
+        granted = store.claim_idle(claim)
+        again = await self.held(store, claim)
+        assert granted is None or granted.token == again.token
+        assert ids(await store.inspect(self.name)) == [claim.id]
+
+    async def test_where_somebody_stands_nothing_is_granted_here(self) -> None:
+        store, holder = self.store(), self.claim()
+        await self.held(store, holder)
+        assert store.claim_idle(self.claim()) is None
+        assert ids(await store.inspect(self.name)) == [holder.id]
+
+    async def test_a_claim_that_stands_alone_can_be_released_here_once(self) -> None:
+        store, claim = self.store(), self.claim()
+        for _ in range(2):
+            await self.held(store, claim)
+            assert store.release_alone(claim.resource, claim.id) or await store.release(
+                claim.resource, claim.id
+            )
+            assert not store.release_alone(claim.resource, claim.id)
+            assert ids(await store.inspect(self.name)) == []
+
+    async def test_a_claim_with_a_waiter_behind_it_is_not_released_here(self) -> None:
+        self.needs(fair=True)
+        store, holder, waiter = self.store(), self.claim(), self.claim()
+        await self.held(store, holder)
+        await self.waiting(self.store(), waiter)
+        assert not store.release_alone(holder.resource, holder.id)
+        assert ids(await store.inspect(self.name)) == [holder.id, waiter.id]
+
     async def test_claims_of_two_stores_on_one_place_meet(self) -> None:
         await self.held(self.store(), self.claim())
         await self.waiting(self.store(), self.claim())

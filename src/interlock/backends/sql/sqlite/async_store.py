@@ -22,7 +22,8 @@ T = TypeVar("T")
 class AsyncSqliteStore(SqliteStore):
     """`SqliteStore`, whose steps suspend their caller while the worker thread runs them, and its claims and releases as a whole."""
 
-    _reads = False  # an event loop does not block
+    decides_here = False  # an event loop does not block
+    _reads = False
 
     def __init__(self, database: Database, notifier: Notifier, runtime: WaitRuntime) -> None:
         super().__init__(database, notifier, runtime)

@@ -62,6 +62,7 @@ class SqliteStore(SqlStore):
     """
 
     traits = TRAITS
+    decides_here = True
     _reads = True
 
     def __init__(
@@ -76,52 +77,78 @@ class SqliteStore(SqlStore):
         self._notifier = notifier
         self._shared = of is not None
         self._last = 0  # the highest token seen here: a proposal below it would be refused
+        self._missed = ""  # the claim for which the quick path was last in vain: it is not tried twice
         self._crowded: dict[str, float] = {}  # resource: until when the quick path would be in vain
         self.inside = database.surrounded  # type: ignore[method-assign]  # itself: every release asks
 
     # ---- claims -------------------------------------------------------------------
 
-    async def claim(self, claim: Claim, timeout: float = IO_TIMEOUT) -> ClaimAnswer:
-        answer: ClaimAnswer
+    def claim_idle(self, claim: Claim, until: float = 0.0) -> Granted | None:
+        """Also with patience until `until`, for `claim`."""
         resource, now, token = claim.resource, self.now(), self._wall_ns() // 1000
+        if claim.permits > claim.capacity or (self._crowded and self._crowded.get(resource, 0.0) > now):
+            return None
         if token <= self._last:
             token = self._last + 1
-        permits, capacity, ttl = claim.permits, claim.capacity, claim.ttl
+        ttl = claim.ttl
         # fmt: off
-        values = (
-            resource, token, claim.id, permits, capacity, ttl, now + ttl, now, claim.note, claim.who,
+        changed = self._database.single(until, now, CLAIM_IDLE, (
+            resource, token, claim.id, claim.permits, claim.capacity, ttl, now + ttl, now, claim.note, claim.who,
             token, resource, "q" + resource,
-        )
+        ))
         # fmt: on
-        quick = permits <= capacity and (not self._crowded or self._crowded.get(resource, 0.0) <= now)
-        if quick and self._database.single(now + timeout, now, CLAIM_IDLE, values):
+        if changed:
             self._last = token
-            answer = Granted(token, ttl)
+            sweep = self._sweep
+            sweep.writes += 1  # as `due`, but for a call that every claim would pay for
+            if sweep.writes > sweep.most or now >= sweep.due_at:
+                self._sweep_now(now)
+            return Granted(token, ttl)
+        if changed is False:
+            self._missed = claim.id
+        return None
+
+    async def claim(self, claim: Claim, timeout: float = IO_TIMEOUT) -> ClaimAnswer:
+        now = self.now()
+        if claim.id != self._missed and (granted := self.claim_idle(claim, now + timeout)) is not None:
+            return granted
+        floor = max(self._wall_ns() // 1000, self._last + 1)
+        args = rows.claim_arguments(claim, self._notifier.hang())
+        (row,) = self._write(now + timeout, claims.claim, floor, *args)
+        answer, _ = rows.claim_answer(claim, row)
+        if isinstance(answer, Granted):
+            self._last = max(self._last, answer.token)
         else:
-            args = rows.claim_arguments(claim, self._notifier.hang())
-            (row,) = self._write(now + timeout, claims.claim, token, *args)
-            answer, _ = rows.claim_answer(claim, row)
-            if isinstance(answer, Granted):
-                self._last = max(self._last, answer.token)
-            else:
-                self._met_others(resource, now)
-        sweep = self._sweep
-        sweep.writes += 1  # as `due`, but for a call that every claim would pay for
-        if sweep.writes > sweep.most or now >= sweep.due_at:
-            await self._sweep_slice(now, now + timeout)
+            self._met_others(claim.resource, now)
+        if self._sweep.due(now):
+            self._sweep_now(now)
         return answer
 
-    async def release(self, resource: str, id: str, linger: float = 0.0, timeout: float = IO_TIMEOUT) -> bool:
-        now, database = self.now(), self._database
-        if linger <= 0 and (not self._crowded or self._crowded.get(resource, 0.0) <= now):
-            values = (resource, id, now, resource, id, "q" + resource)
-            if database.single(now + timeout, now, RELEASE_ALONE, values):
-                return True
+    def release_alone(self, resource: str, id: str, until: float = 0.0) -> bool:
+        """Also with patience until `until`, for `release`."""
+        now = self.now()
+        if self._crowded and self._crowded.get(resource, 0.0) > now:
+            return False
+        values = (resource, id, now, resource, id, "q" + resource)
+        changed = self._database.single(until, now, RELEASE_ALONE, values)
+        if changed is False:
             self._met_others(resource, now)
-        ((stood, _),), rings = database.write(now + timeout, claims.release, resource, id, linger)
+        return bool(changed)
+
+    async def release(self, resource: str, id: str, linger: float = 0.0, timeout: float = IO_TIMEOUT) -> bool:
+        until = self.now() + timeout
+        if linger <= 0 and self.release_alone(resource, id, until):
+            return True
+        ((stood, _),), rings = self._database.write(until, claims.release, resource, id, linger)
         if rings:
             self._notifier.ring(rings)
         return bool(stood)
+
+    def _sweep_now(self, now: float) -> None:
+        """As `_sweep_slice`, which has nothing to wait for here."""
+        with suppress(InterlockError):
+            for row in self._do(0.0, steps.SWEEP, self._sweep.begin(now)):
+                self._sweep.swept(row)
 
     def _met_others(self, resource: str, now: float) -> None:
         """For a while, take the long way at once on this resource: a hand-off must not pay for a quick path in vain."""
@@ -190,7 +217,7 @@ class SqliteStore(SqlStore):
             self._notifier.ring(rings)
         return found
 
-    def _find(self, until: float, resource: str, id: str, bell: str) -> Rows:
+    def _find(self, until: float, resource: str, id: str, bell: str, _token: int = 0) -> Rows:
         """`steps.FIND`, which only reads as a rule: the bell of a claim that waits stands in its row already."""
         found = self._database.read(until, reading.find, resource, id)
         for *_, rung_at in found:

@@ -67,6 +67,7 @@ class Database:
         self._random = random
         self._section = CriticalSection()
         self._connection: sqlite3.Connection | None = None
+        self._cursor: sqlite3.Cursor | None = None  # of the connection, for `single`
         self._reader: Transaction | None = None  # what `read` hands out, made once for each connection
         self._files: OpenFiles | None = None
         self._identity: FileIdentity | None = None
@@ -130,25 +131,25 @@ class Database:
             time.sleep(min(until - now, nap * (0.25 + self._random())))
             nap = min(URGENT_NAP if urgent else LONGEST_NAP, nap * 2)
 
-    def single(self, until: float, now: float, statement: str, values: tuple[object, ...]) -> bool:
+    def single(self, until: float, now: float, statement: str, values: tuple[object, ...]) -> bool | None:
         """Run a statement that is a transaction by itself; return whether it has changed its one row.
 
-        The statement is given `values`, and our life after them. Most claims and releases go this way: it is `run` in fewer steps.
+        None if it could not be run without a wait, and `until` is over. The statement is given `values`, and our life after
+        them. Most claims and releases go this way: it is `run` in fewer steps.
         """
         section, missed = self._section, False
         if self._urgent_until <= now < self._verify_at and not section.owned():
             try:
                 with section:
-                    if section.take(False) and (connection := self._connection) is not None:
-                        values_and_life = (*values, self.liveness.life)
-                        changed = connection.execute(statement, values_and_life).rowcount == 1
-                        return changed or self._struck()
+                    if section.take(False) and (cursor := self._cursor) is not None:
+                        cursor.execute(statement, values + (self.liveness.life,))  # noqa: RUF005 - quicker
+                        return cursor.rowcount == 1 or self._struck()
                     missed = True
             except (sqlite3.Error, Unsettled, Moved):
                 pass  # other processes lock the file, or worse: `run` below handles it
             except RuntimeError as error:
                 unmask(error, missed)
-        return self.run(until, self._single, statement, values)
+        return self.run(until, self._single, statement, values) if until > now else None
 
     def _single(self, connection: sqlite3.Connection, statement: str, values: tuple[object, ...]) -> bool:
         changed = connection.execute(statement, (*values, self.liveness.life)).rowcount == 1
@@ -307,11 +308,13 @@ class Database:
         with files.opening:
             self._identity, self.liveness = files.settle()
             self._connection = connection = connect(self.path, self.clock)
+            self._cursor = connection.cursor()
             self._reader = Transaction(connection, 0.0, self.liveness.life, self.liveness.alive)
 
     def _drop(self) -> None:
         if self._connection is not None and self._files is not None:
             with self._files.opening:
+                self._cursor = None
                 self._connection.close()
                 self._connection = None
                 self._files.left()
@@ -344,7 +347,7 @@ class Database:
             unmask(error, missed)
 
     def __del__(self) -> None:
-        connection, self._connection = self._connection, None
+        connection, self._connection, self._cursor = self._connection, None, None
         if connection is not None:
             connection.close()
 
@@ -367,7 +370,7 @@ class Database:
     def after_fork_in_child(self) -> None:
         if self._connection is not None:  # its thread did not let go in time, or nobody told us of the fork
             _inherited.setdefault(self.path, []).append(self._connection)  # never closed: it is the parent's
-            self._connection = None
+            self._connection = self._cursor = None
         self._forking = False
         self._section = CriticalSection()
         if self._files is not None:

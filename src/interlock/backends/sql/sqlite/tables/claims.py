@@ -1,6 +1,6 @@
 """The steps on claims, each inside one transaction: `interlock.backends.sql.steps` says what they do and what they return.
 
-`_bell` and `_late` are for servers. Here all rings are collected in the transaction, and no request of a process overtakes another.
+`_bell`, `_late` and `_token` are for servers. Here all rings are collected in the transaction, and no request of a process overtakes another.
 """
 
 from __future__ import annotations
@@ -130,7 +130,13 @@ def _reason(tx: Transaction, resource: str, id: str) -> str | None:
 
 
 def release(
-    tx: Transaction, resource: str, id: str, linger: float, _bell: str = "", _late: bool = False
+    tx: Transaction,
+    resource: str,
+    id: str,
+    linger: float,
+    _bell: str = "",
+    _late: bool = False,
+    _token: int = 0,
 ) -> Rows:
     if linger <= 0 and _hand_over(tx, resource, id):
         return RELEASED
@@ -205,7 +211,7 @@ def renew(tx: Transaction, items: Sequence[tuple[Any, ...]], _bell: str = "") ->
         if times > FEW
     }
     answers: list[tuple[Any, ...]] = []
-    for resource, id, ttl, note, permits in items:
+    for resource, id, ttl, note, permits, *_ in items:
         tokens = known.get(resource)
         low, high = LOWEST, HIGHEST
         if tokens is not None:
