@@ -1,4 +1,4 @@
-"""The pairs of an older commit beside those of this one, in one run: whether a change has made them slower.
+"""The pairs and local hand-overs of an older commit beside those of this one, in one run: is it slower now?
 
     python -m benchmarks.compare e3b3860
     python -m benchmarks.compare main~20 --rounds 21 --only redis-pair
@@ -65,6 +65,20 @@ async def main():
 asyncio.run(main())
 """
 
+LOCAL = """
+import sys, time
+from statistics import median
+from benchmarks import local
+measured = getattr(local, "once_between_" + sys.argv[2])(sys.argv[1])
+once = next(measured)
+for _ in range(50): once()
+print("ready", flush=True)
+for line in sys.stdin:
+    times, began = [], time.perf_counter()
+    while time.perf_counter() < began + float(line): times.append(once())
+    print(median(times), flush=True)
+"""
+
 
 @contextmanager
 def source(commit: str) -> Iterator[Path]:
@@ -84,7 +98,7 @@ def turn(another: Another) -> float:
 
 
 def compared(old: Another, new: Another, rounds: int) -> tuple[float, float, float]:
-    """Medians of a pair before and after, in seconds, and the median of the ratios."""
+    """Medians before and after, in seconds, and the median of the ratios."""
     turns = [(turn(old), turn(new)) for _ in range(rounds)]
     return (
         median(one for one, _ in turns),
@@ -100,6 +114,7 @@ def urls() -> Iterator[dict[str, str]]:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="interlock-compare-"))
         nodes = ",".join(f"127.0.0.1:{port}" for port in stack.enter_context(servers(5)()))
         yield {
+            "memory": "memory://compare",
             "sqlite": f"sqlite:///{folder}/locks.db",
             "redis": f"redis://127.0.0.1:{stack.enter_context(served()).port}",
             "redlock": f"redlock://{nodes}",
@@ -107,12 +122,15 @@ def urls() -> Iterator[dict[str, str]]:
 
 
 QUESTIONS: dict[str, tuple[str, str, str]] = {
+    "pair-memory": (SYNC, "memory", ""),
     "pair-sqlite": (SYNC, "sqlite", ""),
     "redis-pair": (SYNC, "redis", ""),
     "redis-pair-async": (TASKS, "redis", "1"),
     "redis-pair-64-tasks": (TASKS, "redis", "64"),
     "redlock-pair": (SYNC, "redlock", ""),
     "redlock-pair-16-tasks": (TASKS, "redlock", "16"),
+    "redis-handoff-threads": (LOCAL, "redis", "threads"),
+    "redis-handoff-tasks": (LOCAL, "redis", "tasks"),
 }
 
 
@@ -126,11 +144,11 @@ def main() -> None:
     options = parser.parse_args()
     with source(options.commit) as before, urls() as theirs, urls() as ours:
         sys.stdout.write(f"{'':24}{'before':>10}{'after':>10}   after / before\n")
-        for name, (program, store, tasks) in QUESTIONS.items():
+        for name, (program, store, kind) in QUESTIONS.items():
             if options.only in name:
                 with (
-                    in_another(program, theirs[store], tasks, source=before) as old,
-                    in_another(program, ours[store], tasks) as new,
+                    in_another(program, theirs[store], kind, source=before) as old,
+                    in_another(program, ours[store], kind) as new,
                 ):
                     one, two, ratio = compared(old, new, options.rounds)
                 sys.stdout.write(f"{name:24}{1e6 * one:7.1f} us{1e6 * two:7.1f} us   {ratio:.2f}\n")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import interlock
 import interlock.aio
@@ -16,6 +17,17 @@ from benchmarks.question import Measure
 
 def between_threads(url: str) -> Iterator[Measure]:
     """From the call of release to the instant at which another thread of this client has the lock."""
+    for once in once_between_threads(url):
+        yield partial(middle, once, 30)
+
+
+def between_tasks(url: str) -> Iterator[Measure]:
+    """The same between two tasks of one loop."""
+    for once in once_between_tasks(url):
+        yield partial(middle, once, 30)
+
+
+def once_between_threads(url: str) -> Iterator[Callable[[], float]]:
     with interlock.connect(url) as client:
         lock, go, got = client.lock("local"), threading.Semaphore(0), threading.Semaphore(0)
         instants: list[float] = []
@@ -38,11 +50,10 @@ def between_threads(url: str) -> Iterator[Measure]:
             got.acquire()
             return instants.pop() - released
 
-        yield lambda: middle(once, 30)
+        yield once
 
 
-def between_tasks(url: str) -> Iterator[Measure]:
-    """The same between two tasks of one loop."""
+def once_between_tasks(url: str) -> Iterator[Callable[[], float]]:
     with asyncio.Runner() as runner:
         client = runner.run(_opened(url))
 
@@ -59,7 +70,7 @@ def between_tasks(url: str) -> Iterator[Measure]:
             await lock.release()
             return await waiter - released
 
-        yield lambda: middle(lambda: runner.run(once()), 30)
+        yield lambda: runner.run(once())
         runner.run(client.close())
 
 

@@ -16,6 +16,8 @@ Spoil = Callable[[When, str, tuple[Any, ...]], object]
 class Tap:
     """Passes everything on; `spoil(when, call, arguments)` may raise. Each call has awaits of its own."""
 
+    decides_here = False  # so that every claim and every release is a call that can be seen
+
     def __init__(self, store: Store, runtime: Runtime, spoil: Spoil) -> None:
         self._store = store
         self._runtime = runtime

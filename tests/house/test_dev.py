@@ -6,6 +6,7 @@ import subprocess
 import sys
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,17 @@ def dev(*args: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, ROOT / "dev.py", *args], capture_output=True, text=True, timeout=60
     )
+
+
+def loaded() -> Any:
+    """dev.py as a module of this test's own."""
+    spec = spec_from_file_location("dev", ROOT / "dev.py")
+    assert spec
+    assert spec.loader
+    module = module_from_spec(spec)
+    sys.modules["dev"] = module  # its dataclass asks for it
+    spec.loader.exec_module(module)
+    return module
 
 
 def test_alone_it_lists_every_command_with_a_sentence() -> None:
@@ -42,12 +54,6 @@ def test_a_made_environment_is_used_as_it_is() -> None:
 
 def test_every_folder_of_tests_is_quick_or_needs_servers() -> None:
     """A new folder is decided about: otherwise `dev.py test --quick` would leave out tests that it should run."""
-    spec = spec_from_file_location("dev", ROOT / "dev.py")
-    assert spec
-    assert spec.loader
-    module = module_from_spec(spec)
-    sys.modules["dev"] = module  # its dataclass asks for it
-    spec.loader.exec_module(module)
     with_servers = {
         *(
             "benchmarks",
@@ -65,7 +71,49 @@ def test_every_folder_of_tests_is_quick_or_needs_servers() -> None:
     folders = {
         path.parent.relative_to(ROOT / "tests").parts[0] for path in (ROOT / "tests").glob("*/**/test_*.py")
     }
-    assert folders == {*module.QUICK, *with_servers}
+    assert folders == {*loaded().QUICK, *with_servers}
+
+
+def test_a_check_that_need_not_be_repeated_runs_again_only_when_something_has_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dev, codes, files = loaded(), [1, 0, 0], ["one"]
+    monkeypatch.setattr(dev, "VENV", tmp_path)
+    monkeypatch.setattr(dev, "FAILED_TESTS", tmp_path / "none")
+    monkeypatch.setattr(dev, "files_read", lambda: files[-1])
+    monkeypatch.setattr(dev, "call", lambda argv: codes.pop(0))
+    steps = (dev.Step("check", (), "check", repeats=False),)
+    assert dev.perform(steps) == 1
+    assert dev.perform(steps) == 0
+    assert len(codes) == 1  # a failure was repeated
+    assert dev.perform(steps) == 0
+    assert len(codes) == 1  # a success was not
+    files.append("another")
+    assert dev.perform(steps) == 0
+    assert not codes
+
+
+def test_the_files_that_a_check_of_types_reads_have_another_digest_after_a_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dev = loaded()
+    monkeypatch.setattr(dev, "ROOT", tmp_path)
+    monkeypatch.setattr(dev, "VENV", tmp_path / ".venv")
+    (tmp_path / "src").mkdir()
+    digests = []
+    for name, text in (
+        ("dev.py", "1"),
+        ("pyproject.toml", "1"),
+        ("src/a.py", "1"),
+        ("src/a.py", "2"),
+        ("src/b.pyi", ""),
+    ):
+        (tmp_path / name).write_text(text)
+        if name != "dev.py":
+            digests.append(dev.files_read())
+    (tmp_path / ".venv" / "lib" / "python3" / "site-packages" / "new").mkdir(parents=True)
+    digests.append(dev.files_read())
+    assert len(set(digests)) == len(digests) == 5
 
 
 def test_busy_loops_end_with_the_run() -> None:

@@ -19,7 +19,7 @@ import redis
 
 from tests.patience import PATIENCE
 from tests.redis.server import Server
-from tests.server_process import die_with_parent, free_port
+from tests.server_process import free_port, start_program
 
 SERVICE = "mymaster"
 
@@ -58,11 +58,10 @@ class Watcher:
         )
         program = shutil.which("redis-server")
         assert program, "redis-server is not installed: apt-get install redis-server"
-        self._process = subprocess.Popen(
+        self._process = start_program(
             [program, str(file), "--sentinel"],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            preexec_fn=die_with_parent,
         )
 
     def ask(self) -> redis.Redis:

@@ -14,7 +14,7 @@ from tempfile import mkdtemp
 from typing import TypeVar
 
 from tests.patience import PATIENCE
-from tests.server_process import die_with_parent, free_port, freeze, thaw
+from tests.server_process import free_port, freeze, start_program, thaw
 
 
 class Server:
@@ -29,7 +29,7 @@ class Server:
     def start(self) -> None:
         program = shutil.which("redis-server")
         assert program, "redis-server is not installed: apt-get install redis-server"
-        self._process = subprocess.Popen(
+        self._process = start_program(
             [
                 *(program, "--port", str(self.port), "--bind", "127.0.0.1", "--dir", self.folder),
                 *("--save", "", "--enable-debug-command", "yes", "--unixsocket", f"{self.folder}/socket"),
@@ -37,7 +37,6 @@ class Server:
             ],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            preexec_fn=die_with_parent,
         )
         self._await(self._answers)
 

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from uuid import uuid4
 
+import pytest
+
 from interlock.testing.conformance import StoreFactory, suites
+from tests.patience import give_servers_time
 from tests.redis.server import steady
 
 globals().update(suites(StoreFactory(lambda: steady().url(f"{uuid4().hex}:"))))
+
+
+@pytest.fixture(autouse=True)
+def time_to_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    give_servers_time(monkeypatch)

@@ -113,8 +113,9 @@ def test_a_release_in_the_midst_of_a_change_is_left_to_the_keeper(url: str, part
 
 def test_a_release_in_the_midst_of_delivering_a_message_is_left_to_the_keeper(url: str) -> None:
     """The reader of a subscription has locks of its own, and delivers while it has them."""
-    with interlock.connect(url) as client, interlock.connect(url) as other, other.lock("y"):
-        lease = client.lock("x").acquire()
+    with interlock.connect(url) as client, interlock.connect(url) as other:
+        held, lease = other.lock("y").acquire(), client.lock("x").acquire()
+        assert held
         assert lease
         waiter = threading.Thread(target=lambda: client.lock("y", timeout=PATIENCE).acquire())
         waiter.start()
@@ -127,7 +128,8 @@ def test_a_release_in_the_midst_of_delivering_a_message_is_left_to_the_keeper(ur
         with store._listener._reader._guard:
             lease.release()
         until(lambda: not client.inspect("x").standings)
-    waiter.join(PATIENCE)
+        held.release()
+        waiter.join(PATIENCE)
 
 
 def test_threads_are_not_inside_what_another_thread_changes(url: str) -> None:

@@ -7,8 +7,11 @@ from __future__ import annotations
 
 from uuid import uuid4
 
+import pytest
+
 from interlock.testing.conformance import CLIENT_SUITES, STORE_SUITES, StoreFactory, suites
 from tests.full import FULL
+from tests.patience import give_servers_time
 from tests.redlock.servers import steady
 
 CLIENTS = {"LockAsMutex", "RWLocks", "RLocks", "MultiLocks", "Elections", "Conditions", "Leases"}
@@ -18,3 +21,8 @@ WANTED = [suite for suite in ALL if suite.__name__ in KEPT or FULL]
 
 
 globals().update(suites(StoreFactory(lambda: steady().url(f"{uuid4().hex}:")), WANTED))
+
+
+@pytest.fixture(autouse=True)
+def time_to_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    give_servers_time(monkeypatch)

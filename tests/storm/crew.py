@@ -13,7 +13,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from tests.server_process import die_with_parent
+from tests.server_process import start_program
 from tests.storm.clocked import clocked
 from tests.storm.guard import ENVIRONMENT
 from tests.storm.journal import Journal
@@ -30,13 +30,12 @@ class Hand:
         self.name = name
         environment = clocked(ENVIRONMENT, folder / f"{name}.clock", ahead) if ahead else ENVIRONMENT
         settings = {"name": name, "kind": kind, "place": place, "ttl": ttl, "folder": str(folder)}
-        self._process = subprocess.Popen(
+        self._process = start_program(
             [sys.executable, "-m", "tests.storm.worker", json.dumps({**settings, "guard": guard})],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
             env=environment,
-            preexec_fn=die_with_parent,
         )
         self._answers: queue.Queue[str] = queue.Queue()
         threading.Thread(target=self._listen, daemon=True).start()

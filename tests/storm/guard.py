@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from interlock.errors import StaleToken
-from tests.server_process import die_with_parent
+from tests.server_process import start_program
 from tests.storm.journal import Journal
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -102,11 +102,10 @@ class GuardProcess:
 
     def __init__(self, folder: Path) -> None:
         self.path = str(folder / "guard.socket")
-        self._process = subprocess.Popen(
+        self._process = start_program(
             [sys.executable, "-m", "tests.storm.guard", self.path, str(folder / "guard.jsonl")],
             stdout=subprocess.PIPE,
             env=ENVIRONMENT,
-            preexec_fn=die_with_parent,
         )
         assert self._process.stdout is not None
         assert self._process.stdout.readline(), "the guarded resource did not start"

@@ -36,7 +36,7 @@ class ClockedServer(Server):
         super().__init__(f"--max-connections={MOST}", "--innodb-flush-log-at-trx-commit=1", *CALM)
         self._file = Path(self.folder, "clock")
         self.environment = clocked({}, self._file, 0.0)
-        self.offset = 0.0
+        self.offset = self.furthest = 0.0
         self._turn = threading.RLock()
 
     def supervise(self) -> None:
@@ -56,6 +56,7 @@ class ClockedServer(Server):
     def jump(self, seconds: float) -> None:
         """Move its wall clock, for good."""
         self.offset += seconds
+        self.furthest = max(self.furthest, self.offset)
         _write(self._file, self.offset)
 
 
@@ -157,9 +158,9 @@ def _set(field: Mysql, what: str) -> None:
 def wipe(field: Mysql, crew: Crew, chance: Random) -> None:
     """Somebody empties the tables: holders find out, and tokens go on rising.
 
-    The clock is right again by then: a clock that is behind and no memory of earlier tokens would repeat them, as the page says.
+    The clock is then as far as it ever was: a clock that is behind and no memory of earlier tokens would repeat them, as the page says.
     """
-    field.server.jump(max(0.0, -field.server.offset))
+    field.server.jump(field.server.furthest - field.server.offset)
     with suppress(pymysql.Error):
         field.server.run(
             "use app",

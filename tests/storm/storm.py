@@ -37,6 +37,7 @@ class Scene:
         self.guard = GuardProcess(self.folder)
         self.crew = Crew(self.folder, self.guard.path, self.journal, ttl)
         self.resources = [prefix + name for name in RESOURCES]
+        self.thinks = THINKS
         self._faults = 0
 
     def hire(self, kind: str = "sync", place: int = 0, ahead: float = 0.0) -> Hand:
@@ -121,6 +122,8 @@ def scene(kind: str, ttl: float = 1.0) -> Iterator[Scene]:
 
 RESOURCES = ["orders", "stock", "ledger"]
 LIMITS = [0.3, 1.5, 4.0]
+THINKS = 0.012  # seconds for which a worker holds a lock at most
+THINKS_LONGER = 0.06  # in a short storm: as many wait when a fault strikes, and a third of the grants costs a third of the computing
 CREW = (("sync", 1), ("async", 2), ("sync", 1), ("async", 2))
 CLOCKS = (
     0.0,
@@ -132,7 +135,8 @@ CLOCKS = (
 
 def set_to_work(made: Scene, seed: int, hands: list[Hand], size: int = 1) -> None:
     for hand in hands:
-        hand.tell("loop", resources=made.resources, limits=LIMITS, seed=f"storm-{seed}", hands=size)
+        order: dict[str, Any] = {"resources": made.resources, "limits": LIMITS, "thinks": made.thinks}
+        hand.tell("loop", seed=f"storm-{seed}", hands=size, **order)
 
 
 def hire_all(made: Scene, seed: int) -> None:
@@ -156,8 +160,9 @@ def rage(
 ) -> Verdict:
     """`faults` faults, one after the other, and work until there are `grants` counted updates; then the verdict.
 
-    They come by their weights, or each `once`.
+    They come by their weights, or each `once`, in a short storm whose workers take their time.
     """
+    made.thinks = THINKS_LONGER if once else THINKS
     chance = Random(seed)
     choice = FAULTS[made.field.kind]
     progress = made.ttl + made.settles

@@ -10,6 +10,7 @@ from typing import Any
 
 import interlock
 from interlock import aio, clock
+from interlock._core.attempt import BLANK
 from interlock._core.client import Client as CoreClient
 from interlock._core.states import FINAL, LeaseEvent, State
 from interlock.errors import LeaseLost, NotHeld
@@ -41,14 +42,17 @@ class _Witnessed:
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        claim: Any = args[1]
+        if args[2] is not BLANK:
+            self._note_grant()
+
+    def _note_grant(self: Any) -> None:
+        claim = self._claim
         _note(self, "grant", "ok", began=BEGAN.get(), permits=claim.permits, capacity=claim.capacity)
 
-    def _inherit(self: Any, turn: Any, who: str) -> None:
-        super()._inherit(turn, who)  # type: ignore[misc]
-        _note(
-            self, "grant", "ok", began=BEGAN.get()
-        )  # again: it lives only as long as the lender's would have
+    def _inherit(self: Any, turn: Any, who: str, now: float) -> float:
+        due: float = super()._inherit(turn, who, now)  # type: ignore[misc]
+        self._note_grant()
+        return due
 
     def _extend(self: Any, asked: float, ttl: float) -> None:
         at, before = clock.now(), self._deadline  # the time first: we may be stopped before it is written
@@ -61,9 +65,9 @@ class _Witnessed:
         super()._move(event, cause, reason)  # type: ignore[misc]
         _end(self, at, before, cause)
 
-    def _let_go(self: Any) -> State:
+    def _let_go(self: Any, *, pass_on: bool = False) -> State:
         at, before = clock.now(), self._state
-        found: State = super()._let_go()  # type: ignore[misc]
+        found: State = super()._let_go(pass_on=pass_on)  # type: ignore[misc]
         _end(self, at, before)
         return found
 

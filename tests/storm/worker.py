@@ -112,25 +112,27 @@ class Worker:
 
     # ---- a storm's rounds -------------------------------------------------------------
 
-    async def rounds(self, resources: list[str], seed: str, limits: list[float], long: float) -> None:
+    async def rounds(
+        self, resources: list[str], seed: str, limits: list[float], long: float, thinks: float
+    ) -> None:
         chance = random.Random(seed)
         while not self._stopping.is_set():
             lease = await self.acquire(chance.choice(resources), chance.choice(limits))
             if lease is None:
                 await self._pause(0.02 * chance.random())
                 continue
-            await self._count(lease, chance, long)
+            await self._count(lease, chance, long, thinks)
             await self.release(lease)
             await self._pause(0.01 * chance.random())
 
-    async def _count(self, lease: Any, chance: random.Random, long: float) -> None:
-        """Read, think, write; `long` is how often it thinks for longer than a ttl.
+    async def _count(self, lease: Any, chance: random.Random, long: float, thinks: float) -> None:
+        """Read, think for up to `thinks` seconds, write; `long` is how often it thinks for longer than a ttl.
 
         It does not look at the clock before each write: only the token helps then.
         """
         writes = lease.permits != 1 or not lease.resource.startswith(SHARED)
         value = self.read(lease) if writes else None
-        await self._pause(1.4 * self._ttl if chance.random() < long else 0.012 * chance.random())
+        await self._pause(1.4 * self._ttl if chance.random() < long else thinks * chance.random())
         if value is not None and (self.valid(lease) or chance.random() < 0.5):
             self.write(lease, value + 1)
 
@@ -175,7 +177,8 @@ class Worker:
         if what == "loop":
             for number in range(order["hands"]):
                 seed = f"{order['seed']}/{self._name}/{number}"
-                self._beside(self.rounds(order["resources"], seed, order["limits"], order.get("long", 0.01)))
+                how_long = order.get("long", 0.01), order.get("thinks", 0.012)
+                self._beside(self.rounds(order["resources"], seed, order["limits"], *how_long))
             return {"ok": True}
         if what == "stop":
             return {"over": await self._stop()}

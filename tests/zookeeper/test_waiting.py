@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import threading
 import time
 from typing import Any
@@ -27,6 +28,23 @@ MULTITUDE = int(os.environ.get("INTERLOCK_WAITERS", 5000))
 
 def opened(url: str) -> Any:
     return open_store(url, Threads(), asynchronous=False)
+
+
+def watches(url: str) -> int:
+    """How many watches there are below the folder of this URL, as the servers count them."""
+    hosts, folder = url.partition("://")[2].partition("?")[0].split("/", 1)
+    count, ours = 0, False
+    for host in hosts.split(","):
+        name, port = host.split(":")
+        with socket.create_connection((name, int(port)), PATIENCE) as server:
+            server.sendall(b"wchp")
+            text = b"".join(iter(lambda: server.recv(65536), b"")).decode()
+        for line in text.splitlines():
+            if line.startswith("/"):
+                ours = f"/{folder}/" in line
+            else:
+                count += ours and bool(line.strip())
+    return count
 
 
 def test_two_waiters_of_a_full_semaphore_are_let_in_though_the_second_only_watches_the_first(
@@ -53,6 +71,9 @@ def test_two_waiters_of_a_full_semaphore_are_let_in_though_the_second_only_watch
         assert isinstance(busy, Busy)
         threads.append(threading.Thread(target=wait, args=(store, waiter, busy), daemon=True))
         threads[-1].start()
+    until(
+        lambda: watches(url) == 5
+    )  # the first watches itself and both holders, the second itself and the first
     for holder in holders:
         drive(theirs.release("s", holder.id))
     for thread in threads:

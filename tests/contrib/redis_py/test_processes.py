@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -119,6 +122,7 @@ def test_a_forked_child_holds_nothing_and_works(
     child = os.fork()
     if child == 0:
         status = 1
+        faulthandler.register(signal.SIGUSR1)  # the parent asks for it if we hang
         try:
             assert not lock.owned()
             try:
@@ -137,7 +141,14 @@ def test_a_forked_child_holds_nothing_and_works(
             statuses.append(status)
         return bool(pid)
 
-    until(ended)
+    try:
+        until(ended)
+    except AssertionError:
+        os.kill(child, signal.SIGUSR1)  # it has hung once, and nobody knows where: now it tells
+        time.sleep(1.0)
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        raise
     assert statuses == [0]
     assert lock.owned()
     lock.release()
