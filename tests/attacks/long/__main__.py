@@ -23,6 +23,7 @@ ATTACKS = {
     "distance": "a Redlock whose nodes are 90 ms away",
     "kills": "kill -9 of the holder of a lock in a file",
     "scale": "thousands of waiters, readers, leases and names on one store",
+    "names": "a million pairs over a hundred thousand names, and what is left of them",
 }
 
 RUNS = {
@@ -36,6 +37,10 @@ RUNS = {
     ),
     "scale": tuple(
         ["--store", kind] for kind in ("sqlite", "redis", "etcd", "zookeeper", "postgresql", "mysql")
+    ),
+    "names": tuple(
+        ["--store", kind, "--pairs", "100000", "--names", "10000"]
+        for kind in ("sqlite", "redis", "etcd", "zookeeper", "postgresql", "mysql")
     ),
     "threads": ([], ["--store", "sqlite"], ["--store", "redlock"]),
 }
