@@ -15,7 +15,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 
@@ -25,11 +25,12 @@ MOST = 6.0  # times as long as on a quiet machine: what needs more would end no 
 
 
 class Lag:
-    """Measures, between `with` and its end, the time by which the machine delayed the calling thread.
+    """Measures, between `with` and its end, the time by which the machine delayed the calling thread and the servers it asks.
 
-    It is measured in two ways, and the larger counts: by how much a thread that only sleeps was woken too late (this sees
-    a machine that stands still, and other threads that are kept waiting), and how long the calling thread was ready to run
-    while others ran (this sees a machine that is shared).
+    The thread's delay is measured in two ways, and the larger counts: by how much a thread that only sleeps was woken too late
+    (this sees a machine that stands still, and other threads that are kept waiting), and how long the calling thread was ready
+    to run while others ran (this sees a machine that is shared). A call waits for its servers as well, so to this is added
+    how long the programs that this process has started were ready to run and were not run: of each, the thread that waited longest.
     """
 
     def __init__(self) -> None:
@@ -37,15 +38,25 @@ class Lag:
         self._ticked = 0.0
         self._thread = 0
         self._waited = 0.0
+        self._servers: dict[int, dict[int, float]] = {}
+        self._measured: float | None = None
         self._over = threading.Event()
         self._clockwork = threading.Thread(target=self._tick, name="lag", daemon=True)
 
     @property
     def seconds(self) -> float:
         """The delay so far; after the end of the `with`, the delay within it."""
-        now = time.monotonic()
-        late = self._late + max(0.0, now - self._ticked - TICK) if not self._over.is_set() else self._late
-        return max(late, _waited(self._thread) - self._waited)
+        if self._measured is not None:
+            return self._measured
+        late = self._late + max(0.0, time.monotonic() - self._ticked - TICK)
+        return max(late, _waited(os.getpid(), self._thread) - self._waited) + self._servers_late()
+
+    def _servers_late(self) -> float:
+        return sum(
+            max(waited - self._servers.get(pid, {}).get(thread, 0.0) for thread, waited in threads.items())
+            for pid, threads in _programs().items()
+            if threads
+        )
 
     def _tick(self) -> None:
         while not self._over.wait(TICK):
@@ -54,8 +65,9 @@ class Lag:
             self._ticked = now
 
     def __enter__(self) -> Lag:
+        self._servers = _programs()
         self._thread = threading.get_native_id()
-        self._waited = _waited(self._thread)
+        self._waited = _waited(os.getpid(), self._thread)
         self._ticked = time.monotonic()
         self._clockwork.start()
         return self
@@ -63,25 +75,43 @@ class Lag:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._late += max(0.0, time.monotonic() - self._ticked - TICK - USUAL)
+        self._measured = self.seconds
         self._over.set()
         self._clockwork.join()
 
 
-def _waited(thread: int) -> float:
-    """Seconds that a thread of this process has been ready to run and was not run; 0 where no system tells."""
+def _waited(pid: int, thread: int) -> float:
+    """Seconds that a thread has been ready to run and was not run; 0 where no system tells, or if it has ended."""
     try:
-        words = Path(f"/proc/{os.getpid()}/task/{thread}/schedstat").read_text().split()
+        words = Path(f"/proc/{pid}/task/{thread}/schedstat").read_text().split()
     except OSError:
         return 0.0
     return int(words[1]) / 1e9 if len(words) == 3 else 0.0
 
 
+def _programs() -> dict[int, dict[int, float]]:
+    """For each program that this process or one of its children has started: how long each of its threads has waited to be run."""
+    found: dict[int, dict[int, float]] = {}
+    unseen = [os.getpid()]
+    while unseen:
+        pid = unseen.pop()
+        try:
+            threads = [int(name) for name in os.listdir(f"/proc/{pid}/task")]
+        except OSError:  # it has ended, or this system has no such files
+            continue
+        found[pid] = {thread: _waited(pid, thread) for thread in threads}
+        for thread in threads:
+            with suppress(OSError):
+                unseen += map(int, Path(f"/proc/{pid}/task/{thread}/children").read_text().split())
+    del found[os.getpid()]
+    return found
+
+
 @contextmanager
 def at_most(seconds: float, otherwise: str = "it took too long") -> Iterator[Lag]:
     """Fail if the block takes longer than this, not counting the machine's own lag."""
-    began = time.monotonic()
     with Lag() as lag:
+        began = time.monotonic()
         yield lag
         took = time.monotonic() - began
     assert took - lag.seconds <= seconds, (
