@@ -16,6 +16,7 @@ from pathlib import Path
 
 import interlock
 from interlock import aio
+from tests.attacks.long.bystander import Bystander
 from tests.attacks.long.stores import KINDS, opened
 
 FLAT = 8.0  # MB by which memory may grow over the second half of the pairs
@@ -74,6 +75,19 @@ async def _queued(client: aio.Client, count: int) -> bool:
 async def readers(url: str, count: int) -> bool:
     """So many readers of one client wait for a writer, and are let in at once."""
     lost: list[str] = []
+    with Bystander(url) as bystander:
+        alone = time.monotonic()
+        await asyncio.sleep(1.0)
+        let_in = await _readers(url, count, lost)
+    print(
+        f"  a bystander's pair took {bystander.seen(alone, alone + 1.0)}, while they were let in {bystander.seen(*let_in)}",
+        flush=True,
+    )
+    return let_in[0] > 0 and not lost
+
+
+async def _readers(url: str, count: int, lost: list[str]) -> tuple[float, float]:
+    """When they began to be let in, and when the last one was; zeros if one was not."""
     async with aio.connect(url, ttl=TTL) as client, aio.connect(url, ttl=TTL) as writing:
         writer = await writing.rwlock("read").write().acquire()
         assert writer
@@ -87,16 +101,16 @@ async def readers(url: str, count: int) -> bool:
         began = time.monotonic()
         await writer.release()
         leases = await asyncio.gather(*tasks)
-        let_in, began = time.monotonic() - began, time.monotonic()
+        all_in = time.monotonic()
         held = sum(lease is not None for lease in leases)
         for lease in leases:
             if lease is not None:
                 await lease.release()
         print(
-            f"  {count} readers: let in within {let_in:.1f} s, {len(lost)} lost, released in {time.monotonic() - began:.1f} s",
+            f"  {count} readers: let in within {all_in - began:.1f} s, {len(lost)} lost, released in {time.monotonic() - all_in:.1f} s",
             flush=True,
         )
-    return held == count and not lost
+    return (began, all_in) if held == count else (0.0, 0.0)
 
 
 async def leases(url: str, count: int, seconds: float) -> bool:
