@@ -15,7 +15,7 @@ import interlock
 from interlock import aio
 from interlock.backends.kit.reader import WaiterSignal
 from interlock.backends.sql import listener
-from interlock.testing.lag import at_most
+from interlock.testing.lag import at_most, stretched
 from tests.patience import PATIENCE, until
 from tests.postgresql.server import Server, fresh_schema, running
 from tests.subscriptions import SOON, borrower, handed_over, idle_listener, in_thread, listening, waits
@@ -173,7 +173,8 @@ class TestWhatEndsTheReading:
 
     def test_a_server_without_a_sign_of_life_is_left(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Nobody else notices while a waiter reads: the listener's thread asks, and the answer would come to the waiter."""
-        monkeypatch.setattr(listener, "TURN", 0.2)
+        turn = stretched(0.2)  # in which a server that lives must be able to answer
+        monkeypatch.setattr(listener, "TURN", turn)
         with running() as server:
             url = server.url(fresh_schema())
             with interlock.connect(url) as client, interlock.connect(f"{url}&connect_timeout=7") as other:
@@ -183,9 +184,9 @@ class TestWhatEndsTheReading:
                 thread = in_thread(lambda: client.lock("x").acquire(timeout=PATIENCE))
                 until(lambda: reads_itself(client))
                 lost = listening(client).generation
-                time.sleep(1.0)
+                time.sleep(5 * turn)
                 assert listening(client).generation == lost, "a server that answers is kept"
-                with server.frozen(), at_most(SOON):
+                with server.frozen(), at_most(SOON + 2 * turn):
                     until(lambda: listening(client).generation != lost)
                 held.release()
                 thread.join(PATIENCE)
