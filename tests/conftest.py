@@ -25,12 +25,22 @@ LONGEST = (
     "tests/mutants/test_mutants.py",
     "tests/redis/test_green.py",
     "tests/simulation/test_seeds.py",
-    "tests/attacks/test_interrupts.py",
     "tests/zookeeper/",
     "tests/mysql/test_conformance",
     "tests/mysql/test_field",
+    # The longest of --quick.
+    "tests/conformance/test_sqlite.py",
+    "tests/field/test_sqlite.py",
+    "tests/conformance/test_memory.py",
+    "tests/cli/test_loss.py",
+    "tests/conformance/test_sessions.py",
+    "tests/cli/test_run.py",
+    "tests/attacks/test_interrupts.py",
+    "tests/sqlite/test_agreement.py",
+    "tests/cli/test_inspection.py",
+    "tests/cli/test_store.py",
 )
-"""Files that run first: each stays with one worker, and one that began late would keep all others waiting."""
+"""Files that run first, in this order: each stays with one worker, and one that began late would keep all others waiting."""
 
 STORMS = "tests/storm/"
 """Files that run apart from each other: each of their tests keeps five processes and its servers at work, and several at once are a busy machine."""
@@ -47,7 +57,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _places(files: list[str]) -> dict[str, float]:
     """In which order files run: the longest first, and storms spread over the first two thirds of the others."""
-    first = [file for file in files if file.startswith(LONGEST)]
+    first = [file for start in LONGEST for file in files if file.startswith(start)]
     storms = [file for file in files if file.startswith(STORMS)]
     others = [file for file in files if not file.startswith((*LONGEST, STORMS))]
     place: dict[str, float] = {file: number for number, file in enumerate(first + others)}

@@ -51,6 +51,7 @@ class Strike:
         self.where = ""
         self._folder = folder
         self._steps = 0
+        self._tracers: dict[CodeType, Any] = {}
 
     def run(self, operation: Callable[[], object]) -> bool:
         """Whether it struck."""
@@ -69,21 +70,30 @@ class Strike:
         if not frame.f_code.co_filename.startswith(self._folder):
             return None
         frame.f_trace_opcodes, frame.f_trace_lines = True, False
-        return self._step
+        return self._tracers.get(frame.f_code) or self._tracer(frame.f_code)
 
-    def _step(self, frame: FrameType, event: str, arg: object) -> Any:
-        if event == "opcode" and frame.f_lasti in _struck_at(frame.f_code):
-            self._steps += 1
-            if self._steps == self.number:
-                self.where = (
-                    f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno} {frame.f_code.co_name}"
-                )
-                sys.settrace(None)
-                if self._handler is None:
-                    raise KeyboardInterrupt
-                self._struck = True
-                self._handler()
-        return self._step
+    def _tracer(self, code: CodeType) -> Any:
+        places = _struck_at(code)
+
+        def trace(frame: FrameType, event: str, arg: object) -> Any:
+            if frame.f_lasti in places and event == "opcode":  # asked before every instruction, so kept short
+                self._step(frame)
+            return trace
+
+        self._tracers[code] = trace
+        return trace
+
+    def _step(self, frame: FrameType) -> None:
+        self._steps += 1
+        if self._steps == self.number:
+            self.where = (
+                f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno} {frame.f_code.co_name}"
+            )
+            sys.settrace(None)
+            if self._handler is None:
+                raise KeyboardInterrupt
+            self._struck = True
+            self._handler()
 
 
 def strikes(

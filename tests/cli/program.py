@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import interlock
+from interlock.cli import json_output, target_store
 from tests.house.source import SRC
 from tests.patience import PATIENCE
 from tests.patience import until as until
@@ -98,6 +99,11 @@ class Program:
             pass
 
     def queue(self, name: str) -> dict[str, Any]:
+        """What `inspect --json` would say, read here: a test that waits for a fact must not start a program for each look."""
+        with target_store.open_existing(self.url) as client:
+            return json_output.of_queue(client.inspect(name))
+
+    def inspected(self, name: str) -> dict[str, Any]:
         """What `inspect --json` says."""
         found: dict[str, Any] = json.loads(self.call("inspect", "--json", name).stdout)
         return found

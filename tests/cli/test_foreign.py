@@ -12,6 +12,7 @@ from tests.cli.program import Program
 from tests.redis.server import running
 
 redis = pytest.importorskip("redis")
+pytestmark = pytest.mark.server
 
 SECRET = '{"user": 42, "csrf": "s3cret"}'
 EVICT = ["evict", "session:42", "--reason", "typo"]

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 import interlock
-from tests.cli.program import Program
+from tests.cli.program import Program, until
 from tests.patience import PATIENCE
 
 STANDING = {
@@ -38,9 +38,8 @@ class TestLs:
     def test_counts_those_who_wait(self, program: Program) -> None:
         program.hold("job")
         program.start("run", "job", "--", "true")
-        from tests.cli.program import until
-
-        until(lambda: "1 waiting" in program.call("ls").stdout)
+        until(lambda: program.queue("job")["waiters"])
+        assert "1 waiting" in program.call("ls").stdout
 
     def test_aligns_its_columns(self, program: Program, client: interlock.Client) -> None:
         with client.lock("a"), client.lock("日本"), client.lock("a longer name"):
@@ -51,7 +50,7 @@ class TestLs:
         assert client.election("leader").campaign("10.0.0.7:80")
         assert "  election  held " in program.call("ls").stdout
         assert program.call("inspect", "leader").stdout.startswith("leader (election)\n")
-        assert program.queue("leader")["kind"] == "election"
+        assert program.inspected("leader")["kind"] == "election"
 
     def test_a_min_hold_shows_that_it_lingers_and_no_holder(self, program: Program) -> None:
         assert program.call("run", "--min-hold", "10m", "job", "--", "true").returncode == 0
@@ -60,10 +59,10 @@ class TestLs:
         assert "  nobody, released by " in line
         assert "held" not in line
         assert "  nobody, released by " in program.call("inspect", "job").stdout
-        assert program.queue("job")["holders"][0]["state"] == "lingering"
+        assert program.inspected("job")["holders"][0]["state"] == "lingering"
         told = program.call("evict", "job", "--reason", "run it again")
         assert "job: ended the min_hold of " in told.stdout
-        assert program.queue("job")["kind"] == "idle"
+        assert program.inspected("job")["kind"] == "idle"
 
     def test_takes_a_prefix(self, program: Program, client: interlock.Client) -> None:
         with client.lock("orders/1"), client.lock("orders/2"), client.lock("users/1"):
@@ -90,7 +89,7 @@ class TestInspect:
     def test_shows_holders_and_waiters_in_order(self, program: Program, client: interlock.Client) -> None:
         with client.rwlock("x").write() as lease:
             text = program.call("inspect", "x").stdout
-            queue = program.queue("x")
+            queue = program.inspected("x")
         assert text.splitlines()[0] == "x (write)"
         assert f"token {lease.token}" in text
         assert re.search(r"  lapses in [123]?\d s  ", text)
@@ -105,7 +104,7 @@ class TestInspect:
         program.make_store()
         told = program.call("inspect", "nothing")
         assert (told.returncode, told.stdout) == (0, "nothing: idle; nobody holds it or waits for it\n")
-        assert program.queue("nothing") == {
+        assert program.inspected("nothing") == {
             "resource": "nothing",
             "capacity": 0,
             "kind": "idle",
@@ -121,11 +120,11 @@ class TestInspect:
         text = program.call("inspect", "leader").stdout
         assert "\\x1b[2J\\x07evil\\r\\n\\u202etxt" in text
         assert len(text.splitlines()) == 2
-        assert program.queue("leader")["holders"][0]["note"] == "\x1b[2J\x07evil\r\n\u202etxt"
+        assert program.inspected("leader")["holders"][0]["note"] == "\x1b[2J\x07evil\r\n\u202etxt"
 
     def test_a_run_is_known_by_its_program(self, program: Program) -> None:
         holder = program.hold("job")
-        (standing,) = program.queue("job")["holders"]
+        (standing,) = program.inspected("job")["holders"]
         assert (standing["pid"], standing["site"], standing["note"]) == (holder.pid, "interlock run", "sh")
 
 
@@ -143,12 +142,12 @@ class TestEvict:
         semaphore = client.semaphore("pool", 2)
         semaphore.acquire()
         semaphore.acquire()
-        first, second = program.queue("pool")["holders"]
+        first, second = program.inspected("pool")["holders"]
         told = program.call("evict", "pool", "--id", first["id"], "--reason", "test", "--json")
         document = json.loads(told.stdout)
         assert (document["resource"], document["reason"]) == ("pool", "test")
         assert [standing["id"] for standing in document["evicted"]] == [first["id"]]
-        assert [standing["id"] for standing in program.queue("pool")["holders"]] == [second["id"]]
+        assert [standing["id"] for standing in program.inspected("pool")["holders"]] == [second["id"]]
 
     def test_wants_a_reason_that_says_something(self, program: Program) -> None:
         program.make_store()

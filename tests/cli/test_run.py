@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from interlock.cli import main
 from interlock.testing.lag import stretched
 from tests.cli.program import Program, alive, boot_time, finished, until, written
 from tests.patience import PATIENCE
@@ -87,6 +88,31 @@ class TestTheExitCode:
     @pytest.mark.parametrize(
         "words",
         [
+            ["run", "-w", "1e300", "job", "--", "true"],
+            ["run", "--ttl", "0", "job", "--", "true"],
+            ["run", "--ttl", "inf", "job", "--", "true"],
+            ["run", "--ttl", "4", "--grace", "3", "job", "--", "true"],
+            ["run", "--min-hold", "inf", "job", "--", "true"],
+            ["run", "--permits", "3", "--capacity", "2", "job", "--", "true"],
+            ["run", "--capacity", "99999999999", "job", "--", "true"],
+            ["run", "", "--", "true"],
+            ["run", "two\nlines", "--", "true"],
+            ["run", "x" * 1025, "--", "true"],
+            ["--url", "nonsense", "run", "job", "--", "true"],
+            ["--url", "redsi://host", "run", "job", "--", "true"],
+            ["--url", "memory://", "run", "job", "--", "true"],
+        ],
+        ids=" ".join,
+    )
+    def test_is_64_for_wrong_usage_said_in_one_sentence(self, program: Program, words: list[str]) -> None:
+        told = program.call(*words)
+        assert told.returncode == 64
+        assert told.stdout == ""
+        assert told.stderr.count("\n") == 1, told.stderr
+
+    @pytest.mark.parametrize(
+        "words",
+        [
             [],
             ["frobnicate"],
             ["run"],
@@ -98,22 +124,9 @@ class TestTheExitCode:
             ["run", "-w", "soon", "job", "--", "true"],
             ["run", "-w", "-1", "job", "--", "true"],
             ["run", "-w", "nan", "job", "--", "true"],
-            ["run", "-w", "1e300", "job", "--", "true"],
             ["run", "-E", "256", "job", "--", "true"],
-            ["run", "--ttl", "0", "job", "--", "true"],
-            ["run", "--ttl", "inf", "job", "--", "true"],
-            ["run", "--ttl", "4", "--grace", "3", "job", "--", "true"],
-            ["run", "--min-hold", "inf", "job", "--", "true"],
             ["run", "--permits", "1", "job", "--", "true"],
-            ["run", "--permits", "3", "--capacity", "2", "job", "--", "true"],
-            ["run", "--capacity", "99999999999", "job", "--", "true"],
             ["run", "-s", "--capacity", "2", "job", "--", "true"],
-            ["run", "", "--", "true"],
-            ["run", "two\nlines", "--", "true"],
-            ["run", "x" * 1025, "--", "true"],
-            ["--url", "nonsense", "run", "job", "--", "true"],
-            ["--url", "redsi://host", "run", "job", "--", "true"],
-            ["--url", "memory://", "run", "job", "--", "true"],
             ["evict", "job"],
             ["run", "-q", "-v", "job", "--", "true"],
             ["run", "--once", "-w", "5", "job", "--", "true"],
@@ -125,11 +138,18 @@ class TestTheExitCode:
         ],
         ids=" ".join,
     )
-    def test_is_64_for_wrong_usage_said_in_one_sentence(self, program: Program, words: list[str]) -> None:
-        told = program.call(*words)
-        assert told.returncode == 64
-        assert told.stdout == ""
-        assert told.stderr.count("\n") == 1, told.stderr
+    def test_is_64_for_words_that_are_refused_before_anything_starts(
+        self, words: list[str], capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """Asked in this process: they come no further than the parser, which needs no interpreter for each."""
+        assert main(words) == 64
+        out, errors = capsys.readouterr()
+        assert out == ""
+        assert errors.count("\n") == 1, errors
+
+    def test_is_64_for_such_words_of_the_program_too(self, program: Program) -> None:
+        told = program.call("run", "job")
+        assert (told.returncode, told.stdout, told.stderr.count("\n")) == (64, "", 1)
 
 
 class TestTheCommand:

@@ -146,6 +146,7 @@ class TestOnATerminal:
         assert terminal.finish() == 0
         assert "\x1b" not in terminal.shown
 
+    @pytest.mark.server
     def test_a_store_that_goes_away_is_told_and_the_last_picture_stays(
         self, program: Program, open_terminal: Open
     ) -> None:

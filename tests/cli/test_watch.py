@@ -51,6 +51,7 @@ def test_json_is_a_document_a_line(program: Program, name: list[str]) -> None:
         assert watch.interrupt() == 0
 
 
+@pytest.mark.server
 @pytest.mark.parametrize("name", [["job"], []], ids=["one resource", "all resources"])
 def test_survives_a_server_that_goes_and_comes_back(program: Program, name: list[str]) -> None:
     with running() as server:

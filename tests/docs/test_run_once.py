@@ -120,6 +120,7 @@ with client.lock("stock:ulm") as lease:
 """
 
 
+@pytest.mark.server
 class TestCelery:
     def test_a_second_message_is_skipped_by_a_real_worker(self, env: dict[str, str], tmp_path: Path) -> None:
         (tmp_path / "jobs.py").write_text(module("Celery") + WITHOUT_ONCE)

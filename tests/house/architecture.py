@@ -72,9 +72,9 @@ def first_sentence(path: str) -> str:
 
 def mended() -> str:
     """The page, with a row for each file and none for a file that is gone."""
-    old = parts()
+    old, files = parts(), shipped()
     rows = {package + file: said for package, part in old.items() for file, said in part.rows.items()}
-    gone = [path for path in rows if path not in shipped()]
+    gone = [path for path in rows if path not in files]
     names = [
         path.rpartition("/")[2] for path in gone
     ]  # where two have one name, nobody knows which moved where
@@ -83,7 +83,7 @@ def mended() -> str:
     for package in _in_order(list(old)):
         part = old.get(package, Part([first_sentence(f"{package}__init__.py")]))
         lines += ["", f"### `src/{package}`", "", *part.text]
-        here = [path for path in shipped() if path.rpartition("/")[0] + "/" == package]
+        here = [path for path in files if path.rpartition("/")[0] + "/" == package]
         kept = [package + file for file in part.rows if package + file in here]
         if here:
             lines += ["", *COLUMNS]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -29,11 +30,11 @@ def imports(name: str, path: Path, known: dict[str, Path]) -> Iterator[tuple[int
     `from interlock import model` counts as `interlock.model`, and a relative import as what it means.
     """
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
-    for node in ast.walk(parse(path)):
+    for node in _import_statements(path):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield node.lineno, alias.name
-        elif isinstance(node, ast.ImportFrom):
+        else:
             origin = node.module or ""
             if node.level:
                 above = ["interlock", *filter(None, package.split("."))]
@@ -42,3 +43,9 @@ def imports(name: str, path: Path, known: dict[str, Path]) -> Iterator[tuple[int
             for alias in node.names:
                 whole = f"{origin}.{alias.name}"
                 yield node.lineno, whole if whole.removeprefix("interlock.") in known else origin
+
+
+@cache
+def _import_statements(path: Path) -> tuple[ast.Import | ast.ImportFrom, ...]:
+    """Kept, because three tests ask for them; the tree is not, or each `gc.collect()` of a later test would read it."""
+    return tuple(node for node in ast.walk(parse(path)) if isinstance(node, ast.Import | ast.ImportFrom))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from importlib.util import module_from_spec, spec_from_file_location
@@ -72,6 +73,29 @@ def test_every_folder_of_tests_is_quick_or_needs_servers() -> None:
         path.parent.relative_to(ROOT / "tests").parts[0] for path in (ROOT / "tests").glob("*/**/test_*.py")
     }
     assert folders == {*loaded().QUICK, *with_servers}
+
+
+def test_quick_tests_have_their_files_in_memory_where_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dev = loaded()
+    monkeypatch.delenv("TMPDIR", raising=False)
+    monkeypatch.setattr(dev, "MEMORY", tmp_path)
+    monkeypatch.setattr(dev, "ROOM", 1)
+    with dev.files_in_memory():
+        folder = Path(os.environ["TMPDIR"])
+        assert folder.parent == tmp_path
+        (folder / "left").touch()
+    assert not folder.exists()
+    assert "TMPDIR" not in os.environ
+    monkeypatch.setattr(dev, "ROOM", 1 << 80)
+    with dev.files_in_memory():
+        assert "TMPDIR" not in os.environ
+    monkeypatch.setattr(dev, "ROOM", 1)
+    monkeypatch.setenv("TMPDIR", "chosen")
+    with dev.files_in_memory():
+        assert os.environ["TMPDIR"] == "chosen"
+    assert os.environ["TMPDIR"] == "chosen"
 
 
 def test_a_check_that_need_not_be_repeated_runs_again_only_when_something_has_changed(

@@ -154,25 +154,24 @@ def test_the_lock_file_answers_as_the_reference_does(block: int) -> None:
                 drive(file.close())
 
 
-def check_nobody_is_left_behind(path: str, now: float, told: dict[str, float], seed: int) -> None:
+def check_nobody_is_left_behind(
+    file: sqlite3.Connection, now: float, told: dict[str, float], seed: int
+) -> None:
     """Whoever waits was told to look again in time, or has been rung since."""
-    with closing(sqlite3.connect(path)) as connection:
-        for resource in ("mutex", "semaphore", "rw"):
-            found = [Row(*raw) for raw in connection.execute(CLAIMS["queue"], (resource,))]
-            rows = [row for row in found if row.state != EVICTED]
-            if any(not row.live(now) for row in rows):
-                continue  # a lapse that nobody has noticed yet: those who watch it will, at that very time
-            permits, lapses_at = [row.permits for row in rows], [row.lapses_at for row in rows]
-            for place, row in enumerate(rows):
-                if row.state == IN:
-                    continue
-                inside = place < admitted(permits, row.capacity)
-                due = now if inside else retry_after(permits, lapses_at, place, row.capacity)
-                assert row.rung or told[row.id] <= due + 0.001, (
-                    f"seed {seed}: {row}, told {told[row.id]}, {due}"
-                )
-                if inside:
-                    break  # it has only to look, and then rings those behind it
+    for resource in ("mutex", "semaphore", "rw"):
+        found = [Row(*raw) for raw in file.execute(CLAIMS["queue"], (resource,))]
+        rows = [row for row in found if row.state != EVICTED]
+        if any(not row.live(now) for row in rows):
+            continue  # a lapse that nobody has noticed yet: those who watch it will, at that very time
+        permits, lapses_at = [row.permits for row in rows], [row.lapses_at for row in rows]
+        for place, row in enumerate(rows):
+            if row.state == IN:
+                continue
+            inside = place < admitted(permits, row.capacity)
+            due = now if inside else retry_after(permits, lapses_at, place, row.capacity)
+            assert row.rung or told[row.id] <= due + 0.001, f"seed {seed}: {row}, told {told[row.id]}, {due}"
+            if inside:
+                break  # it has only to look, and then rings those behind it
 
 
 @blocks
@@ -183,13 +182,15 @@ def test_nobody_who_waits_is_left_behind(block: int) -> None:
         with TemporaryDirectory() as folder:
             path = f"{folder}/locks.db"
             store = open_store(path, Threads(), asynchronous=False, clock=manual.clock)
-            for step in script(seed):
-                if step[0] == "pass":
-                    manual.now += step[1]
-                elif step[0] in ("claim", "release", "renew", "evict"):
-                    with suppress(SettingsMismatch):
-                        answer = drive(asked(store, step, {}))
-                        if isinstance(answer, Busy):
-                            told[step[1]] = manual.now + answer.retry_after
-                check_nobody_is_left_behind(path, manual.now, told, seed)
+            drive(store.scan("", "", 1))  # makes the tables
+            with closing(sqlite3.connect(path)) as file:
+                for step in script(seed):
+                    if step[0] == "pass":
+                        manual.now += step[1]
+                    elif step[0] in ("claim", "release", "renew", "evict"):
+                        with suppress(SettingsMismatch):
+                            answer = drive(asked(store, step, {}))
+                            if isinstance(answer, Busy):
+                                told[step[1]] = manual.now + answer.retry_after
+                    check_nobody_is_left_behind(file, manual.now, told, seed)
             drive(store.close())
