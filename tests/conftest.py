@@ -18,6 +18,8 @@ pytest.register_assert_rewrite(
     *(f"tests.field.{name}" for name in ("taking", "losing", "crowds", "ends", "killed")),
 )
 
+os.environ.pop("PYTHONUNBUFFERED", None)  # programs that tests start buffer as those of most users do
+
 UNHEARD = "INTERLOCK_TESTS_UNHEARD"  # tells the workers which signals the run was started without
 
 

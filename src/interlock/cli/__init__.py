@@ -13,6 +13,7 @@ from interlock.cli import exit_codes
 
 if TYPE_CHECKING:
     from argparse import Namespace
+    from typing import TextIO
 
     from interlock.cli.console import Console
 
@@ -28,6 +29,8 @@ def main(argv: list[str] | None = None) -> int:
         return exit_codes.died_of(13)  # SIGPIPE, as of any filter; its name is unknown to Windows
     except KeyboardInterrupt:
         return exit_codes.died_of(2)
+    finally:
+        _give_up_errors()
 
 
 def _flushed(code: int) -> int:
@@ -88,7 +91,22 @@ def _occupy_standard_streams() -> None:
 def _discard_output() -> None:
     """Let what standard output still holds go nowhere, or Python would try to write it once more at its end."""
     if sys.stdout is not None:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard(sys.stdout)
+
+
+def _give_up_errors() -> None:
+    """If what standard error still holds cannot be written, let it go nowhere: at its end Python would exit with 120 for it."""
+    if sys.stderr is not None:
+        try:
+            sys.stderr.flush()
+        except OSError:
+            _discard(sys.stderr)
+        except ValueError:  # closed
+            pass
+
+
+def _discard(stream: TextIO) -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _run(options: Namespace, console: Console) -> int:
