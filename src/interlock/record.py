@@ -42,7 +42,8 @@ def record(cls: type[C]) -> type[C]:
     defaults = {name: cls.__dict__[name] for name in own if name in cls.__dict__}
     parameters = [f"{name}=_defaults[{name!r}]" if name in defaults else name for name in own]
     lines = [f"    self.{name} = {name}" for name in own] or ["    pass"]
-    scope: dict[str, Any] = {"_defaults": defaults}
+    # By its module's name `shutdown` recognises a constructor as ours, since its code stands in no file.
+    scope: dict[str, Any] = {"_defaults": defaults, "__name__": __name__}
     exec("\n".join([f"def __init__({', '.join(['self', *parameters])}):", *lines]), scope)
     body = {
         name: value for name, value in cls.__dict__.items() if name not in (*own, "__dict__", "__weakref__")

@@ -100,7 +100,19 @@ def _at_work(frame: FrameType | None) -> bool:
         if file.startswith(_PACKAGE):
             part = file[len(_PACKAGE) :].split(os.sep)[0]
             return part not in _APART and frame.f_code.co_name not in _WAITING
-        if not file.startswith(_STANDARD) or "site-packages" in file:
+        if not _asked_by_its_caller(frame, file):
             return False
         frame = frame.f_back
     return False
+
+
+def _asked_by_its_caller(frame: FrameType, file: str) -> bool:
+    """Return whether a frame does the work of whoever called it: a function of the library, or a constructor made at run time.
+
+    The code of records, of named tuples and of frozen modules stands in no file. A grant that is just being made is such a
+    record: if the process ended there, the claim would be left behind.
+    """
+    if file.startswith("<"):
+        module = str(frame.f_globals.get("__name__", ""))
+        return file.startswith("<frozen ") or module.startswith(("interlock.", "namedtuple_"))
+    return file.startswith(_STANDARD) and "site-packages" not in file

@@ -66,6 +66,36 @@ MUTANTS: list[Mutant] = [
         tests=WOKEN,
     ),
     mutant(
+        "sqlite: the short way of a release rings its own bell first",
+        "the next waits while the process that releases looks for waiters of its own",
+        (
+            HAND_OVER,
+            "    tx.execute(DROP, (resource, token))\n",
+            '    tx.ring(bell, "c" + id)\n    tx.execute(DROP, (resource, token))\n',
+        ),
+        tests=Tests("tests/sqlite/test_hand_over.py", "before_the_bell"),
+    ),
+    mutant(
+        "sqlite: a grant that is being made is taken for the user's code",
+        "SIGTERM ends the process there, and the claim is left behind",
+        (
+            "shutdown.py",
+            'module.startswith(("interlock.", "namedtuple_"))',
+            'module.startswith("namedtuple_")',
+        ),
+        tests=Tests("tests/attacks/test_signals.py", "any_call and hot"),
+    ),
+    mutant(
+        "sqlite: a row that is being read is taken for the user's code",
+        "SIGTERM ends the process inside a transaction, and nothing is released",
+        (
+            "shutdown.py",
+            'module.startswith(("interlock.", "namedtuple_"))',
+            'module.startswith("interlock.")',
+        ),
+        tests=Tests("tests/attacks/test_signals.py", "any_call and taken"),
+    ),
+    mutant(
         "sqlite: the short way of a release ignores what stands behind the next",
         "a lapsed row stays, and is counted",
         (HAND_OVER, "front[-1][3] is None", "front[0][3] is None"),

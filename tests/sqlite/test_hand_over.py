@@ -123,3 +123,19 @@ def test_it_is_taken_only_where_at_most_one_is_to_be_let_in(
     pair.do(lambda store: store._met_others("r", store.now()))
     pair.do(lambda store: drive(store.release("r", "a")))
     assert bool(pair.taken) is simple
+
+
+@pytest.mark.parametrize("short", [True, False])
+def test_the_next_is_rung_before_the_bell_of_the_claim_that_goes(
+    opened: Open, path: str, monkeypatch: pytest.MonkeyPatch, short: bool
+) -> None:
+    store, rung = opened(path), list[dict[str, list[str]]]()
+    monkeypatch.setattr(store._notifier, "ring", rung.append)
+    if not short:
+        monkeypatch.setattr(claims, "_hand_over", lambda *_: False)
+    for id in "abc":
+        monkeypatch.setattr(store._notifier, "hang", lambda id=id: f"@{id}")
+        drive(store.claim(claim(id=id)))
+    drive(store.release("r", "a"))
+    drive(store.release("r", "b"))  # it has waited, so a bell stands in its row
+    assert [list(rings) for rings in rung] == [["@b"], ["@c", "@b"]]

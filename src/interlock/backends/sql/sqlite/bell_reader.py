@@ -16,6 +16,7 @@ class BellReader:
     def __init__(self, signal: Signal, doorbell: Doorbell, pipe: WakePipe) -> None:
         self._signal = signal  # not the waiter, which has our `wake`: it must be gone when its thread is
         self._doorbell = doorbell
+        self._number = doorbell.fileno()  # nobody closes it during the wait
         self._pipe = pipe
         self._awaiting = False
         self._all, self._pipe_only = select.poll(), select.poll()
@@ -31,7 +32,7 @@ class BellReader:
     def receive(self, timeout: float, most: int) -> list[str]:
         """As `Doorbell.receive`."""
         found = self.wait(self._all, timeout)
-        if found and found[0][0] == self._doorbell.fileno():
+        if found and found[0][0] == self._number:
             return self._doorbell.take(most)
         if found:
             self._pipe.clear()

@@ -65,11 +65,14 @@ class Doorbell:
 
     def ring(self, address: str, topics: list[str]) -> None:
         """Name the topics to the bell at `address`; a bell that is gone or full is ignored."""
-        if not available():
+        if not address:
             return
         where = "\0" + address[1:] if address.startswith("@") else address
         try:
             sender = self._sender or self._sending()
+            if len(topics) == 1:  # as a rule
+                sender.sendto(topics[0].encode(), where)
+                return
             for datagram in _datagrams(topics):
                 sender.sendto(datagram, where)
         except OSError:
@@ -136,9 +139,6 @@ def _topics(datagram: bytes) -> list[str]:
 
 def _datagrams(topics: list[str]) -> Iterator[bytes]:
     """The topics, one a line, in as few datagrams as they fit into: a receiver's buffer holds only ten."""
-    if len(topics) == 1:  # as a rule
-        yield topics[0].encode()
-        return
     batch: list[bytes] = []
     size = 0
     for topic in topics:

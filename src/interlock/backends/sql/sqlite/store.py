@@ -87,6 +87,7 @@ class SqliteStore(SqlStore):
         """Also with patience until `until`, for `claim`."""
         resource, now, token = claim.resource, self.now(), self._wall_ns() // 1000
         if claim.permits > claim.capacity or (self._crowded and self._crowded.get(resource, 0.0) > now):
+            self._missed = claim.id
             return None
         if token <= self._last:
             token = self._last + 1
@@ -136,8 +137,11 @@ class SqliteStore(SqlStore):
         return bool(changed)
 
     async def release(self, resource: str, id: str, linger: float = 0.0, timeout: float = IO_TIMEOUT) -> bool:
-        until = self.now() + timeout
-        if linger <= 0 and self.release_alone(resource, id, until):
+        now = self.now()
+        until = now + timeout
+        # As `release_alone` says, but for a call that a waiter would wait for.
+        crowded = self._crowded and self._crowded.get(resource, 0.0) > now
+        if linger <= 0 and not crowded and self.release_alone(resource, id, until):
             return True
         ((stood, _),), rings = self._database.write(until, claims.release, resource, id, linger)
         if rings:

@@ -178,7 +178,10 @@ class Database:
                         self._urgent_until = 0.0
                     elif self._urgent_until and self.clock.now() < self._urgent_until:
                         raise GiveWay
-                    result = step(self._usable(), *args)
+                    connection = self._connection
+                    if connection is None or self.clock.now() >= self._verify_at:
+                        connection = self._usable()
+                    result = step(connection, *args)
                     if self.closed:  # from within, by a signal handler
                         self._drop()
                     return result
@@ -221,9 +224,12 @@ class Database:
     def _look_and_verify(
         self, connection: sqlite3.Connection, work: Callable[..., T], args: tuple[Any, ...]
     ) -> T:
-        found = self._look(connection, work, args)
-        assert self._identity is not None
-        if not self._identity.holds_still():
+        reader, identity = self._reader, self._identity
+        assert reader is not None
+        assert identity is not None
+        reader.now = self.clock.now()
+        found = work(reader, *args)
+        if not identity.holds_still():
             self._wait_for_writers(connection)
             raise Moved
         return found
@@ -247,6 +253,7 @@ class Database:
             now = self.clock.now()  # after it began: nobody writes from here on
             transaction = Transaction(connection, now, self.liveness.life, self.liveness.alive)
             result = work(transaction, *args)
+            connection.execute("commit")  # a kept statement; the one of `with` would be parsed each time
         return result, transaction.rings
 
     # ---- the connection: called under the section -----------------------------------

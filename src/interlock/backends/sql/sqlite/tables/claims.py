@@ -143,13 +143,13 @@ def release(
     mine = standing(tx, resource, id)
     if mine is None:
         return [(False, None)]
-    tx.ring(mine.bell, "c" + id)  # somebody may wait for it to go: so a condition's waiter is notified
     if linger > 0 and _is_in(tx, mine, resource):
         row = {"resource": resource, "token": mine.token, "seconds": linger, "now": tx.now}
         tx.execute(CLAIMS["linger"], row)
     else:
         drop(tx, resource, [mine.token])
     advance(tx, resource)
+    tx.ring(mine.bell, "c" + id)  # somebody may wait for it to go: so a condition's waiter is notified
     ring_watchers(tx, "q" + resource)
     nudge_waiters_watching(tx, resource, mine)
     return RELEASED
@@ -166,12 +166,12 @@ def _hand_over(tx: Transaction, resource: str, id: str) -> bool:
     token, holder, bell, state, watched = front[0]
     if holder != id or state != IN or (len(front) > 1 and front[1][3] != WAITS):
         return False
-    tx.ring(bell, "c" + id)
     tx.execute(DROP, (resource, token))
     if len(front) > 1:
         next_token, next_id, next_bell, _, _ = front[1]
         tx.execute(ADMIT, (tx.now, resource, next_token))
         tx.ring(next_bell, "c" + next_id)
+    tx.ring(bell, "c" + id)  # not before that of the next, which waits for the lock
     if watched:
         ring_watchers(tx, "q" + resource)
     return True
