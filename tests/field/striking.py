@@ -106,7 +106,9 @@ def main() -> None:
             way()
         except (KeyboardInterrupt, RuntimeError):  # threading.Event.wait turns some of them into RuntimeError
             struck += 1
-        except interlock.StoreUnavailable:  # it struck the code of a client library, which has lost its connection
+        except (
+            interlock.StoreUnavailable
+        ):  # it struck the code of a client library, which has lost its connection
             struck += 1
         armed = False
         unknown |= program.orphans()

@@ -316,7 +316,9 @@ class Wait:
                 left = await self._room.leave(self._me, timing.HURRY)
                 self._silent = left is PENDING
                 if left is GONE:
-                    self._owed = self._call.stands = True  # perhaps there is a call, and we had not heard of it
+                    self._owed = self._call.stands = (
+                        True  # perhaps there is a call, and we had not heard of it
+                    )
             if self._owed:
                 await self._condition.wake(1)
                 self._owed = False

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
 from contextlib import closing, suppress
 from functools import partial
 
@@ -56,7 +55,9 @@ class Between:
                 until(lambda: not judge.inspect("held").waiters)
             until(lambda: list(judge.scan()) == ["held"])
 
-    def test_a_reply_that_is_lost_after_the_grant_leaves_one_holder_and_nothing_behind(self, site: Site) -> None:
+    def test_a_reply_that_is_lost_after_the_grant_leaves_one_holder_and_nothing_behind(
+        self, site: Site
+    ) -> None:
         url = site.url()
         with proxied(site.port) as proxy, interlock.connect(url) as judge:
             with interlock.connect(site.through(url, proxy.port)) as client:
@@ -132,7 +133,10 @@ class Between:
 
             async def ask() -> None:
                 async with aio.connect(url, connect_timeout=CONNECT) as client:
-                    with at_most(TIMEOUT + CONNECT + stretched(LATE)), pytest.raises(InterlockError) as refusal:
+                    with (
+                        at_most(TIMEOUT + CONNECT + stretched(LATE)),
+                        pytest.raises(InterlockError) as refusal,
+                    ):
                         await client.lock("x").acquire(timeout=TIMEOUT)
                     said.append(str(refusal.value))
 
@@ -164,5 +168,3 @@ class Between:
             ended.set()
             for thread in threads:
                 thread.join(PATIENCE)
-
-

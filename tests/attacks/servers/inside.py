@@ -40,7 +40,9 @@ class Inside:
         ttl, lost, failed, ended = stretched(1.5), list[str](), list[BaseException](), threading.Event()
         pairs = [0] * THREADS
         with interlock.connect(site.url(), ttl=ttl) as client:
-            locks = [client.lock(f"held{n}", on_lost=lambda lease: lost.append(lease.resource)) for n in range(5)]
+            locks = [
+                client.lock(f"held{n}", on_lost=lambda lease: lost.append(lease.resource)) for n in range(5)
+            ]
             leases = [lock.acquire() for lock in locks]
 
             def work(number: int) -> None:
@@ -55,7 +57,14 @@ class Inside:
             for thread in threads:
                 thread.start()
             granted = [lease.deadline for lease in leases if lease]
-            until(lambda: failed or all(lease and lease.deadline > at + ttl for lease, at in zip(leases, granted, strict=True)))
+            until(
+                lambda: (
+                    failed
+                    or all(
+                        lease and lease.deadline > at + ttl for lease, at in zip(leases, granted, strict=True)
+                    )
+                )
+            )
             until(lambda: failed or all(pairs))
             ended.set()
             for thread in threads:
@@ -63,7 +72,9 @@ class Inside:
             assert not failed, failed[0]
             assert not lost
 
-    def test_exceptions_thrown_into_threads_leave_nothing_held_and_the_client_usable(self, site: Site) -> None:
+    def test_exceptions_thrown_into_threads_leave_nothing_held_and_the_client_usable(
+        self, site: Site
+    ) -> None:
         words = [sys.executable, "-m", "tests.redis.throwing", site.url(), "1.5"]
         done = subprocess.run(words, env=ENVIRONMENT, capture_output=True, text=True, timeout=3 * PATIENCE)
         assert done.returncode == 0, done.stderr[-3000:]
@@ -109,7 +120,12 @@ class Inside:
 
     def test_a_harmless_signal_again_and_again_stretches_no_wait(self, site: Site) -> None:
         url = site.url()
-        with interlock.connect(url) as client, interlock.connect(url) as other, other.lock("x"), other.rwlock("rw").read():
+        with (
+            interlock.connect(url) as client,
+            interlock.connect(url) as other,
+            other.lock("x"),
+            other.rwlock("rw").read(),
+        ):
             condition, event = client.condition("c"), client.event("e")
             with condition, ticking():
                 for wait in (
@@ -137,7 +153,9 @@ class Inside:
                 client = interlock.connect(url)
                 held = list[Any]()
 
-                def tick(client: interlock.Client = client, held: list[Any] = held, closes: bool = closes) -> None:
+                def tick(
+                    client: interlock.Client = client, held: list[Any] = held, closes: bool = closes
+                ) -> None:
                     if closes and len(held) == 1:
                         client.close()
                     elif held:
@@ -181,7 +199,9 @@ class Inside:
             until(partial(nothing_left, judge))
 
     @pytest.mark.parametrize("twice", [False, True], ids=["once", "twice"])
-    def test_tasks_cancelled_while_the_server_hangs_are_back_soon_and_leave_nothing(self, site: Site, twice: bool) -> None:
+    def test_tasks_cancelled_while_the_server_hangs_are_back_soon_and_leave_nothing(
+        self, site: Site, twice: bool
+    ) -> None:
         url = site.url()
         asyncio.run(self._cancelled(url, site, twice))
         with interlock.connect(url) as judge:
@@ -250,7 +270,9 @@ class Inside:
         async def main() -> None:
             async with aio.connect(url) as client, aio.connect(url) as other:
                 async with other.lock("x"):
-                    waiters = [asyncio.create_task(client.lock("x", timeout=PATIENCE).acquire()) for _ in range(3)]
+                    waiters = [
+                        asyncio.create_task(client.lock("x", timeout=PATIENCE).acquire()) for _ in range(3)
+                    ]
                     while len((await other.inspect("x")).waiters) < 1:
                         await asyncio.sleep(0.005)
                     waiters[0].cancel()
@@ -272,7 +294,9 @@ class Inside:
 
     # ---- what the system refuses -------------------------------------------------------
 
-    def test_without_threads_or_files_the_next_try_works(self, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_without_threads_or_files_the_next_try_works(
+        self, site: Site, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         url = site.url()
         with interlock.connect(url) as judge, judge.lock("held"):
             client = interlock.connect(url)
@@ -304,11 +328,17 @@ class Inside:
             text=True,
             timeout=2 * PATIENCE,
         )
-        assert done.stdout.split() == ["children", "[0,", "0,", "0,", "0]", "waiter", "True"], done.stderr[-3000:]
+        assert done.stdout.split() == ["children", "[0,", "0,", "0,", "0]", "waiter", "True"], done.stderr[
+            -3000:
+        ]
 
     def test_however_a_program_ends_its_locks_are_free_at_once_or_after_a_ttl(self, site: Site) -> None:
         ttl = round(stretched(1.5), 2)
-        kind, long, short = ("return", "raise", "exit", "thread", "daemon", "loop", "interrupt"), site.url(), site.url(session=ttl)
+        kind, long, short = (
+            ("return", "raise", "exit", "thread", "daemon", "loop", "interrupt"),
+            site.url(),
+            site.url(session=ttl),
+        )
         done = subprocess.run(
             [sys.executable, "-W", "ignore", "-c", ENDS, long, short, f"{ttl}"],
             env=ENVIRONMENT,
@@ -318,7 +348,9 @@ class Inside:
         )
         assert "all have ended" in done.stdout, done.stderr[-3000:]
         with interlock.connect(long) as judge, interlock.connect(short, ttl=ttl) as later:
-            assert sorted(done.stdout.split()[:-3]) == sorted([*kind, "_exit", "sigterm", "sigkill"]), done.stderr[-3000:]
+            assert sorted(done.stdout.split()[:-3]) == sorted([*kind, "_exit", "sigterm", "sigkill"]), (
+                done.stderr[-3000:]
+            )
             assert list(judge.scan()) == [], "these were not released when their programs ended"
             until(partial(nothing_left, later))
 
