@@ -6,6 +6,7 @@ import asyncio
 import threading
 from contextlib import closing, suppress
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -47,9 +48,9 @@ class Between:
                     with at_most(TIMEOUT + CONNECT + stretched(LATE), mode), suppress(InterlockError):
                         client.lock(name).acquire(timeout=TIMEOUT)
                     way.set("pass")
-                    for lease in list(client._core.leases):
-                        lease.adopt()
-                        lease.release()  # type: ignore[attr-defined]
+                    held: list[Any] = list(client._core.leases)
+                    for lease in held:
+                        lease.release()
                 with client.lock("new", timeout=PATIENCE):
                     pass
                 until(lambda: not judge.inspect("held").waiters)
@@ -161,10 +162,14 @@ class Between:
             threads = [threading.Thread(target=enter, args=(client,)) for client in (one, two)]
             for number, thread in enumerate(threads):
                 thread.start()
-                until(lambda number=number: len(holder.inspect("s").waiters) == number + 1)
+                until(partial(_waiting, holder, number + 1))
             with at_most(3.0, "one of them was not woken"):
                 both.release()
                 until(lambda: len(got) == 2)
             ended.set()
             for thread in threads:
                 thread.join(PATIENCE)
+
+
+def _waiting(client: interlock.Client, count: int) -> bool:
+    return len(client.inspect("s").waiters) == count

@@ -103,7 +103,7 @@ class Inside:
                 for thread in threads:
                     thread.start()
                 if number:  # the first time while all of them connect, later while some have their lease
-                    until(lambda client=client, names=names: not names or client._core.leases or odd)
+                    until(partial(_holds, client))
                 client.close()
                 for thread in threads:
                     thread.join(PATIENCE)
@@ -147,10 +147,11 @@ class Inside:
                 client.lock("x").acquire(timeout=0.2)
 
     def test_a_signal_handler_that_releases_or_closes_hangs_nobody(self, site: Site) -> None:
-        url = site.url()
+        """What is on its way while the handler closes the client lapses by itself at the latest, so the ttl is short."""
+        url, ttl = site.url(), stretched(2.0)
         with interlock.connect(url) as judge:
             for closes in (False, True):
-                client = interlock.connect(url)
+                client = interlock.connect(url, ttl=ttl)
                 held = list[Any]()
 
                 def tick(
@@ -339,15 +340,18 @@ class Inside:
             site.url(),
             site.url(session=ttl),
         )
-        done = subprocess.run(
-            [sys.executable, "-W", "ignore", "-c", ENDS, long, short, f"{ttl}"],
-            env=ENVIRONMENT,
-            capture_output=True,
-            text=True,
-            timeout=2 * PATIENCE,
-        )
-        assert "all have ended" in done.stdout, done.stderr[-3000:]
         with interlock.connect(long) as judge, interlock.connect(short, ttl=ttl) as later:
+            for client in (judge, later):
+                with client.lock("first"):
+                    pass  # what a store needs is there: ten programs that make it at once are another test
+            done = subprocess.run(
+                [sys.executable, "-W", "ignore", "-c", ENDS, long, short, f"{ttl}"],
+                env=ENVIRONMENT,
+                capture_output=True,
+                text=True,
+                timeout=2 * PATIENCE,
+            )
+            assert "all have ended" in done.stdout, done.stderr[-3000:]
             assert sorted(done.stdout.split()[:-3]) == sorted([*kind, "_exit", "sigterm", "sigkill"]), (
                 done.stderr[-3000:]
             )
@@ -408,6 +412,10 @@ WAYS = (_body, _several, _reader, _wait, _event, _condition)
 
 
 # ---- what the system refuses -------------------------------------------------------------
+
+
+def _holds(client: interlock.Client) -> bool:
+    return bool(client._core.leases)
 
 
 def _files() -> int:

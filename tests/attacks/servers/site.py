@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 import interlock
@@ -35,10 +35,18 @@ class Site:
         return url.replace(f":{self.port}", f":{port}")
 
     def freeze(self) -> None:
-        freeze(*self.processes())
+        while True:
+            try:
+                return freeze(*self.processes())
+            except (
+                ProcessLookupError
+            ):  # one of them has ended since they were listed, as that of a closed connection
+                pass
 
     def thaw(self) -> None:
-        thaw(*self.processes())
+        for process in self.processes():
+            with suppress(ProcessLookupError):  # PostgreSQL ends the process of a connection that has gone
+                thaw(process)
 
     @contextmanager
     def frozen(self) -> Iterator[None]:
