@@ -136,12 +136,13 @@ class BlockingDriver:
         Its buffered reader is kept and never used: a thread of the parent may have been reading from it, and in the child nobody will give back
         the lock that it had, so closing the reader would hang for ever.
         """
-        connection, self._connection = self._connection, None
+        connection = self._connection
         if connection is None or connection._sock is None:
             return
         _parents.append(connection._rfile)
-        connection._rfile = None
-        os.close(connection._sock.detach())
+        descriptor = connection._sock.detach()
+        connection._rfile = connection._sock = None
+        os.close(descriptor)
 
 
 _parents: list[object] = []
