@@ -14,11 +14,12 @@ import pytest
 
 import interlock
 from interlock import aio
-from interlock.errors import InvalidURL, StoreUnavailable, StoreUnfit
+from interlock.errors import InterlockError, InvalidURL, StoreUnavailable, StoreUnfit
 from interlock.testing.lag import stretched
 from tests.etcd.cluster import EtcdCluster, running
 from tests.patience import PATIENCE
 from tests.redis.proxy import Proxy
+from tests.redis.tls import expired, shown_alone
 from tests.server_process import free_port
 
 
@@ -195,6 +196,14 @@ def test_tls_without_the_authority_is_refused_with_the_option_to_use(secured: Et
     with interlock.connect(secured.url()) as client:
         with pytest.raises(StoreUnavailable, match="cacert="):
             client.lock("x").acquire()
+
+
+def test_a_certificate_that_has_expired_is_said_to_have(tmp_path: Path) -> None:
+    shown = expired(tmp_path, "etcd")
+    with shown_alone(shown) as port:
+        with interlock.connect(f"etcds://127.0.0.1:{port}?cacert={shown}", connect_timeout=2.0) as client:
+            with pytest.raises(InterlockError, match=f"127.0.0.1:{port}.*expired"):
+                client.lock("x").acquire()
 
 
 def test_tls_without_a_client_certificate_is_refused(secured: EtcdCluster, files: Path) -> None:

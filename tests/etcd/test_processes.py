@@ -1,20 +1,15 @@
-"""Forks, greenlets, threads in a crowd, signals: what happens to a connection that all threads of a program share."""
+"""Forks, greenlets, threads that wait: what happens to a connection that all threads of a program share."""
 
 from __future__ import annotations
 
-import ctypes
-import json
 import os
 import subprocess
 import sys
 import threading
-import time
-from typing import Any
 
 import pytest
 
 import interlock
-from interlock.errors import InterlockError
 from tests.etcd.cluster import EtcdCluster, until
 from tests.patience import PATIENCE
 from tests.redis.test_connecting import environment
@@ -53,70 +48,6 @@ def test_waiting_threads_share_two_connections(url: str) -> None:
         assert len(got) == 50
 
 
-def test_many_threads_back_to_back_on_one_client(url: str) -> None:
-    with interlock.connect(url, ttl=5) as client:
-        kept = [client.lock(f"kept{n}").acquire() for n in range(5)]
-        counts = [0] * 12
-
-        def work(n: int) -> None:
-            end = time.monotonic() + 6.0
-            while time.monotonic() < end:
-                with client.lock(f"own{n}"):
-                    counts[n] += 1
-
-        threads = [threading.Thread(target=work, args=(n,)) for n in range(12)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(PATIENCE)
-        assert all(counts)
-        for lease in kept:
-            assert lease
-            lease.check()
-
-
-# Python drops an exception that strikes in a destructor, or in a thread that has not begun (see `native.Thread`), and says so.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_exceptions_thrown_into_threads_leave_nothing_held_and_the_client_usable(url: str) -> None:
-    with interlock.connect(url, ttl=20) as client:
-        ended = threading.Event()
-
-        class Thrown(BaseException):
-            pass
-
-        def work() -> None:
-            while not ended.is_set():
-                try:
-                    with client.lock("x", timeout=10.0):
-                        time.sleep(0.001)
-                except (Thrown, InterlockError):
-                    pass
-                except RuntimeError as error:  # it struck the keeper's thread before that had begun
-                    if "before it began" not in str(error):
-                        raise
-
-        threads = [threading.Thread(target=work) for _ in range(3)]
-        for thread in threads:
-            thread.start()
-        for _ in range(60):
-            for thread in threads:
-                assert thread.ident is not None
-                ctypes.pythonapi.PyThreadState_SetAsyncExc(
-                    ctypes.c_ulong(thread.ident), ctypes.py_object(Thrown)
-                )
-            time.sleep(0.02)
-        ended.set()
-        until(lambda: not any(_joined(thread) for thread in threads))
-        until(lambda: not client.inspect("x").standings, 30.0)
-        with client.lock("x", timeout=10.0) as lease:
-            lease.renew()
-
-
-def _joined(thread: threading.Thread) -> bool:
-    thread.join(0.05)
-    return thread.is_alive()
-
-
 def test_a_forked_child_holds_nothing_and_the_parents_lease_lives_on(url: str) -> None:
     program = f"""
 import os, sys, time, interlock
@@ -150,18 +81,6 @@ client.close()
         timeout=100,
     )
     assert done.returncode == 0, done.stderr
-
-
-def test_greenlets_that_pause_wait_and_compute_lose_nothing(url: str) -> None:
-    pytest.importorskip("gevent")
-    words = [sys.executable, "-m", "tests.redis.greenlets", "gevent", "check", url]
-    done = subprocess.run(words, env=environment(), capture_output=True, text=True, timeout=150)
-    assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
-    assert found.pop("after a pause") < 5
-    assert found.pop("passed on after") < 5, "nobody was woken, and all looked for themselves"
-    assert found.pop("told after") < 12, "the keeper's thread did not wake the greenlet"
-    assert found == {"lost while computing": False, "told": True, "called back": ["evicted"]}
 
 
 def test_greenlets_use_keys_again_and_wait_behind_each_other(url: str) -> None:

@@ -109,6 +109,8 @@ def main() -> None:
             way()
         except (KeyboardInterrupt, RuntimeError):  # threading.Event.wait turns some of them into RuntimeError
             struck += 1
+        except interlock.StoreUnavailable:  # it struck a client library, which has lost its connection
+            struck += 1
         armed = False
         unknown |= program.unknown()
         held += program.tidy()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
@@ -15,7 +16,7 @@ from tests.mysql.server import HASTY, Server, running
 from tests.mysql.test_connections import kill_all
 from tests.patience import PATIENCE, until
 from tests.redis.proxy import Proxy
-from tests.redis.tls import certificate
+from tests.redis.tls import certificate, expired
 from tests.small_disk import full, small_disk
 
 TRIP = 0.3  # seconds: a round trip to the other side of the world
@@ -67,6 +68,24 @@ def test_a_certificate_that_nobody_signed_is_refused_and_the_error_names_tls(
     with interlock.connect(f"mysql://far:right@localhost:{server.port}/app?tls=verify") as client:
         with pytest.raises(InterlockError, match=r"TLS failed .*certificate"):
             client.lock("x").acquire()
+
+
+@pytest.mark.server
+def test_a_certificate_that_has_expired_is_said_to_have(secure: tuple[Server, str], tmp_path: Path) -> None:
+    server, good = secure
+    files = (Path(good), Path(good).with_suffix(".key"))
+    before, bad = [file.read_bytes() for file in files], expired(tmp_path, "expired")
+    try:
+        for file, other in zip(files, (bad, bad.with_suffix(".key")), strict=True):
+            file.write_bytes(other.read_bytes())
+        server.run("flush ssl")
+        url = f"mysql://far:right@localhost:{server.port}/app?tls=verify&ssl_ca={bad}"
+        with interlock.connect(url) as client, pytest.raises(InterlockError, match="expired"):
+            client.lock("x").acquire()
+    finally:
+        for file, kept in zip(files, before, strict=True):
+            file.write_bytes(kept)
+        server.run("flush ssl")
 
 
 @pytest.mark.server

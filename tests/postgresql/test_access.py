@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import socket
+import ssl
+import struct
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -17,7 +20,7 @@ from interlock.testing.lag import stretched
 from tests.patience import PATIENCE, until
 from tests.postgresql.server import Server, give, running
 from tests.redis.proxy import Proxy
-from tests.redis.tls import certificate
+from tests.redis.tls import certificate, expired
 from tests.small_disk import full, small_disk
 
 TRIP = 0.3  # seconds: a round trip to the other side of the world
@@ -84,6 +87,41 @@ def test_a_certificate_that_nobody_signed_is_refused_and_the_error_names_it(
     with interlock.connect(url) as client:
         with pytest.raises((StoreUnfit, StoreUnavailable), match="certificate"):
             client.lock("x").acquire(timeout=1.0)
+
+
+@pytest.mark.server
+def test_a_certificate_that_has_expired_is_refused_and_the_error_names_it(
+    secure: tuple[Server, str], tmp_path: Path
+) -> None:
+    server, good = secure
+    shown = expired(tmp_path, "expired")
+    url = f"postgresql://far:right@localhost:{server.port}/postgres?sslmode=verify-full&sslrootcert={shown}"
+    try:
+        _show(server, shown)
+        with interlock.connect(url) as client:
+            with pytest.raises((StoreUnfit, StoreUnavailable), match="certificate"):  # libpq does not say why
+                client.lock("x").acquire(timeout=1.0)
+    finally:
+        _show(server, Path(good))
+
+
+def _show(server: Server, shown: Path) -> None:
+    """Have the server show another certificate from now on, as an operator does."""
+    for file, name in ((shown, "server.pem"), (shown.with_suffix(".key"), "server.key")):
+        Path(server.data, name).write_bytes(file.read_bytes())
+    server.sql("select pg_reload_conf()")
+    wanted = ssl.PEM_cert_to_DER_cert(shown.read_text())
+    until(lambda: _shown(server) == wanted)
+
+
+def _shown(server: Server) -> bytes | None:
+    with socket.create_connection(("127.0.0.1", server.port)) as plain:
+        plain.sendall(struct.pack("!ii", 8, 80877103))  # ask for TLS
+        assert plain.recv(1) == b"S"
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        with context.wrap_socket(plain) as secured:
+            return secured.getpeercert(True)
 
 
 @pytest.mark.server

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 class Proxy:
     """Passes bytes on. `holed`: nothing arrives any more, either way; `cuts`: so many replies end their connection.
 
-    `delays`: so many requests are kept until `deliver`, also if their sender has hung up meanwhile.
+    `delays`: so many requests are kept until `deliver`, also if their sender has hung up meanwhile; and what follows them on their connection.
 
     With a `trip`, seconds, the server is that far away: to connect takes one round trip, and so does every answer.
     """
@@ -93,8 +93,8 @@ class Proxy:
             while data := source.recv(65536):
                 if replies and self._cut():
                     break
-                if not replies and self.delays > 0:
-                    self.delays -= 1
+                if not replies and (self.delays > 0 or self._kept_for(target)):
+                    self.delays -= not self._kept_for(target)
                     self.late.append((target, data))
                 elif not self.holed:
                     target.sendall(data)
@@ -102,6 +102,10 @@ class Proxy:
             pass
         late = {target for target, _ in self.late}
         self._end(*({source, target} - late))
+
+    def _kept_for(self, target: socket.socket) -> bool:
+        """Whether something is kept for a connection: what is sent there later cannot overtake it."""
+        return any(kept is target for kept, _ in self.late)
 
     def deliver(self) -> None:
         """What was kept arrives, and is answered."""

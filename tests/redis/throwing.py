@@ -1,7 +1,7 @@
 """A program whose threads are struck by exceptions that another thread throws into them, as worker frameworks do at a time limit.
 
-Prints how often they were struck, how many of twenty threads got their lock afterwards, and how long that took. It runs
-apart: what is thrown can strike the test's own machinery, too.
+Prints how often they were struck, how many of twenty threads got their lock afterwards, how long that took, and which names
+are still held when every ttl is over. It runs apart: what is thrown can strike the test's own machinery, too. Any store will do.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from interlock.backends.redis.transport import pool
 from interlock.errors import InterlockError
 from tests.patience import PATIENCE
 
-pool.MOST = 3  # connections: those that are lost are missed sooner
+pool.MOST = 3  # connections to Redis: those that are lost are missed sooner
 
 
 class Thrown(BaseException):
@@ -69,7 +69,7 @@ class Working:
             thread.join(PATIENCE)
 
 
-def main(url: str, seconds: float) -> dict[str, float]:
+def main(url: str, seconds: float) -> dict[str, object]:
     with interlock.connect(url, listener=lambda event: None) as client:
         with client.lock("warm"):
             pass  # what is imported when first used is imported now
@@ -87,7 +87,16 @@ def main(url: str, seconds: float) -> dict[str, float]:
             thread.start()
         for thread in others:
             thread.join(PATIENCE)
-        return {"struck": working.struck, "done": len(done), "took": time.monotonic() - began}
+        took = time.monotonic() - began
+        return {"struck": working.struck, "done": len(done), "took": took, "left": left(client)}
+
+
+def left(client: interlock.Client) -> list[str]:
+    """What stands although its ttl is over: nobody knows of it, or it is renewed for nobody."""
+    end = time.monotonic() + 20
+    while (names := list(client.scan())) and time.monotonic() < end:
+        time.sleep(0.02)
+    return names
 
 
 if __name__ == "__main__":

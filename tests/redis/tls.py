@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import socket
+import ssl
 import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tests.redis.server import Server
@@ -44,6 +49,27 @@ def expired(folder: Path, name: str) -> Path:
     )
     assert made.returncode == 0, made.stderr
     return path
+
+
+@contextmanager
+def shown_alone(shown: Path) -> Iterator[int]:
+    """The port of a server that shows a certificate and says nothing else: for clients that begin with TLS, whatever they speak then."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(shown, shown.with_suffix(".key"))
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def accept() -> None:
+            while True:
+                try:
+                    peer, _ = listening.accept()
+                except OSError:
+                    return
+                with peer, suppress(OSError), context.wrap_socket(peer, server_side=True):
+                    pass
+
+        threading.Thread(target=accept, daemon=True).start()
+        yield listening.getsockname()[1]
+        listening.shutdown(socket.SHUT_RDWR)
 
 
 class SecureServer(Server):

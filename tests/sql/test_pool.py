@@ -90,3 +90,22 @@ def test_a_caller_in_a_hurry_comes_before_a_crowd(pool: LinkPool) -> None:
         thread.join(PATIENCE)
     assert len(served) == 41
     assert served.index("hurried") < 5, served  # one of the crowd may have looked just then
+
+
+def test_threads_that_call_back_to_back_do_not_keep_the_connection_to_themselves(pool: LinkPool) -> None:
+    """Whoever gave a connection back took it again before the one whose turn it was had woken up: threads of a crowd waited for minutes."""
+    ended, counts = threading.Event(), [0] * 12
+
+    def work(number: int) -> None:
+        while not ended.is_set():
+            borrow(pool, 0.0, PATIENCE)
+            counts[number] += 1
+
+    threads = [threading.Thread(target=work, args=[number]) for number in range(len(counts))]
+    for thread in threads:
+        thread.start()
+    until(lambda: max(counts) >= 400)
+    ended.set()
+    for thread in threads:
+        thread.join(PATIENCE)
+    assert min(counts) > max(counts) / 10, counts

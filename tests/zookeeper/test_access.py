@@ -19,7 +19,7 @@ from interlock.testing.lag import stretched
 from tests.patience import PATIENCE
 from tests.redis.proxy import proxied
 from tests.redis.test_connecting import environment
-from tests.redis.tls import certificate
+from tests.redis.tls import certificate, expired, shown_alone
 from tests.server_process import free_port
 from tests.zookeeper.ensemble import Ensemble, Servers, running
 
@@ -102,6 +102,17 @@ def test_tls_with_a_checked_certificate(secured: tuple[Ensemble, int, Path]) -> 
     with interlock.connect(f"zookeeper://localhost:{port}/tls?tls=1", connect_timeout=2) as stranger:
         with pytest.raises(Unreached, match=r"(?i)certificate"):
             stranger.lock("x").acquire()
+    gc.collect()
+
+
+def test_a_certificate_that_has_expired_is_said_to_have(tmp_path: Path) -> None:
+    shown = expired(tmp_path, "zookeeper")
+    with shown_alone(shown) as port:
+        with interlock.connect(
+            f"zookeeper://127.0.0.1:{port}/x?tls=1&ca={shown}", connect_timeout=2
+        ) as client:
+            with pytest.raises(Unreached, match=f"127.0.0.1:{port}.*expired"):
+                client.lock("x").acquire()
     gc.collect()
 
 

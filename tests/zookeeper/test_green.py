@@ -2,24 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
 import pytest
 
 from tests.full import FULL
 from tests.redis.test_green import program
-
-
-def test_greenlets_that_pause_wait_and_compute_lose_nothing(url: str) -> None:
-    """One of them computes for three times the ttl; the session and the leases are kept meanwhile."""
-    done = program("gevent", "check", url, timeout=100)
-    assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
-    assert found.pop("after a pause") < 5
-    assert found.pop("passed on after") < 3, "nobody was woken, and all looked for themselves"
-    assert found.pop("told after") < 10, "the keeper's thread did not wake the greenlet"
-    assert found == {"lost while computing": False, "told": True, "called back": ["evicted"]}
 
 
 @pytest.mark.soak

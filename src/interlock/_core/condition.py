@@ -25,7 +25,7 @@ from interlock._core.attempt import Attempt
 from interlock._core.client import Client
 from interlock._core.holding import Holding
 from interlock._core.names import checked_name
-from interlock._core.removal import DONE, FOR_EVER, GONE
+from interlock._core.removal import DONE, FOR_EVER, GONE, PENDING
 from interlock._core.room import Presence, Room
 from interlock.errors import InterlockError, NotHeld, StoreUnavailable
 from interlock.model import EVERYTHING, Claim, Gone, NoAnswer, Renewal, Renewed, Standing
@@ -174,6 +174,7 @@ class Wait:
         self._me = self._room.newcomer(self._runtime.owner())
         self._call = Presence(condition.call(self._me.id, ""), self._runtime.now(), self._me.owner)
         self._owed = False  # we were notified, and nobody has heard of it yet
+        self._silent = False  # the store did not answer when we left
         self._seen: dict[str, float] = {}  # calls that were not taken when we last looked, since when
 
     async def run(self, timeout: float | None) -> bool:
@@ -202,8 +203,9 @@ class Wait:
     async def _take_again_after(self, error: BaseException, saved: Any) -> None:
         """As `_take_again`; but an interrupted waiter does not wait for a store that is away, and its own error comes first."""
         try:
-            if timing.time_for(error) < FOR_EVER:
-                await self._room.standings(timing.patience(timing.HURRY))  # does it answer?
+            if timing.time_for(error) < FOR_EVER and self._silent:
+                # Asking once more would begin with a new connection, and that may take as long as `connect_timeout`.
+                raise StoreUnavailable(f"{self._condition.name}: the store did not answer")
             await self._take_again(saved)
         except InterlockError as failure:
             error.add_note(f"and the lock was not taken again: {failure}")
@@ -310,8 +312,13 @@ class Wait:
     async def _pass_on(self) -> None:
         """Interrupted: stand no longer; if we had been notified already, someone else gets it."""
         with suppress(StoreUnavailable):  # it lapses by itself
-            if self._me.stands and await self._room.leave(self._me, 0.0) is GONE:
-                self._owed = self._call.stands = True  # perhaps there is a call, and we had not heard of it
+            if self._me.stands:
+                left = await self._room.leave(self._me, timing.HURRY)
+                self._silent = left is PENDING
+                if left is GONE:
+                    self._owed = self._call.stands = (
+                        True  # perhaps there is a call, and we had not heard of it
+                    )
             if self._owed:
                 await self._condition.wake(1)
                 self._owed = False

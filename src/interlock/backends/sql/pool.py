@@ -81,7 +81,12 @@ class LinkPool:
     # ---- borrowing -------------------------------------------------------------------
 
     async def borrow(self, until: float, patient: bool) -> tuple[Link, bool]:
-        link, new = self._next()
+        link: Link | None = None
+        new = False
+        if not (
+            patient and self._patient
+        ):  # those who came earlier come first, or a few threads could keep all links to themselves
+            link, new = self._next()
         if link is None:
             link, new = await self._wait_for_slot(until, patient)
         if not new:
@@ -140,9 +145,10 @@ class LinkPool:
         line.append(ref(turn))
         try:
             while True:
-                link, new = self._next()  # once more: it may have become free in between
-                if link is not None:
-                    return link, new
+                if turn.signal.is_set() or not patient or self._is_first(turn):
+                    link, new = self._next()  # once more: it may have become free in between
+                    if link is not None:
+                        return link, new
                 left = max(until, self._returned_at + moving) - self._runtime.now()
                 if left <= 0:
                     raise Unreached(
@@ -155,6 +161,14 @@ class LinkPool:
         finally:
             if turn.signal.is_set():
                 self._wake_next()  # in case that a link is free which woke this one, which has not taken it
+
+    def _is_first(self, turn: _Turn) -> bool:
+        """Whether no patient caller came earlier, as far as can be told while others come and go."""
+        try:
+            first = self._patient[0]()
+        except IndexError:
+            return True
+        return first is turn or first is None
 
     def _wake_next(self) -> None:
         while (line := self._hurried or self._patient) and self._idle_or_room():

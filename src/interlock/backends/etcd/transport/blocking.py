@@ -566,7 +566,11 @@ class BlockingTransport(ClusterTransport):
         except OSError as failed:
             raise unreachable(endpoint.place, failed) from None
         for family, kind, protocol, _, place in found:
-            sock: Any = socket.socket(family, kind, protocol)
+            try:
+                sock: Any = socket.socket(family, kind, protocol)
+            except OSError as failed:  # this process may open no more files
+                error = failed
+                continue
             try:
                 sock.settimeout(max(0.001, until - time.monotonic()))
                 sock.connect(place)

@@ -7,6 +7,7 @@ word to the server, and all results of a procedure are read, also an error that 
 from __future__ import annotations
 
 import importlib
+import os
 import select
 import socket
 from collections.abc import Mapping
@@ -130,8 +131,22 @@ class BlockingDriver:
             self._connection._force_close()
 
     def abandon(self) -> None:
-        """Closes our copy of the socket; the parent's stays open, since nothing is sent."""
-        self.discard()
+        """Closes our copy of the socket; the parent's stays open, since nothing is sent.
+
+        Its buffered reader is kept and never used: a thread of the parent may have been reading from it, and in the child nobody will give back
+        the lock that it had, so closing the reader would hang for ever.
+        """
+        connection = self._connection
+        if connection is None or connection._sock is None:
+            return
+        _parents.append(connection._rfile)
+        descriptor = connection._sock.detach()
+        connection._rfile = connection._sock = None
+        os.close(descriptor)
+
+
+_parents: list[object] = []
+"""In a child: what its parent was reading from."""
 
 
 def _send(connection: Any, data: bytes, timeout: float) -> None:

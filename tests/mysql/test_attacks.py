@@ -1,0 +1,26 @@
+"""The attacks that every server store must survive, on MariaDB."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.attacks.servers.between import Between
+from tests.attacks.servers.inside import Inside
+from tests.attacks.servers.site import Site
+from tests.mysql.server import HASTY, running
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Site]:
+    with running(*HASTY) as server:
+        yield Site(server.port, lambda session: server.fresh_url(), lambda: [server.pid])
+
+
+class TestInside(Inside):
+    pass
+
+
+class TestBetween(Between):
+    pass

@@ -1,0 +1,26 @@
+"""The attacks that every server store must survive, on PostgreSQL."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.attacks.servers.between import Between
+from tests.attacks.servers.inside import Inside
+from tests.attacks.servers.site import Site
+from tests.postgresql.server import fresh_schema, running
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Site]:
+    with running() as server:
+        yield Site(server.port, lambda session: server.url(fresh_schema()), server.processes)
+
+
+class TestInside(Inside):
+    pass
+
+
+class TestBetween(Between):
+    pass

