@@ -9,9 +9,8 @@ granted has no vote until its quarantine is over (`algorithm.recovery`). `TRAITS
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any
 
 from interlock import native
 from interlock.backends.kit.defaults import NoRegisters, StoreDefaults
@@ -182,12 +181,10 @@ class RedlockStore(StoreDefaults, NoRegisters):
     async def renew(self, renewals: Sequence[Renewal], timeout: float = IO_TIMEOUT) -> list[RenewAnswer]:
         return await renewing.renew(self._quorum, renewals, timeout)
 
-    def release(
-        self, resource: str, id: str, linger: float = 0.0, timeout: float = IO_TIMEOUT
-    ) -> Coroutine[Any, Any, bool]:
+    async def release(self, resource: str, id: str, linger: float = 0.0, timeout: float = IO_TIMEOUT) -> bool:
         if self._backoff.waiters:
             self._backoff.over(id)
-        return renewing.release(self._quorum, Release(resource, id, linger), timeout)
+        return await renewing.release(self._quorum, Release(resource, id, linger), timeout)
 
     async def inspect(self, resource: str, timeout: float = IO_TIMEOUT, *, limit: int | None = None) -> Queue:
         return await inspection.inspect(self._quorum, resource, timeout, limit)
