@@ -28,7 +28,7 @@ from interlock.backends.redlock.wire.requests import (
     Vote,
 )
 from interlock.errors import ForeignKey, InterlockError, StoreUnfit
-from interlock.model import Claim, Standing
+from interlock.model import Standing
 
 REMEMBERED = 61.0  # seconds for which an eviction is remembered, at least
 
@@ -123,7 +123,6 @@ class Packing:
     def __init__(self, prefix: str) -> None:
         self.keys = Keys(prefix)
         self._quorum = bulk(self.keys.prefix + b"\x1fquorum")
-        self._ends: dict[str, bytes] = {}  # by the caller of a claim without a note: see `_record_end`
         self._places: dict[bytes, str] = {}  # by run id: the address under which a server was met
 
     def refuse_duplicate(self, place: str, identity: tuple[bytes, bytes, bytes]) -> None:
@@ -165,27 +164,21 @@ class Packing:
 
     def _vote(self, request: Vote) -> Packed:
         claim = request.claim
-        id, ballot = claim.id.encode(), b"%d" % request.ballot
-        body = b"%b%b$%d\r\n%b\r\n%b$%d\r\n%b\r\n%b" % (
+        note, who, id, ballot = (
+            claim.note.encode(),
+            claim.who.encode(),
+            claim.id.encode(),
+            b"%d" % request.ballot,
+        )
+        end = b"\n%d\n%b%b" % (len(note), note, who)
+        body = b"%b%b$%d\r\n%b\r\n%b$%d\r\n%b\r\n$%d\r\n%b\r\n" % (
             *(self.keys.holder_keys(claim.resource), self._quorum, len(id), id, _ttl(claim.ttl)),
-            *(len(ballot), ballot, self._record_end(claim)),
+            *(len(ballot), ballot, len(end), end),
         )
         if claim.capacity == 1 and not request.fill:
             return Packed(VOTE, body, 1, b"", request)
         shared = bulk(b"%d" % claim.permits) + bulk(b"%d" % claim.capacity) + bulk(b"%d" % request.fill)
         return Packed(VOTE_SHARED, body, 1, shared, request)
-
-    def _record_end(self, claim: Claim) -> bytes:
-        """What the record says of the caller. Most claims have no note and are made on a few lines, so these are kept."""
-        found = None if claim.note else self._ends.get(claim.who)
-        if found is None:
-            note = claim.note.encode()
-            found = bulk(b"\n%d\n%b%b" % (len(note), note, claim.who.encode()))
-            if not note:
-                if len(self._ends) > 1000:
-                    self._ends.clear()
-                self._ends[claim.who] = found
-        return found
 
     def _release(self, request: Release) -> Packed:
         id = request.id.encode()
