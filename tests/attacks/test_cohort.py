@@ -944,3 +944,97 @@ def test_a_late_waiter_that_gets_a_lock_in_a_place_of_another_is_shown_as_the_ho
         await stage.client.close()
 
     asyncio.run(main())
+
+
+async def stands_by(stage: AsyncStage) -> asyncio.Task[aio.Lease | None]:
+    """A newcomer that becomes the head while there are heirs."""
+    task = asyncio.create_task(stage.client.lock("x").acquire())
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert stage.core.cohorts._heads["x"].called is not None
+    return task
+
+
+def test_a_new_head_asks_the_store_when_the_last_heir_has_the_claim_for_all_who_wait_by_then() -> None:
+    async def main() -> None:
+        stage = AsyncStage()
+        ready = await prepared(stage)
+        heirs = [await behind(stage, 2), await behind(stage, 3)]
+        lease = await begun(ready)
+        asked = stage.store.asked.count("claim")
+        late = [await stands_by(stage), await behind(stage, 1), await behind(stage, 2)]
+        await lease.release()
+        lease = await got(heirs[0])
+        await asyncio.sleep(0)
+        assert stage.store.asked.count("claim") == asked, "the head asked though there was an heir"
+        with at_most(TURN / 2, "the head was not called"):
+            await lease.release()
+            lease = await got(heirs[1])
+            while stage.store.asked.count("claim") == asked:
+                await asyncio.sleep(0.001)
+        await asyncio.sleep(0.01)
+        for task in late:
+            token = lease.token
+            await lease.release()
+            lease = await got(task)
+            assert lease.token == token + 1
+        assert stage.store.asked.count("claim") == asked + 1, "one question was enough for all of them"
+        await lease.release()
+        assert await nothing_stands(stage)
+        await stage.client.close()
+
+    asyncio.run(main())
+
+
+def test_a_head_that_stands_by_asks_when_the_turn_ends_before_its_heirs_do() -> None:
+    async def main() -> None:
+        stage = AsyncStage()
+        ready = await prepared(stage)
+        heirs = [await behind(stage, 2), await behind(stage, 3)]
+        lease = await begun(ready)
+        late = await stands_by(stage)
+        age(lease)
+        with at_most(TURN / 2, "the head was not called"):
+            await lease.release()
+            for task in (late, *heirs):
+                await (await got(task)).release()
+        assert await nothing_stands(stage)
+        await stage.client.close()
+
+    asyncio.run(main())
+
+
+def test_closing_wakes_a_head_that_stands_by() -> None:
+    async def main() -> None:
+        stage = AsyncStage()
+        ready = await prepared(stage)
+        heir = await behind(stage, 2)
+        await begun(ready)
+        late = await stands_by(stage)
+        with at_most(TURN / 2, "the head was not woken"):
+            await stage.client.close()
+            for task in (heir, late):
+                with pytest.raises(ClientClosed):
+                    await task
+
+    asyncio.run(main())
+
+
+def test_a_head_that_stands_by_and_is_cancelled_leaves_its_place_to_the_next() -> None:
+    async def main() -> None:
+        stage = AsyncStage()
+        ready = await prepared(stage)
+        heir = await behind(stage, 2)
+        lease = await begun(ready)
+        late, later = await stands_by(stage), await behind(stage, 1)
+        late.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await late
+        with at_most(TURN / 2, "nobody asked"):
+            await lease.release()
+            for task in (heir, later):
+                await (await got(task)).release()
+        assert await nothing_stands(stage)
+        await stage.client.close()
+
+    asyncio.run(main())

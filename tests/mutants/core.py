@@ -564,6 +564,24 @@ COHORT: list[Mutant] = [
         tests=inherited("stands_in_the_place"),
     ),
     mutant(
+        "a new head asks at once though heirs are left",
+        "those who line up behind it have come too late for its question, and each must be asked for again",
+        (COHORTS, "            if turn is None or not turn.heirs or ", "            if True or "),
+        tests=inherited("when_the_last_heir"),
+    ),
+    mutant(
+        "nobody calls the head that stands by",
+        "a free lock lies idle until it has waited long enough",
+        (LEASE, "        client.cohorts.call_head(turn)\n", ""),
+        tests=inherited("when_the_last_heir"),
+    ),
+    mutant(
+        "a turn that ends early forgets the head that stands by",
+        "a free lock lies idle until it has waited long enough",
+        (COHORTS, "                first = head  # perhaps it stands by\n", "                pass\n"),
+        tests=inherited("turn_ends_before"),
+    ),
+    mutant(
         "who stands in another's place is evicted with it",
         "a waiter fails for what an operator did to another",
         (

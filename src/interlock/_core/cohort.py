@@ -5,9 +5,12 @@ This is lock cohorting (Dice, Marathe and Shavit, "Lock Cohorting: A General Tec
 
     head     asks the store. Attempts of the same client that come meanwhile stand in line behind it.
     turn     begins with a grant. The attempts in line that began before the store was asked become its heirs; the next
-             one in line becomes the new head and asks the store at once.
+             one in line becomes the new head.
     heir     gets the claim from the holder that releases, with the next of the tokens that were reserved with the grant.
              The store is not asked.
+
+A new head stands by while there are heirs: they came before it. It asks the store when the last of them has the claim, so
+all who stand in line by then began before that question and can inherit what it is granted.
 
 An heir's token must not be below a token that was granted, and used, before its attempt began. Three rules make sure of
 that, whatever has happened to the claim in the store:
@@ -124,9 +127,31 @@ class Cohorts:
         # One step, which needs no guard.
         if self._heads.setdefault(attempt.claim.resource, attempt) is attempt:
             if attempt.claim.resource in self.passable:
+                if (called := self._stand_by(attempt)) is not None:
+                    return called
                 self.stand_in_place(attempt)
             return None
         return self._line_up(attempt)
+
+    def _stand_by(self, attempt: Attempt) -> Signal | None:
+        """Let a new head wait for its question until the heirs of its own client have had the claim; None if there are none."""
+        client, resource = attempt.client, attempt.claim.resource
+        with client.guard:
+            lease = self.passable.get(resource)
+            turn = None if lease is None else lease._turn
+            if turn is None or not turn.heirs or turn.lender._claim.ttl != attempt.claim.ttl:
+                return None
+            if client.closed or not turn.lasts(client.runtime.now()):
+                return None
+            attempt.ahead = 1 + len(turn.heirs)
+            attempt.called = called = client.runtime.signal()
+            return called
+
+    def call_head(self, turn: Turn) -> None:
+        """Let the head ask the store, now that no heir is left."""
+        head = None if turn.heirs else self._heads.get(turn.lender._claim.resource)
+        if head is not None and head.turn is None:
+            head.call()
 
     def _line_up(self, attempt: Attempt) -> Signal | None:
         client, resource = attempt.client, attempt.claim.resource
@@ -268,7 +293,8 @@ class Cohorts:
             turn = lease._begin_turn(heirs)
             for heir in heirs:
                 heir.turn = turn
-        return self._advance(resource) if leads else None
+        first = self._advance(resource) if leads else None
+        return None if heirs else first  # with heirs it stands by: see `call_head`
 
     def pass_on(self, lease: Lease, turn: Turn, now: float) -> None:
         """Give the claim of a lease that was let go to the next heir, unless it must go back to the store.
@@ -346,6 +372,8 @@ class Cohorts:
                 first = first_waiting(heirs)
                 if first is not None:
                     self._heads[claim.resource] = first
+            elif head.turn is None:
+                first = head  # perhaps it stands by
             if heirs:
                 self._lines.setdefault(claim.resource, deque()).extendleft(reversed(heirs))
         if left is not None:
@@ -369,6 +397,7 @@ class Cohorts:
     def arrived(self, heir: Attempt) -> Attempt | None:
         """Note that the heir's lease holds the claim. Under the guard; returns the next head, for the caller to call."""
         self._passing.pop(heir, None)
+        heirs = () if heir.turn is None else heir.turn.heirs
         heir.turn, place, first = None, heir.shared, None
         if place is not None:
             # A head has inherited: the next one in line is head now, and may stand in the place that it had in the store.
@@ -380,7 +409,7 @@ class Cohorts:
                     first = self._advance(resource)
                 else:
                     del self._heads[resource]
-        return first
+        return None if heirs else first  # as in `begin_turn`
 
     def declined(self, heir: Attempt, turn: Turn) -> None:
         """Note that the claim was given back to the store, as the heir could not use it."""

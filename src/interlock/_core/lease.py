@@ -499,6 +499,7 @@ class Lease:
             return True
         if heir is not None and (called := heir.called) is not None:
             called.set()  # first: the heir does not need what is left to do here
+        client.cohorts.call_head(turn)
         self._holding.discharge(self)
         self._settled = True
         if client.wants_all_events() and not client.store.inside():

@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import Any
 
 from interlock.backends.redlock.algorithm.clock import DRIFT, SLACK
+from interlock.backends.redlock.algorithm.membership import Membership
 from interlock.backends.redlock.quorum import QUARANTINED, ROUND, Quorum
 from interlock.backends.redlock.wire.requests import (
     BUSY,
@@ -38,23 +39,19 @@ LEAST = 0.1  # the part of a ttl that must be left when the majority has answere
 class Votes:
     """What the nodes said in one round."""
 
-    __slots__ = (
-        *("_members", "accepted", "ahead", "busy", "evicted", "holding"),
-        *("mismatch", "replied", "said", "seen", "sent", "stands"),
-    )
+    replied = 0
+    sent = 0.0  # when the nodes were asked, once there were connections
+    accepted = 0  # nodes that count and hold the claim under our ballot
+    holding = 0  # nodes that count and hold the claim
+    ahead = 0
+    seen = 0  # the highest number in the way of our ballot
+    evicted: str | None = None
+    mismatch = 0
 
-    def __init__(self, quorum: Quorum) -> None:
-        self._members = quorum.members
-        self.replied = 0
-        self.sent = 0.0  # when the nodes were asked, once there were connections
-        self.accepted = 0  # nodes that count and hold the claim under our ballot
-        self.holding = 0  # nodes that count and hold the claim
+    def __init__(self, members: Membership) -> None:
+        self._members = members
         self.stands: list[int] = []  # nodes that hold the claim, whether they count or not
         self.busy: dict[int, list[Any]] = {}  # by node: what it says of the claims in the way
-        self.ahead = 0
-        self.seen = 0  # the highest number in the way of our ballot
-        self.evicted: str | None = None
-        self.mismatch = 0
         self.said: dict[int, str | InterlockError] = {}
 
     def on_reply(self, node: int, reply: int | Reply, sent: float, received: float) -> bool:
@@ -70,6 +67,8 @@ class Votes:
                 self.accepted += 1
                 if self.accepted >= members.majority:
                     return True
+                if self.accepted == self.replied:  # nobody has refused so far, and a majority is in reach
+                    return False
         elif isinstance(reply, InterlockError):
             self.said[node] = reply
         else:
@@ -154,7 +153,7 @@ async def vote(quorum: Quorum, claim: Claim, began: float, timeout: float) -> Gr
     ballot, rounds = members.ballot(quorum.wall()), 0
     while True:
         rounds += 1
-        asked, votes = quorum.now(), Votes(quorum)
+        asked, votes = quorum.now(), Votes(members)
         left = timeout - (asked - began - connecting)
         await quorum.ask(Vote(claim, ballot), votes.on_reply, quorum.once_connected(max(0.001, left)))
         now = quorum.now()

@@ -18,7 +18,7 @@ class ClockWatch:
     __slots__ = ("_at", "_high", "_low", "distrusted_until")
 
     def __init__(self) -> None:
-        self._low = self._high = self._at = 0.0
+        self._low, self._high, self._at = float("-inf"), float("inf"), 0.0
         self.distrusted_until = 0.0
 
     @property
@@ -30,9 +30,6 @@ class ClockWatch:
         """How far, in seconds, the clock jumped since the last reply; 0.0 when it runs as it should."""
         stood = clock / 1e6
         low, high = stood - received, stood - sent
-        if not self._at:
-            self._low, self._high, self._at = low, high, sent
-            return 0.0
         between = received - self._at
         room = DRIFT * between if between > 0.0 else 0.0
         least, most = self._low - room, self._high + room
@@ -41,9 +38,10 @@ class ClockWatch:
             self._low, self._high = low, high
             return low - most if low > most else high - least
         # A reading that only the slack excuses moves nothing: many small steps must not add up to an unseen jump.
-        overlap = low <= most and high >= least
-        self._low = low if overlap and low > least else least
-        self._high = high if overlap and high < most else most
+        if least <= high and low <= most:
+            self._low, self._high = max(least, low), min(most, high)
+        else:
+            self._low, self._high = least, most
         return 0.0
 
     def distrust(self, until: float) -> None:

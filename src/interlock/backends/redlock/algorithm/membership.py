@@ -85,7 +85,7 @@ class Membership:
         if jumped:
             self.jumped[node] = received
             _say_jumped(self.places[node], jumped)
-        return received >= watch.distrusted_until and not (self.jumped and node in self.jumped)
+        return received >= watch.distrusted_until and node not in self.jumped
 
     def settle_jump(self, node: int, longest: float) -> None:
         """Distrust a node whose clock jumped for the longest ttl it has granted: until then others may hold what lapsed too early."""

@@ -173,12 +173,13 @@ async def release(quorum: Quorum, request: Release, timeout: float) -> bool:
         if isinstance(reply, int):
             members.counts(node, reply, sent, received)
             removed.append(node)
-        elif isinstance(reply, InterlockError):
+            return len(removed) >= members.majority
+        if isinstance(reply, InterlockError):
             said[node] = reply
-        else:
-            members.counts(node, reply[0], sent, received)
-            absent.append(node)
-        return len(removed) >= members.majority or len(absent) >= members.majority
+            return False
+        members.counts(node, reply[0], sent, received)
+        absent.append(node)
+        return len(absent) >= members.majority
 
     await quorum.ask(request, on_reply, quorum.within(timeout))
     if len(removed) >= members.majority:

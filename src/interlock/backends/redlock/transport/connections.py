@@ -36,6 +36,7 @@ FRESH = 0.5  # seconds of idleness after which connections are checked before th
 BEHIND = 8  # unwanted replies that may pile up before they are read and dropped together
 MAX_UNANSWERED = 64  # requests a silent node may leave unanswered before it gets no new ones
 CHUNK = 2048  # replies are small, and a large buffer costs more to get
+POLLIN = select.POLLIN
 EMPTY = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
@@ -94,8 +95,9 @@ class NodeConnection:
 
         It waits, for 50 ms at most, only if the node has read nothing for so long that the socket's buffer is full.
         """
-        # Appended before the send: a caller that is interrupted in between must know that a reply will come.
-        self.due.append(packed)
+        due = self.due
+        # Before the send: a caller that is interrupted there must know that a reply will come.
+        due.append(packed)
         try:
             gone = self.sock.send(request)
             while gone < len(request):
@@ -106,14 +108,15 @@ class NodeConnection:
             raise timeout_error(self.place, 0.0) from None
         except OSError as error:
             raise unreachable(self.place, error) from None
-        return len(self.due)
+        return len(due)
 
     def receive(self, asked: Packed | None) -> Any:
-        """The reply to `asked`, or False while it has not arrived. Replies to earlier requests are dropped.
+        """The reply to `asked`, or the error that the server replied; False while it has not arrived.
 
-        With None it reads all there is: only after the last reply can it see whether the server has closed the connection.
+        Replies to earlier requests are dropped. With None it reads all there is: only after the last reply can it see
+        whether the server has closed the connection.
         """
-        gets, popleft = self._reader.gets, self.due.popleft
+        reader, due = self._reader, self.due
         while True:
             try:
                 data = self.sock.recv(CHUNK)
@@ -124,13 +127,16 @@ class NodeConnection:
             if not data:
                 raise unreachable(self.place, "the server closed the connection")
             try:
-                self._reader.feed(data)
-                while (reply := gets()) is not False:
-                    packed = popleft()
-                    if reply.__class__ is ErrorReply and reply.code == "NOSCRIPT":
-                        if packed is asked or packed.lasting:
-                            self.send(packed, packed.with_source(self.identity))
-                    elif packed is asked:
+                reader.feed(data)
+                while (reply := reader.gets()) is not False:
+                    packed = due.popleft()
+                    if reply.__class__ is ErrorReply:
+                        if reply.code == "NOSCRIPT":
+                            if packed is asked or packed.lasting:
+                                self.send(packed, packed.with_source(self.identity))
+                            continue
+                        reply = reply_error(self.place, reply)
+                    if packed is asked:
                         return reply
             except (ProtocolError, IndexError) as error:  # IndexError: a reply to no request
                 raise protocol_error(self.place, error) from None
@@ -179,8 +185,8 @@ class ConnectionSet:
         self, packed: Packed, to: Collection[int], awaited: Collection[int], on_reply: OnReply, limits: Limits
     ) -> list[int]:
         """The awaited nodes that did not answer. Long because it is one exchange with all nodes, and the hot path."""
-        now, connections = self._transport.now, self._connections
-        enough = False
+        transport, connections, enough = self._transport, self._connections, False
+        now = transport.now
         lost: list[int] = []
         if now() - self.used > FRESH:
             self.drop_closed()
@@ -188,9 +194,10 @@ class ConnectionSet:
             began = now()
             lost = self._connect(missing, awaited, on_reply, limits)
             had = len(awaited) - len(missing)
-            limits = limits.after(now() - began, had, self._transport.round_trip(limits.least))
+            limits = limits.after(now() - began, had, transport.round_trip(limits.least))
         elif limits.hurried:
-            limits = limits.after(0.0, len(awaited), self._transport.round_trip(limits.least))
+            limits = limits.after(0.0, len(awaited), transport.round_trip(limits.least))
+        head, identity_form, tail = packed.head, packed.identity_form, packed.tail
         sent, waiting, replied = now(), set(awaited), 0
         for node in to:
             connection = connections[node]
@@ -199,20 +206,15 @@ class ConnectionSet:
             ):
                 waiting.discard(node)
                 if packed.request is not None:
-                    self._transport.on_unacknowledged(node, packed.request)
+                    transport.on_unacknowledged(node, packed.request)
                 continue
             try:
-                if (
-                    connection.send(
-                        packed, packed.head + connection.identity[packed.identity_form] + packed.tail
-                    )
-                    > MAX_UNANSWERED
-                ):
+                if connection.send(packed, head + connection.identity[identity_form] + tail) > MAX_UNANSWERED:
                     self._late = True
             except InterlockError as error:
                 self._drop(connection)
                 if packed.request is not None:
-                    self._transport.on_unacknowledged(node, packed.request)
+                    transport.on_unacknowledged(node, packed.request)
                 if node in waiting:
                     waiting.discard(node)
                     lost.append(node)
@@ -224,10 +226,9 @@ class ConnectionSet:
                 break
             for fd, event in self._rotated(self._poll.poll(left * 1000 + 1)):
                 connection = self._by_fd[fd]
-                if enough and event == select.POLLIN and len(connection.due) < BEHIND:
+                if enough and event == POLLIN and len(connection.due) < BEHIND:
                     continue  # its reply is read and dropped together with a later one
                 node = connection.node
-                reply: Any = False
                 try:
                     reply = connection.receive(packed)
                 except InterlockError as error:
@@ -237,14 +238,13 @@ class ConnectionSet:
                 if reply is False or node not in waiting:
                     continue
                 waiting.discard(node)
-                if reply.__class__ is ErrorReply:
-                    reply = reply_error(connection.place, reply)
-                received, answers = now(), not isinstance(reply, InterlockError)
-                replied += answers
+                received = now()
                 if on_reply(node, reply, sent, received):
                     enough = True
-                elif answers and replied == limits.least:
-                    until = sent + limits.patience(received - sent)
+                elif not isinstance(reply, InterlockError):
+                    replied += 1
+                    if replied == limits.least:
+                        until = sent + limits.patience(received - sent)
         self.used = now()
         if enough:
             return [*lost, *self._overdue()] if self._late else lost
