@@ -54,8 +54,8 @@ MUTANTS: list[Mutant] = [
         "a request that comes while the loop wakes up is sent with the next heartbeat, seconds later",
         (
             "backends/zookeeper/wire.py",
-            "        for one in readers:\n            if isinstance(one, Waker) and one.fileno() in found:\n                one.heard()\n        readable = [one for one in readers if one.pending() or _has_come(one, found)]\n",
-            "        readable = [one for one in readers if one.pending() or _has_come(one, found)]\n        for one in readers:\n            if isinstance(one, Waker) and one.fileno() in found:\n                one.heard()\n",
+            "        for one in wakers:\n            one.asleep = False\n            if one.fileno() in found:\n                one.heard()\n        readable = [one for one in readers if one.pending() or _has_come(one, found)]\n",
+            "        readable = [one for one in readers if one.pending() or _has_come(one, found)]\n        for one in wakers:\n            one.asleep = False\n            if one.fileno() in found:\n                one.heard()\n",
         ),
         tests=Tests("tests/zookeeper/test_wire.py"),
     ),
