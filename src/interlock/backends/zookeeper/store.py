@@ -178,9 +178,8 @@ class ZooKeeperStore(Waiting, Registers, Operators, StoreDefaults):
     async def _resume(self, claim: Claim, session: Session, deadline: Deadline) -> ClaimAnswer:
         """Find the node of a claim that was sent before, and perhaps applied; a node of an earlier session is not ours."""
         folder, asked = self._paths.folder(claim.resource), self._runtime.now()
-        found = [
-            place for place in places(await self._calls.children(folder, deadline)) if place.id == claim.id
-        ]
+        _, seen = await self._looks.after(self._calls, folder, [requests.sync(folder)], deadline)
+        found = seen.view().of_claim(claim.id)
         read = await self._calls.read_all(
             [requests.get_data(f"{folder}/{place.node}") for place in found], deadline
         )
@@ -252,7 +251,10 @@ class ZooKeeperStore(Waiting, Registers, Operators, StoreDefaults):
         if first is None or not entry.waited or entry.admitted_at is not None:
             return None
         reads = [requests.get_data(entry.path), requests.get_data(first.path)]
-        own, ahead = await self._calls.read_all(reads, deadline)
+        holder = self._holder_to_name(first)
+        if holder is not None:
+            reads.append(requests.get_data(f"{entry.folder}/{holder.node}"))
+        own, ahead, *held = await self._calls.read_all(reads, deadline)
         if own is None:
             return await self._removed(entry, deadline)
         if ahead is None:
@@ -260,7 +262,23 @@ class ZooKeeperStore(Waiting, Registers, Operators, StoreDefaults):
                 first
             )  # it was removed, and those who wait behind it need not wait until it knows
             return None
+        if (
+            holder is not None
+            and held[0] is not None
+            and (line := self._ledger.line(entry.folder)) is not None
+        ):
+            now = await self._calls.server_now(deadline)
+            line.told(self._standing(holder, held[0], True, entry.claim.capacity, now), self._runtime.now())
         return self._line_up(entry)
+
+    def _holder_to_name(self, first: Entry) -> Place | None:
+        """The claim at the front of the queue, if one of our waiters should ask about it. It is named in messages only."""
+        line, now = self._ledger.line(first.folder), self._runtime.now()
+        if line is None or line.holder(now)[0]:
+            return None
+        line.told(line.holder(now)[1], now)  # the others do not ask meanwhile
+        ahead = line.ahead_of(first.node)
+        return ahead[0][1] if ahead else None
 
     async def _end_lingering(
         self, entry: Entry, view: View, lingering: Sequence[Place], deadline: Deadline

@@ -20,6 +20,7 @@ class View:
         self.version = version  # of the folder's data: see `bell`
         self.number = number
         self._places: dict[str, int] | None = None
+        self._by_id: dict[str, list[Place]] | None = None
         self._lingering: list[int] | None = None
         self._totals: dict[int, list[int]] = {}  # by capacity: the permits up to each place
         self._in_the_way: dict[tuple[int, int], list[int]] = {}
@@ -35,6 +36,15 @@ class View:
         if found is None:
             found = self._places = {place.node: index for index, place in enumerate(self.queue)}
         return found.get(node)
+
+    def of_claim(self, id: str) -> list[Place]:
+        """The nodes of one claim: more than one if a request for it was repeated."""
+        if self._by_id is None:
+            found: dict[str, list[Place]] = {}
+            for place in self.queue:
+                found.setdefault(place.id, []).append(place)
+            self._by_id = found
+        return self._by_id.get(id, [])
 
     def permits_ahead(self, place: int, capacity: int) -> int:
         return self._totals_of(capacity)[place - 1] if place else 0

@@ -125,13 +125,13 @@ class Waiting:
         if entry.folder in bell.changed:  # somebody lingers in the place of another
             return await self._list(entry, line, bell, deadline)
         line.left([path.rpartition("/")[2] for path in tuple(bell.deleted)])
+        version = line.view.version  # first: what is seen later is at least as new
         ahead = line.ahead_of(entry.node)
         if ahead is None:
             return await self._list(entry, line, bell, deadline)
         places = [place for _, place in ahead]
         if any(place.lingering and place.node not in entry.lingering for place in places):
             return GONE  # asking again tells until when
-        version = line.view.version
         near = places[-NEAREST:]
         gone = await self._look_up(entry, bell, near, version, deadline)
         if gone is None:
@@ -172,7 +172,8 @@ class Waiting:
         if read is None:
             return await self._look_up(entry, bell, near, version, deadline)
         left = {path for path, content in zip(others, read, strict=True) if content is None}
-        return {place.node for place in near if f"{entry.folder}/{place.node}" in left | bell.deleted}
+        left |= bell.deleted
+        return {place.node for place in near if f"{entry.folder}/{place.node}" in left}
 
     async def _list(self, entry: Entry, line: Line, bell: Bell, deadline: Deadline) -> str | None:
         """Begin to listen, and list the queue after that; None if the claim stands there, otherwise GONE."""
