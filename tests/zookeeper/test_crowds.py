@@ -19,13 +19,15 @@ import interlock
 from interlock import aio
 from interlock._core.admission import to_watch
 from interlock._core.drive import drive
+from interlock._runtime.tasks import Tasks
 from interlock._runtime.threads import Threads
 from interlock.backends.zookeeper import requests
 from interlock.backends.zookeeper.looks import OVERDUE, Look
 from interlock.backends.zookeeper.paths import Place
 from interlock.backends.zookeeper.store import ZooKeeperStore
+from interlock.backends.zookeeper.turns import AT_ONCE, LOST, Turns
 from interlock.backends.zookeeper.view import View
-from interlock.errors import ClientClosed, Evicted, SettingsMismatch
+from interlock.errors import ClientClosed, Evicted, HeldUp, SettingsMismatch
 from interlock.model import EVERYTHING, Busy, Claim, Granted
 from interlock.urls import open_store
 from tests.patience import PATIENCE, until
@@ -484,7 +486,8 @@ def test_a_list_that_was_sent_before_does_not_count(url: str) -> None:
     with interlock.connect(url, ttl=TTL) as client:
         client.lock("x").acquire()
         store: Any = client._core.store
-        folder, sent, held = store._paths.folder("x"), counted(client), []
+        folder, sent = store._paths.folder("x"), counted(client)
+        held: list[tuple[Any, Any]] = []
         link = store._link
         call = link._call
 
@@ -535,3 +538,79 @@ def test_a_view_says_of_each_claim_what_the_rule_says(seed: int) -> None:
         if sum(taken[: place + 1]) > capacity:
             assert view.to_watch(place, wanted, capacity) == to_watch(taken, place, capacity)
     assert view.find("another") is None
+
+
+# ---- how many are under way -------------------------------------------------------------
+
+
+def test_a_flood_of_claims_lets_others_go_before_it(url: str) -> None:
+    """However many come at once, a renewal finds few requests ahead of it."""
+
+    async def flood() -> None:
+        async with aio.connect(url, ttl=TTL) as ours:
+            assert await ours.lock("x").acquire()
+            store: Any = ours._core.store
+            link, most, sent = store._link, 0, list[Any]()
+            call = link._call
+
+            def counting(request: Any, answer: Any) -> None:
+                nonlocal most
+                if NAMES.get(request.type) == "create":
+                    sent.append(answer)
+                    most = max(most, sum(not one.done for one in sent))
+                call(request, answer)
+
+            link._call = counting
+            tasks = [asyncio.create_task(ours.lock("x").acquire()) for _ in range(4 * AT_ONCE)]
+            await standing(ours, 4 * AT_ONCE)
+            assert 1 < most <= AT_ONCE + 2, most  # and the nodes of the session
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            assert not store._turns._given
+            assert not store._turns._waiting
+
+    asyncio.run(flood())
+
+
+def test_a_claim_that_has_no_turn_in_its_time_has_had_no_effect(url: str) -> None:
+    ours = opened(url)
+    drive(ours.claim(claim()))
+    folder, runtime = ours._paths.folder("x"), ours._runtime
+    turns = [drive(ours._turns.take(runtime, folder, 0.0)) for _ in range(AT_ONCE)]
+    late = claim()
+    with pytest.raises(HeldUp):
+        drive(ours.claim(late, 0.2))
+    assert not ours._ledger.tried(late.id)
+    ours._turns.give_back(folder, turns[0])
+    assert isinstance(drive(ours.claim(late)), Busy)
+    for turn in turns[1:]:
+        turn.since -= LOST  # as if those who had them were interrupted
+    for _ in range(2):  # the first has the one that was given back
+        assert drive(ours._turns.take(runtime, folder, 0.0)) is not None
+    assert len(ours._turns._given[folder]) == 2
+    drive(ours.close())
+
+
+def test_a_turn_goes_to_the_next_in_line_whoever_gives_up() -> None:
+    async def line() -> None:
+        runtime, turns = Tasks(), Turns()
+        given = [await turns.take(runtime, "x", 0.0) for _ in range(AT_ONCE)]
+        assert all(given)
+        waiting = [asyncio.create_task(turns.take(runtime, "x", PATIENCE)) for _ in range(3)]
+        await asyncio.sleep(0)
+        waiting[0].cancel()
+        await asyncio.wait(waiting[:1])
+        assert await turns.take(runtime, "x", 0.0) is None
+        assert given[0]
+        turns.give_back("x", given[0])
+        waiting[1].cancel()  # it has its turn already, and passes it on
+        async with asyncio.timeout(PATIENCE):
+            last = await waiting[2]
+        for turn in (*given[1:], last):
+            assert turn
+            turns.give_back("x", turn)
+        assert not turns._given
+        assert not turns._waiting
+
+    asyncio.run(line())

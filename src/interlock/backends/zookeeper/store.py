@@ -18,15 +18,17 @@ from interlock.backends.zookeeper import requests
 from interlock.backends.zookeeper.calls import Calls, StrictDeadline, within
 from interlock.backends.zookeeper.entry import Entry, Ledger, decode, encode
 from interlock.backends.zookeeper.library import NodeExists, NoNode, Unimplemented
-from interlock.backends.zookeeper.link import Link, Session
+from interlock.backends.zookeeper.link import Answer, Link, Session
 from interlock.backends.zookeeper.looks import Look, Looks
 from interlock.backends.zookeeper.operators import Operators
 from interlock.backends.zookeeper.paths import Place, claim_prefix, lingering_node, places, shrunk_node
 from interlock.backends.zookeeper.registers import Registers
+from interlock.backends.zookeeper.requests import Request
 from interlock.backends.zookeeper.tombstones import Tombstones
+from interlock.backends.zookeeper.turns import Turns
 from interlock.backends.zookeeper.view import View
 from interlock.backends.zookeeper.waiting import Waiting
-from interlock.errors import InvalidSetting, SettingsMismatch, StoreUnavailable
+from interlock.errors import HeldUp, InvalidSetting, SettingsMismatch, StoreUnavailable
 from interlock.model import (
     Busy,
     Claim,
@@ -62,6 +64,9 @@ MANY = 300  # claims in a session from which on a renewal asks for its own claim
 SWEEPING = 0.25  # seconds that a renewal spends on old notes, at most
 FAR = 100  # claims ahead from which on a waiter asks less often where it stands: for each so many,
 LOOK_EVERY = 10.0  # seconds more pass between two looks
+NOT_SENT = (
+    0.5  # the part of its time after which a claim is given up that was not sent: the servers need time, too
+)
 ENTERED = 3  # times a claim is entered, if its folder vanishes or an operator removes it meanwhile
 
 
@@ -83,6 +88,7 @@ class ZooKeeperStore(Waiting, Registers, Operators, StoreDefaults):
         self._tombstones = Tombstones(self._calls)
         self._ledger = twin._ledger if twin is not None else ledger or Ledger()
         self._looks = twin._looks if twin is not None else Looks(link)
+        self._turns: Turns = twin._turns if twin is not None else Turns()
         self._twin = twin  # the blocking side of an asyncio store
         if twin is None:
             link.on_session_lost.insert(0, self._ledger.lose)
@@ -124,11 +130,7 @@ class ZooKeeperStore(Waiting, Registers, Operators, StoreDefaults):
             self._ledger.entries[claim.id] = entry
             session.ids[claim.id] = None
             create = requests.create(prefix, entry.data(), acl, flags)
-            look: Look | None = None
-            if self._ledger.is_behind_ours(claim, folder):  # it has to wait, whoever else is there
-                made = await self._calls.one(create, deadline)
-            else:
-                (*_, made), look = await self._looks.after(self._calls, folder, [*parents, create], deadline)
+            made, look = await self._create(claim, folder, [*parents, create], deadline)
             if made.failed(NoNode):
                 self._ledger.forget(claim.id)
                 parents = self._link.parents(folder)
@@ -142,6 +144,25 @@ class ZooKeeperStore(Waiting, Registers, Operators, StoreDefaults):
                 return self._line_up(entry)
             return await self._judge(entry, look.view(), asked, deadline)
         raise StoreUnavailable(f"{self._link.place}: the folder of {claim.resource} vanished again and again")
+
+    async def _create(
+        self, claim: Claim, folder: str, asked: Sequence[Request], deadline: Deadline
+    ) -> tuple[Answer, Look | None]:
+        """The answer to the last of these requests, and a look at the queue unless the claim has to wait, whoever else is there."""
+        seconds = deadline.left() * NOT_SENT
+        turn = await self._turns.take(self._runtime, folder, seconds)
+        if turn is None:
+            self._ledger.forget(claim.id)
+            raise HeldUp(
+                f"{self._link.place}: not sent in {seconds:.3g} s: too many claims of this client are under way"
+            )
+        try:
+            if self._ledger.is_behind_ours(claim, folder):
+                return (await self._calls.ask(asked, deadline))[-1], None
+            answers, look = await self._looks.after(self._calls, folder, asked, deadline)
+            return answers[-1], look
+        finally:
+            self._turns.give_back(folder, turn)
 
     async def _repeat(self, entry: Entry, deadline: Deadline) -> ClaimAnswer:
         """Look again where a claim stands whose node we know."""
@@ -503,6 +524,7 @@ class ZooKeeperStore(Waiting, Registers, Operators, StoreDefaults):
         if self._twin is None:
             self._ledger.after_fork()
             self._looks.after_fork()
+            self._turns.after_fork()
             self._link.after_fork()
 
     async def close(self) -> None:
