@@ -22,6 +22,7 @@ from interlock._core.drive import drive
 from interlock._runtime.tasks import Tasks
 from interlock._runtime.threads import Threads
 from interlock.backends.zookeeper import requests
+from interlock.backends.zookeeper.entry import SHORT
 from interlock.backends.zookeeper.looks import OVERDUE, Look
 from interlock.backends.zookeeper.paths import Place
 from interlock.backends.zookeeper.store import ZooKeeperStore
@@ -106,7 +107,7 @@ def test_a_hand_over_costs_the_same_in_a_long_queue(url: str, waiters: int, clie
         await standing(holding, waiters)
         entering = sum(sent, Counter[str]())
         # Each client lists once for its first claim, and once for all those that came while that was under way.
-        assert entering["list"] <= 4 * clients, entering
+        assert entering["list"] <= 10 * clients, entering
         assert entering["create"] <= waiters + 1 + 2 * clients, entering  # and the nodes of their sessions
         for one in sent:
             one.clear()
@@ -418,7 +419,7 @@ def test_a_claim_behind_another_waiter_neither_lists_nor_watches(url: str) -> No
     with interlock.connect(url, ttl=TTL) as client:
         store = client._core.store
         assert isinstance(store, ZooKeeperStore)
-        for _ in range(2):
+        for _ in range(SHORT + 1):
             drive(store.claim(claim()), nested=True)
         sent = counted(client)
         last = claim()
@@ -443,8 +444,11 @@ def test_those_between_us_and_the_one_who_left_still_count(url: str) -> None:
         drive(store.close())
 
 
-def test_a_waiter_that_was_removed_and_does_not_ask_holds_up_nobody_for_ever(url: str) -> None:
+def test_a_waiter_that_was_removed_and_does_not_ask_holds_up_nobody_for_ever(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whoever asks again behind it finds out."""
+    monkeypatch.setattr("interlock.backends.zookeeper.entry.SHORT", 1)
     theirs, ours = opened(url), opened(url)
     holder, first, second = claim(), claim(), claim()
     drive(theirs.claim(holder))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import select
 import socket
 import ssl
+import threading
 import time
 from collections import deque
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from interlock.backends.zookeeper.wire import POLL, Waker, Wire, ready
+from tests.patience import PATIENCE, until
 
 
 class Meanwhile:
@@ -65,6 +67,23 @@ def select_alone(waker: Waker) -> bool:
     poll = select.poll()
     poll.register(waker.fileno(), select.POLLIN)
     return bool(poll.poll(0))
+
+
+def test_a_loop_that_sleeps_is_woken_and_one_that_is_awake_is_not() -> None:
+    queue: deque[str] = deque()
+    waker = Waker(lambda: queue)
+    assert waker.send(b"\0") == 1
+    assert not select_alone(waker), "it was not asleep"
+    woken: list[Any] = []
+    loop = threading.Thread(target=lambda: woken.extend(ready([waker], [], [], PATIENCE)[0]), daemon=True)
+    loop.start()
+    until(lambda: waker.asleep)
+    queue.append("a request")
+    waker.send(b"\0")
+    loop.join(PATIENCE / 2)
+    assert woken == [waker]
+    assert not waker.asleep
+    waker.close()
 
 
 def test_being_woken_for_what_was_sent_already_is_not_the_end_of_a_timeout() -> None:

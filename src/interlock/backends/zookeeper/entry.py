@@ -14,6 +14,7 @@ from interlock.backends.zookeeper.view import View
 from interlock.model import EVERYTHING, Claim
 from interlock.ports import Signal
 
+SHORT = 6  # waiters of a client from which on another one does not list the queue, and so does not know how many are ahead
 REMEMBERED = 61.0  # seconds for which an eviction is remembered at least
 FORMER = 4096  # ids kept of claims whose session has ended, or whose request was not answered
 
@@ -135,6 +136,7 @@ class Ledger:
 
     def after_fork(self) -> None:
         self._guard = native.guard()
+        self._lines = {}  # first: nobody is left to be woken, and the locks of the parent's signals may be held for ever
         self.lose(None)
 
     # ---- claims that wait ----------------------------------------------------------------
@@ -165,9 +167,9 @@ class Ledger:
         return self._lines.get(folder)
 
     def is_behind_ours(self, claim: Claim, folder: str) -> bool:
-        """Whether a claim that enters now has to wait, because an older one of this client waits there."""
+        """Whether a claim that enters now has to wait, because many older ones of this client wait there."""
         line = self._lines.get(folder)
-        return line is not None and claim.queued and line.capacity == claim.capacity and len(line) > 0
+        return line is not None and claim.queued and line.capacity == claim.capacity and len(line) >= SHORT
 
     def behind_ours(self, entry: Entry, signal: Callable[[], Signal]) -> Signal | None:
         """None if no older claim of ours waits there; otherwise what is set when that may have changed."""
@@ -176,11 +178,11 @@ class Ledger:
             return None if line is None else line.behind(entry.claim.id, signal)
 
     def first_of_ours(self, entry: Entry) -> Entry | None:
-        """The first of our waiters there, if it is not this one."""
+        """The first of our waiters there, if they are many and it is not this one."""
         with self._guard:
             line = self._lines.get(entry.folder)
             first = None if line is None else line.first()
-            if line is None or first is None or first[1] == entry.claim.id:
+            if line is None or len(line) <= SHORT or first is None or first[1] == entry.claim.id:
                 return None
             found = self.entries.get(first[1])
             if found is None or found.token != first[0]:

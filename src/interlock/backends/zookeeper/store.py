@@ -278,10 +278,8 @@ class ZooKeeperStore(Waiting, Registers, Operators, StoreDefaults):
         own, ahead, *held = await self._calls.read_all(reads, deadline)
         if own is None:
             return await self._removed(entry, deadline)
-        if ahead is None:
-            self._ledger.leave_line(
-                first
-            )  # it was removed, and those who wait behind it need not wait until it knows
+        if ahead is None:  # it was removed, and nobody has told it yet
+            self._ledger.leave_line(first)
             return None
         if (
             holder is not None

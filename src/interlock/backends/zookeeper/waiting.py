@@ -122,8 +122,6 @@ class Waiting:
         self, entry: Entry, line: Line, bell: Bell, deadline: Deadline
     ) -> Granted | str | None:
         """See who of those ahead still stands, each by its path, and listen to the nearest; None if it has to look again."""
-        if entry.folder in bell.changed:  # somebody lingers in the place of another
-            return await self._list(entry, line, bell, deadline)
         line.left([path.rpartition("/")[2] for path in tuple(bell.deleted)])
         version = line.view.version  # first: what is seen later is at least as new
         ahead = line.ahead_of(entry.node)
