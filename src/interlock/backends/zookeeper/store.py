@@ -133,6 +133,7 @@ class ZooKeeperStore(Waiting, Registers, Operators, StoreDefaults):
             made, look = await self._create(claim, folder, [*parents, create], deadline)
             if made.failed(NoNode):
                 self._ledger.forget(claim.id)
+                self._link.folders.pop(folder, None)
                 parents = self._link.parents(folder)
                 continue
             path, stat = made.get()
@@ -157,6 +158,8 @@ class ZooKeeperStore(Waiting, Registers, Operators, StoreDefaults):
                 f"{self._link.place}: not sent in {seconds:.3g} s: too many claims of this client are under way"
             )
         try:
+            if folder in self._link.folders:
+                asked = asked[-1:]  # another claim has made it meanwhile
             if self._ledger.is_behind_ours(claim, folder):
                 return (await self._calls.ask(asked, deadline))[-1], None
             answers, look = await self._looks.after(self._calls, folder, asked, deadline)

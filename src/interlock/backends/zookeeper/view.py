@@ -68,7 +68,7 @@ class View:
         """For each place the nearest one ahead that cannot share with a claim of so many permits; -1 if there is none."""
         found = self._in_the_way.get((permits, capacity))
         if found is None:
-            found, nearest = [], -1
+            nearest, found = -1, list[int]()
             for index, place in enumerate(self.queue):
                 found.append(nearest)
                 if place.permits_of(capacity) + permits > capacity:
