@@ -61,6 +61,7 @@ TRAITS = Traits(
 
 ENOUGH = 0.3  # the part of the session's timeout that must be left when a claim is granted; or three quarters of its ttl
 MANY = 300  # claims in a session from which on a renewal asks for its own claims alone
+MARKS = 500  # claims that a renewal marks, for people to see since when they hold
 SWEEPING = 0.25  # seconds that a renewal spends on old notes, at most
 FAR = 100  # claims ahead from which on a waiter asks less often where it stands: for each so many,
 LOOK_EVERY = 10.0  # seconds more pass between two looks
@@ -342,6 +343,7 @@ class ZooKeeperStore(Waiting, Registers, Operators, StoreDefaults):
         asked = self._runtime.now()
         standing = await self._standing_paths(renewals, session, deadline)
         answers: list[RenewAnswer] = []
+        marks = MARKS
         for renewal in renewals:
             entry = self._ledger.entries.get(renewal.id)
             stands = entry is not None and entry.stands_in(session) and entry.path in standing
@@ -350,6 +352,9 @@ class ZooKeeperStore(Waiting, Registers, Operators, StoreDefaults):
                     self._ledger.leave_line(entry)  # it is woken, and asks
                 answers.append(await self._gone(renewal, deadline))
                 continue
+            if marks > 0 and entry.waited and entry.admitted_at is not None and not entry.since_told:
+                marks -= 1  # nobody waits for it: thousands of readers that were let in at once would delay the next renewals
+                self._link.tell(requests.set_data(entry.path, entry.data()), entry.touched)
             ttl = min(renewal.ttl, session.timeout)
             # The ttl counts from an instant at which it ends no later than the session does.
             answers.append(Renewed(ttl, min(asked, session.writes.ends - ttl)))
@@ -388,8 +393,7 @@ class ZooKeeperStore(Waiting, Registers, Operators, StoreDefaults):
         """Write what a renewal changes: the note, the permits, a mark that was lost; False if the claim is gone."""
         shrinks = renewal.permits is not None and renewal.permits < entry.permits
         changed = renewal.note is not None and renewal.note != entry.note
-        since_unknown = entry.waited and entry.admitted_at is not None and not entry.since_told
-        if not (shrinks or changed or entry.owes_touch or since_unknown):
+        if not (shrinks or changed or entry.owes_touch):
             return True
         before = entry.note
         entry.note = entry.note if renewal.note is None else renewal.note
