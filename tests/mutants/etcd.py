@@ -7,7 +7,7 @@ from tests.mutants.mutant import Mutant, Tests, mutant
 CLAIMING = "backends/etcd/algorithm/claiming.py"
 SESSIONS = "backends/etcd/algorithm/sessions.py"
 WAITING = "backends/etcd/algorithm/waiting.py"
-CROWDS = "backends/etcd/algorithm/crowds.py"
+CROWDS = "backends/kit/crowds.py"
 
 
 def reused(names: str) -> Tests:
@@ -98,7 +98,7 @@ MUTANTS: list[Mutant] = [
     mutant(
         "etcd: whoever was read last was ahead of nobody",
         "a claim that has just entered a long queue counts as the first of it",
-        (CROWDS, "return self._listed[:place]", "return self._listed[:0]"),
+        (CROWDS, "front.listed[front.start : place]", "front.listed[:0]"),
         tests=crowds("front_of_a_queue"),
     ),
     mutant(

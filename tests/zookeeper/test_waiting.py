@@ -72,8 +72,8 @@ def test_two_waiters_of_a_full_semaphore_are_let_in_though_the_second_only_watch
         threads.append(threading.Thread(target=wait, args=(store, waiter, busy), daemon=True))
         threads[-1].start()
     until(
-        lambda: watches(url) == 5
-    )  # the first watches itself and both holders, the second itself and the first
+        lambda: watches(url) == 7
+    )  # the first watches itself and both holders, the second itself and the first, and both their folder
     for holder in holders:
         drive(theirs.release("s", holder.id))
     for thread in threads:
@@ -138,7 +138,7 @@ def test_whoever_is_far_back_looks_seldom_at_the_whole_queue_and_still_sees_what
     call = ours._link._call
 
     def counted(request: Any, answer: Any) -> None:
-        if request.type == requests.get_children("/").type:
+        if request.type == requests.list_children("/").type:
             listed.append(request)
         call(request, answer)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import select
 import socket
 import ssl
+import threading
 import time
 from collections import deque
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from interlock.backends.zookeeper.wire import POLL, Waker, Wire, ready
+from tests.patience import PATIENCE, until
 
 
 class Meanwhile:
@@ -38,6 +40,7 @@ def test_a_request_that_comes_while_the_loop_wakes_up_is_seen_and_so_is_the_next
         queue.append("a request")
         waker.send(b"\0")
 
+    waker.asleep = True  # otherwise nobody need wake it
     ask()
     queue.clear()  # as if it had been sent together with an earlier one
     near, waker._near = waker._near, Meanwhile(waker, ask, before)
@@ -53,6 +56,7 @@ def test_a_request_that_comes_while_the_loop_wakes_up_is_seen_and_so_is_the_next
     assert ready([waker], [], [], 0.0)[0] == [waker]
     queue.clear()
     ready([waker], [], [], 0.0)
+    waker.asleep = True  # as it is when the loop looks at the queue before it sleeps
     ask()
     assert select_alone(waker), "nobody woke the loop"
     waker.close()
@@ -65,10 +69,28 @@ def select_alone(waker: Waker) -> bool:
     return bool(poll.poll(0))
 
 
+def test_a_loop_that_sleeps_is_woken_and_one_that_is_awake_is_not() -> None:
+    queue: deque[str] = deque()
+    waker = Waker(lambda: queue)
+    assert waker.send(b"\0") == 1
+    assert not select_alone(waker), "it was not asleep"
+    woken: list[Any] = []
+    loop = threading.Thread(target=lambda: woken.extend(ready([waker], [], [], PATIENCE)[0]), daemon=True)
+    loop.start()
+    until(lambda: waker.asleep)
+    queue.append("a request")
+    waker.send(b"\0")
+    loop.join(PATIENCE / 2)
+    assert woken == [waker]
+    assert not waker.asleep
+    waker.close()
+
+
 def test_being_woken_for_what_was_sent_already_is_not_the_end_of_a_timeout() -> None:
     """When nothing is ready, kazoo takes the server for dead if a heartbeat was not answered yet."""
     queue: deque[str] = deque()
     waker = Waker(lambda: queue)
+    waker.asleep = True
     waker.send(b"\0")
     began = time.monotonic()
     assert ready([waker], [], [], 0.2)[0] == []

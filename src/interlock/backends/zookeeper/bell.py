@@ -1,9 +1,16 @@
-"""What a wait hears: events of the nodes that it watches."""
+"""What a wait hears: events of the nodes that it watches.
+
+A waiter watches its folder, too. The node of a claim that lingers takes the place of the claim's own node, ahead of those who wait already; whoever
+makes such a node writes to the folder in the same step, before it removes its own. So a waiter never takes the end of a claim for its turn.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
+from interlock.backends.zookeeper import requests
+from interlock.backends.zookeeper.requests import Request
 from interlock.ports import Signal
 
 
@@ -12,7 +19,10 @@ class Bell:
 
     def __init__(self, signal: Signal) -> None:
         self.signal = signal
+        self.paths: set[str] = set()  # that were ever watched
+        self.armed: set[str] = set()  # that are watched, and nothing was heard of them
         self.deleted: set[str] = set()
+        self.changed: set[str] = set()
         self.broken = False  # the connection has gone, and all watches with it
         self.over = False  # nobody waits any more
 
@@ -25,4 +35,17 @@ class Bell:
             self.deleted.add(event.path)
         elif event.type == "NONE":
             self.broken = True
+        else:
+            self.changed.add(event.path)
+        self.armed.discard(event.path)
         self.signal.set()
+
+    def arm(self, paths: Iterable[str]) -> dict[str, Request]:
+        """The requests that begin to watch these nodes, unless they are watched or gone. Before they are sent: an event may come before their caller goes on."""
+        wanted = {path: requests.get_data(path, self) for path in paths}
+        for path in self.armed | self.deleted:
+            wanted.pop(path, None)
+        self.armed.update(wanted)
+        self.paths.update(wanted)
+        self.changed.difference_update(wanted)
+        return wanted

@@ -108,6 +108,19 @@ class Calls:
         answers = await self.ask(reads, deadline)
         return [None if answer.failed(NoNode) else answer.get() for answer in answers]
 
+    def reading(self, reads: Sequence[Request]) -> list[Request]:
+        """A few reads as requests to be sent with others: one request, if the servers know such ones. See `read_together`."""
+        return [requests.MultiRead(reads)] if reads and not self._no_multi_read else list(reads)
+
+    def read_together(self, answers: Sequence[Answer]) -> list[Any] | None:
+        """The results of such requests, with None for nodes that are gone; None if they must be sent one by one."""
+        if len(answers) == 1 and answers[0].failed(Unimplemented):
+            self._no_multi_read = True
+            return None
+        if self._no_multi_read:
+            return [None if answer.failed(NoNode) else answer.get() for answer in answers]
+        return [None if isinstance(part, Exception) else part for answer in answers for part in answer.get()]
+
     async def server_now(self, deadline: Deadline) -> float:
         """The servers' own time, seconds: ages are counted on one clock. Only a write tells it."""
         if self.link.clock_offset is None:

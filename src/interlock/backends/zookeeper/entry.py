@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection
 from typing import Any
 
-from interlock._core.admission import to_watch
+from interlock import native
+from interlock.backends.kit.crowds import Crowd
 from interlock.backends.zookeeper.link import Answer, Session
 from interlock.backends.zookeeper.paths import Place
+from interlock.backends.zookeeper.view import View
 from interlock.model import EVERYTHING, Claim
+from interlock.ports import Signal
 
+SHORT = 6  # waiters of a client from which on another one does not list the queue, and so does not know how many are ahead
 REMEMBERED = 61.0  # seconds for which an eviction is remembered at least
 FORMER = 4096  # ids kept of claims whose session has ended, or whose request was not answered
 
@@ -33,6 +37,7 @@ class Entry:
         self.first: Place | None = None
         self.fits = False
         self.watched: list[str] = []  # the paths of the claims that must change before this one can be let in
+        self.lingering: frozenset[str] = frozenset()  # nodes ahead that linger: a claim knows until when
         self.waited = False
         self.owes_touch = False  # it was let in after it waited, and those behind it may not know
         self.since_told = False  # its node says since when it holds
@@ -59,16 +64,23 @@ class Entry:
         if answer.error is None:
             self.owes_touch, self.since_told = False, self.admitted_at is not None
 
-    def see(self, ahead: Sequence[Place], now: float) -> None:
-        """Note what a look at the queue says about this claim."""
+    def see(self, view: View, place: int, now: float) -> None:
+        """Note what a look at the queue, in which it has this place, says about this claim."""
         capacity = self.claim.capacity
-        permits = [place.permits_of(capacity) for place in ahead]
-        self.looked, self.ahead, self.first = now, len(ahead), ahead[0] if ahead else None
-        self.fits = sum(permits) + self.permits <= capacity
+        self.looked, self.ahead, self.first = now, place, view.queue[0] if place else None
+        self.fits = view.permits_ahead(place, capacity) + self.permits <= capacity
         self.watched = []
         if not self.fits:
-            found = to_watch([*permits, self.permits], len(ahead), capacity)
-            self.watched = [f"{self.folder}/{ahead[place].node}" for place in found]
+            found = view.to_watch(place, self.permits, capacity)
+            self.watched = [f"{self.folder}/{view.queue[ahead].node}" for ahead in found]
+
+    def let_in(self, now: float) -> None:
+        """Note that nothing stands in its way any more."""
+        self.looked, self.ahead, self.first, self.fits, self.watched = now, 0, None, True, []
+
+    def exclusive(self) -> bool:
+        """Whether it can share with nobody: a mutex, or a writer. Then only departures let it in."""
+        return self.permits >= self.claim.capacity
 
     def shares(self) -> bool:
         """Whether claims on this resource can hold together, so that more than a departure can let one in."""
@@ -79,10 +91,34 @@ class Entry:
         return self.waited and 1 < self.claim.capacity < EVERYTHING
 
 
+class Line(Crowd[str, Place]):
+    """The waiters of one client on one resource, with what its last look has shown; the front is kept by the names of the nodes."""
+
+    def __init__(self, capacity: int) -> None:
+        super().__init__()
+        self.capacity = capacity
+        self.view = View([], number=-1)
+        self._read = -1  # the number of the view that the front is taken from
+
+    def saw(self, view: View) -> None:
+        """Keep the latest view."""
+        if view.number > self.view.number:
+            self.view = view
+
+    def ahead_of(self, key: str) -> list[tuple[str, Place]] | None:
+        view = self.view
+        if self._read != view.number:  # only now: of the claims that enter, few ask
+            self.front_was((place.node, place) for place in view.queue)
+            self._read = view.number
+        return super().ahead_of(key)
+
+
 class Ledger:
     """The claims of one client, by id; its stores for tasks and for plain threads share it."""
 
     def __init__(self) -> None:
+        self._guard = native.guard()
+        self._lines: dict[str, Line] = {}  # by folder
         self.entries: dict[str, Entry] = {}
         self._former: dict[str, None] = {}
         self._evicted: dict[str, tuple[str, float]] = {}
@@ -96,12 +132,71 @@ class Ledger:
         self._former.pop(id, None)
         if entry is not None:
             entry.session.ids.pop(id, None)
+            self.leave_line(entry, gone=True)
+
+    def after_fork(self) -> None:
+        self._guard = native.guard()
+        self._lines = {}  # first: nobody is left to be woken, and the locks of the parent's signals may be held for ever
+        self.lose(None)
+
+    # ---- claims that wait ----------------------------------------------------------------
+
+    def line_up(self, entry: Entry, view: View | None) -> Line:
+        """Have a claim wait behind those of our own that came before it."""
+        with self._guard:
+            line = self._lines.get(entry.folder)
+            if line is None:
+                line = self._lines[entry.folder] = Line(entry.claim.capacity)
+            line.join(entry.claim.id, entry.token)
+            if view is not None:
+                line.saw(view)
+            return line
+
+    def leave_line(self, entry: Entry, *, gone: bool = False) -> None:
+        """It waits no longer: wake the next one of ours. With `gone`, its node does not stand any more."""
+        line = self._lines.get(entry.folder)
+        if line is not None:
+            with self._guard:
+                if gone:
+                    line.left([entry.node])
+                line.leave(entry.claim.id)
+                if not line and self._lines.get(entry.folder) is line:
+                    del self._lines[entry.folder]
+
+    def line(self, folder: str) -> Line | None:
+        return self._lines.get(folder)
+
+    def is_behind_ours(self, claim: Claim, folder: str) -> bool:
+        """Whether a claim that enters now has to wait, because many older ones of this client wait there."""
+        line = self._lines.get(folder)
+        return line is not None and claim.queued and line.capacity == claim.capacity and len(line) >= SHORT
+
+    def behind_ours(self, entry: Entry, signal: Callable[[], Signal]) -> Signal | None:
+        """None if no older claim of ours waits there; otherwise what is set when that may have changed."""
+        with self._guard:
+            line = self._lines.get(entry.folder)
+            return None if line is None else line.behind(entry.claim.id, signal)
+
+    def first_of_ours(self, entry: Entry) -> Entry | None:
+        """The first of our waiters there, if they are many and it is not this one."""
+        with self._guard:
+            line = self._lines.get(entry.folder)
+            first = None if line is None else line.first()
+            if line is None or len(line) <= SHORT or first is None or first[1] == entry.claim.id:
+                return None
+            found = self.entries.get(first[1])
+            if found is None or found.token != first[0]:
+                line.leave(first[1])  # it stands elsewhere by now
+            return found
+
+    # ---- the end of claims -----------------------------------------------------------------
 
     def lose(self, ids: Collection[str] | None) -> None:
         """The session of these claims has ended."""
         for id in list(self.entries) if ids is None else ids:
-            if self.entries.pop(id, None) is not None:
+            if (entry := self.entries.pop(id, None)) is not None:
                 self._former[id] = None
+                self.leave_line(entry)
         while len(self._former) > FORMER:
             self._former.pop(next(iter(self._former)), None)
 

@@ -304,7 +304,7 @@ class Link:
 
     # ---- requests ----------------------------------------------------------------------
 
-    def send(self, asked: Sequence[Request], signal: Signal) -> list[Answer]:
+    def send(self, asked: Sequence[Request], signal: Signal | None) -> list[Answer]:
         """Send requests one after the other; the signal is set when the last of them is answered, as all are by then."""
         self._beat_if_due()
         sent: list[Answer] = []

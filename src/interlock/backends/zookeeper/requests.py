@@ -67,6 +67,11 @@ def get_children(path: str, watcher: Watcher | None = None) -> Request:
     return serialization.GetChildren(path, watcher)
 
 
+def list_children(path: str) -> Request:
+    """The names of the nodes below this one, and its own Stat."""
+    return serialization.GetChildren2(path, None)
+
+
 def sync(path: str) -> Request:
     """Have the server catch up with the leader before the reads that follow."""
     return serialization.Sync(path)

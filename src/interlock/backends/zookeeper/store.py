@@ -15,16 +15,20 @@ from interlock.backends.kit.deadline import Deadline
 from interlock.backends.kit.defaults import StoreDefaults
 from interlock.backends.kit.runtime import WaitRuntime
 from interlock.backends.zookeeper import requests
-from interlock.backends.zookeeper.bell import Bell
 from interlock.backends.zookeeper.calls import Calls, StrictDeadline, within
 from interlock.backends.zookeeper.entry import Entry, Ledger, decode, encode
 from interlock.backends.zookeeper.library import NodeExists, NoNode, Unimplemented
-from interlock.backends.zookeeper.link import Link, Session
+from interlock.backends.zookeeper.link import Answer, Link, Session
+from interlock.backends.zookeeper.looks import Look, Looks
 from interlock.backends.zookeeper.operators import Operators
 from interlock.backends.zookeeper.paths import Place, claim_prefix, lingering_node, places, shrunk_node
 from interlock.backends.zookeeper.registers import Registers
+from interlock.backends.zookeeper.requests import Request
 from interlock.backends.zookeeper.tombstones import Tombstones
-from interlock.errors import InvalidSetting, SettingsMismatch, StoreUnavailable
+from interlock.backends.zookeeper.turns import Turns
+from interlock.backends.zookeeper.view import View
+from interlock.backends.zookeeper.waiting import Waiting
+from interlock.errors import HeldUp, InvalidSetting, SettingsMismatch, StoreUnavailable
 from interlock.model import (
     Busy,
     Claim,
@@ -57,13 +61,17 @@ TRAITS = Traits(
 
 ENOUGH = 0.3  # the part of the session's timeout that must be left when a claim is granted; or three quarters of its ttl
 MANY = 300  # claims in a session from which on a renewal asks for its own claims alone
+MARKS = 500  # claims that a renewal marks, for people to see since when they hold
 SWEEPING = 0.25  # seconds that a renewal spends on old notes, at most
 FAR = 100  # claims ahead from which on a waiter asks less often where it stands: for each so many,
 LOOK_EVERY = 10.0  # seconds more pass between two looks
+NOT_SENT = (
+    0.5  # the part of its time after which a claim is given up that was not sent: the servers need time, too
+)
 ENTERED = 3  # times a claim is entered, if its folder vanishes or an operator removes it meanwhile
 
 
-class ZooKeeperStore(Registers, Operators, StoreDefaults):
+class ZooKeeperStore(Waiting, Registers, Operators, StoreDefaults):
     """Claims and registers on an ensemble, for programs anywhere on the network."""
 
     def __init__(
@@ -80,6 +88,8 @@ class ZooKeeperStore(Registers, Operators, StoreDefaults):
         self._calls = Calls(link, runtime)
         self._tombstones = Tombstones(self._calls)
         self._ledger = twin._ledger if twin is not None else ledger or Ledger()
+        self._looks = twin._looks if twin is not None else Looks(link)
+        self._turns: Turns = twin._turns if twin is not None else Turns()
         self._twin = twin  # the blocking side of an asyncio store
         if twin is None:
             link.on_session_lost.insert(0, self._ledger.lose)
@@ -120,10 +130,11 @@ class ZooKeeperStore(Registers, Operators, StoreDefaults):
             entry = Entry(claim, folder, session, asked)
             self._ledger.entries[claim.id] = entry
             session.ids[claim.id] = None
-            create, look = requests.create(prefix, entry.data(), acl, flags), requests.get_children(folder)
-            *_, made, listed = await self._calls.ask([*parents, create, look], deadline)
+            create = requests.create(prefix, entry.data(), acl, flags)
+            made, look = await self._create(claim, folder, [*parents, create], deadline)
             if made.failed(NoNode):
                 self._ledger.forget(claim.id)
+                self._link.folders.pop(folder, None)
                 parents = self._link.parents(folder)
                 continue
             path, stat = made.get()
@@ -131,17 +142,41 @@ class ZooKeeperStore(Registers, Operators, StoreDefaults):
                 raise StoreUnavailable(f"{self._link.place}: the session was replaced meanwhile")
             entry.node, entry.token = path.rpartition("/")[2], stat.czxid
             self._link.remember(folder)
-            return await self._judge(entry, listed.get(), asked, deadline)
+            if look is None:
+                return self._line_up(entry)
+            return await self._judge(entry, look.view(), asked, deadline)
         raise StoreUnavailable(f"{self._link.place}: the folder of {claim.resource} vanished again and again")
+
+    async def _create(
+        self, claim: Claim, folder: str, asked: Sequence[Request], deadline: Deadline
+    ) -> tuple[Answer, Look | None]:
+        """The answer to the last of these requests, and a look at the queue unless the claim has to wait, whoever else is there."""
+        seconds = deadline.left() * NOT_SENT
+        turn = await self._turns.take(self._runtime, folder, seconds)
+        if turn is None:
+            self._ledger.forget(claim.id)
+            raise HeldUp(
+                f"{self._link.place}: not sent in {seconds:.3g} s: too many claims of this client are under way"
+            )
+        try:
+            if folder in self._link.folders:
+                asked = asked[-1:]  # another claim has made it meanwhile
+            if self._ledger.is_behind_ours(claim, folder):
+                return (await self._calls.ask(asked, deadline))[-1], None
+            answers, look = await self._looks.after(self._calls, folder, asked, deadline)
+            return answers[-1], look
+        finally:
+            self._turns.give_back(folder, turn)
 
     async def _repeat(self, entry: Entry, deadline: Deadline) -> ClaimAnswer:
         """Look again where a claim stands whose node we know."""
         asked = self._runtime.now()
+        if (waits := await self._behind_ours(entry, deadline)) is not None:
+            return waits
         if await self._waits_on(entry, deadline):
             return Busy(entry.ahead, entry.session.timeout)
-        listed = await self._calls.one(requests.get_children(entry.folder), deadline)
-        children: list[str] = [] if listed.failed(NoNode) else listed.get()
-        answer = await self._judge(entry, children, asked, deadline)
+        _, look = await self._looks.after(self._calls, entry.folder, (), deadline)
+        answer = await self._judge(entry, look.view(), asked, deadline)
         first = entry.first
         if not isinstance(answer, Busy) or first is None:
             return answer
@@ -150,6 +185,8 @@ class ZooKeeperStore(Registers, Operators, StoreDefaults):
             return answer
         now = await self._calls.server_now(deadline)
         holder = self._standing(first, read.get(), True, entry.claim.capacity, now)
+        if (line := self._ledger.line(entry.folder)) is not None:
+            line.told(holder, self._runtime.now())
         return Busy(answer.ahead, answer.retry_after, holder)
 
     async def _waits_on(self, entry: Entry, deadline: Deadline) -> bool:
@@ -166,9 +203,8 @@ class ZooKeeperStore(Registers, Operators, StoreDefaults):
     async def _resume(self, claim: Claim, session: Session, deadline: Deadline) -> ClaimAnswer:
         """Find the node of a claim that was sent before, and perhaps applied; a node of an earlier session is not ours."""
         folder, asked = self._paths.folder(claim.resource), self._runtime.now()
-        found = [
-            place for place in places(await self._calls.children(folder, deadline)) if place.id == claim.id
-        ]
+        _, seen = await self._looks.after(self._calls, folder, [requests.sync(folder)], deadline)
+        found = seen.view().of_claim(claim.id)
         read = await self._calls.read_all(
             [requests.get_data(f"{folder}/{place.node}") for place in found], deadline
         )
@@ -189,64 +225,104 @@ class ZooKeeperStore(Registers, Operators, StoreDefaults):
             return await self._enter(claim, session, deadline)
         self._ledger.entries[claim.id] = entry
         session.ids[claim.id] = None
-        listed = await self._calls.one(requests.get_children(folder), deadline)
-        return await self._judge(entry, listed.get(), asked, deadline)
+        _, look = await self._looks.after(self._calls, folder, (), deadline)
+        return await self._judge(entry, look.view(), asked, deadline)
 
     def _evicted(self, id: str, gone: tuple[str, float]) -> Gone:
         reason, life = gone
         self._ledger.evict(id, reason, self._runtime.now(), life)
         return Gone(True, reason)
 
-    async def _judge(
-        self, entry: Entry, children: list[str], asked: float, deadline: Deadline
-    ) -> ClaimAnswer:
-        """Answer by the list of nodes; a claim that may not stay is withdrawn first."""
-        claim = entry.claim
-        ahead = self._see(entry, children)
-        if ahead is None:
-            self._ledger.forget(claim.id)
-            if (gone := await self._tombstones.find(claim.id, deadline)) is not None:
-                return self._evicted(claim.id, gone)
-            return await self._enter(claim, entry.session, deadline)
-        other = next((p.capacity for p in ahead if p.capacity not in (0, claim.capacity)), None)
+    async def _judge(self, entry: Entry, view: View, asked: float, deadline: Deadline) -> ClaimAnswer:
+        """Answer by a list of the nodes; a claim that may not stay is withdrawn first."""
+        claim, place = entry.claim, view.find(entry.node)
+        if place is None:
+            return await self._removed(entry, deadline)
+        entry.see(view, place, self._runtime.now())
+        other = view.other_capacity(place, claim.capacity)
         if other is not None:
             await self._delete(entry, deadline)
             raise SettingsMismatch(claim.resource, claim.capacity, other)
-        retry_after = await self._end_lingering(entry, ahead, deadline)
+        lingering = view.lingering(place)
+        retry_after = entry.session.timeout
+        if lingering:
+            view, retry_after = await self._end_lingering(entry, view, lingering, deadline)
         if entry.fits:
             return self._grant(entry, asked)
         if not claim.queued:
             await self._delete(entry, deadline)
-        entry.waited = True
-        return Busy(entry.ahead, retry_after)
+            return Busy(entry.ahead, retry_after)
+        return self._line_up(entry, view, retry_after)
 
-    async def _end_lingering(self, entry: Entry, ahead: list[Place], deadline: Deadline) -> float:
-        """Remove what has lingered ahead for long enough; return the seconds after which it is worth asking again."""
-        lingering = [place for place in ahead if place.lingering]
-        if not lingering:
-            return entry.session.timeout
+    async def _removed(self, entry: Entry, deadline: Deadline) -> ClaimAnswer:
+        """Answer for a claim whose node is gone: an operator has removed it, or it enters once more."""
+        self._ledger.forget(entry.claim.id)
+        if (gone := await self._tombstones.find(entry.claim.id, deadline)) is not None:
+            return self._evicted(entry.claim.id, gone)
+        return await self._enter(entry.claim, entry.session, deadline)
+
+    def _line_up(self, entry: Entry, view: View | None = None, retry_after: float | None = None) -> Busy:
+        """The answer for a claim that waits, behind those of our own that came before it."""
+        entry.waited = True
+        line = self._ledger.line_up(entry, view)
+        if view is None:  # it has not looked: this many at least
+            entry.ahead = max(entry.ahead, len(line))
+        timeout = entry.session.timeout if retry_after is None else retry_after
+        return Busy(entry.ahead, timeout, line.holder(0.0)[1])
+
+    async def _behind_ours(self, entry: Entry, deadline: Deadline) -> ClaimAnswer | None:
+        """The answer for a claim behind another waiter of ours, which asks again; None if there is no such waiter."""
+        first = self._ledger.first_of_ours(entry)
+        if first is None or not entry.waited or entry.admitted_at is not None:
+            return None
+        reads = [requests.get_data(entry.path), requests.get_data(first.path)]
+        holder = self._holder_to_name(first)
+        if holder is not None:
+            reads.append(requests.get_data(f"{entry.folder}/{holder.node}"))
+        own, ahead, *held = await self._calls.read_all(reads, deadline)
+        if own is None:
+            return await self._removed(entry, deadline)
+        if ahead is None:  # it was removed, and nobody has told it yet
+            self._ledger.leave_line(first)
+            return None
+        if (
+            holder is not None
+            and held[0] is not None
+            and (line := self._ledger.line(entry.folder)) is not None
+        ):
+            now = await self._calls.server_now(deadline)
+            line.told(self._standing(holder, held[0], True, entry.claim.capacity, now), self._runtime.now())
+        return self._line_up(entry)
+
+    def _holder_to_name(self, first: Entry) -> Place | None:
+        """The claim at the front of the queue, if one of our waiters should ask about it. It is named in messages only."""
+        line, now = self._ledger.line(first.folder), self._runtime.now()
+        if line is None or line.holder(now)[0]:
+            return None
+        line.told(line.holder(now)[1], now)  # the others do not ask meanwhile
+        ahead = line.ahead_of(first.node)
+        return ahead[0][1] if ahead else None
+
+    async def _end_lingering(
+        self, entry: Entry, view: View, lingering: Sequence[Place], deadline: Deadline
+    ) -> tuple[View, float]:
+        """Remove what has lingered ahead for long enough; return what is left, and the seconds after which it is worth asking again."""
         left = await self._lingering_left(entry.folder, lingering, deadline)
         for place, seconds in zip(lingering, left, strict=True):
             if seconds <= 0:
                 await self._calls.one(requests.delete(f"{entry.folder}/{place.node}"), deadline)
         over = {place.node for place, seconds in zip(lingering, left, strict=True) if seconds <= 0}
-        entry.see([place for place in ahead if place.node not in over], self._runtime.now())
-        return min((seconds for seconds in left if seconds > 0), default=entry.session.timeout)
-
-    def _see(self, entry: Entry, children: list[str]) -> list[Place] | None:
-        """Note who stands ahead of a claim, and return them; None if it does not stand itself."""
-        queue = places(children)
-        for index, place in enumerate(queue):
-            if place.node == entry.node:
-                ahead = queue[:index]
-                entry.see(ahead, self._runtime.now())
-                return ahead
-        return None
+        entry.lingering = frozenset(place.node for place in lingering)
+        view = view.without(over)
+        if (found := view.find(entry.node)) is not None:
+            entry.see(view, found, self._runtime.now())
+        return view, min((seconds for seconds in left if seconds > 0), default=entry.session.timeout)
 
     def _grant(self, entry: Entry, asked: float) -> Granted:
         """The grant, with as much of the session's time as is proved."""
         if entry.admitted_at is None:
             entry.admitted_at = self._runtime.now()
+            self._ledger.leave_line(entry)
             if entry.must_touch():
                 self._touch(entry)
         left = entry.session.writes.ends - asked
@@ -256,80 +332,6 @@ class ZooKeeperStore(Registers, Operators, StoreDefaults):
         """Make a mark for those behind that this claim was let in. Nobody waits for it; a renewal repeats it if it was lost."""
         entry.owes_touch = True
         self._link.tell(requests.set_data(entry.path, entry.data()), entry.touched)
-
-    # ---- waiting -----------------------------------------------------------------------
-
-    async def wait(self, claim: Claim, busy: Busy | None, timeout: float) -> Granted | None:
-        deadline = within(self._calls, timeout)
-        entry = self._ledger.entries.get(claim.id)
-        if entry is None or not entry.stands_in(self._link.session):
-            await self._runtime.wait(self._runtime.signal(), min(deadline.left(), 0.02))
-            return None
-        while not deadline.passed() and (busy is None or entry.watched):
-            watched = [] if busy is None else entry.watched
-            bell = Bell(self._runtime.signal())
-            paths = [entry.path, *watched]
-            try:
-                if await self._listen(entry, bell, watched, deadline):
-                    granted = await self._after(entry, bell, watched, busy is None, deadline)
-                    if granted is not None or not self._stands(entry, bell):
-                        return granted
-            except StoreUnavailable:
-                if deadline.passed():
-                    return None
-                raise
-            finally:
-                self._link.forget_watcher(bell, paths)
-        return None
-
-    async def _listen(self, entry: Entry, bell: Bell, watched: list[str], deadline: Deadline) -> bool:
-        """Watch the claim and those that it waits for, look, and sleep; False if the time was up.
-
-        A claim that shares its resource looks once more after it began to listen: a claim that it watches may have shrunk,
-        or have been let in, before. For others it is enough that what they watch is there.
-        """
-        asked = [requests.get_data(path, bell) for path in (entry.path, *watched)]
-        if watched and entry.shares():
-            asked.append(requests.get_children(entry.folder))
-        answers = await self._calls.ask(asked, deadline)
-        nodes = answers[: 1 + len(watched)]
-        for path, answer in zip((entry.path, *watched), nodes, strict=True):
-            if answer.failed(NoNode):
-                bell.deleted.add(path)
-            else:
-                answer.get()
-        if bell.deleted or bell.broken:
-            return True
-        if len(answers) > len(nodes):
-            before = entry.watched
-            if self._see(entry, answers[-1].get()) is None or entry.fits or entry.watched != before:
-                return True
-        return await self._runtime.wait(bell.signal, deadline.left())
-
-    async def _after(
-        self, entry: Entry, bell: Bell, watched: list[str], holds: bool, deadline: Deadline
-    ) -> Granted | None:
-        """Say whether an event has let the claim in.
-
-        If the only claim ahead has left, no look is needed: events come in the order of what happened, and the claim itself
-        is watched as well, so it still stood then.
-        """
-        if holds or not self._stands(entry, bell):
-            return None
-        if entry.ahead != 1 or watched[0] not in bell.deleted:
-            asked = requests.get_children(entry.folder)
-            listed = await self._calls.one(asked, deadline)
-            if listed.failed(NoNode) or self._see(entry, listed.get()) is None:
-                bell.deleted.add(entry.path)
-                return None
-            if not entry.fits:
-                return None
-        entry.see((), self._runtime.now())
-        return self._grant(entry, self._runtime.now())
-
-    def _stands(self, entry: Entry, bell: Bell) -> bool:
-        """Whether the claim stands in the present session, as far as is known."""
-        return not bell.broken and entry.path not in bell.deleted and entry.stands_in(self._link.session)
 
     # ---- renewing ----------------------------------------------------------------------
 
@@ -341,12 +343,18 @@ class ZooKeeperStore(Registers, Operators, StoreDefaults):
         asked = self._runtime.now()
         standing = await self._standing_paths(renewals, session, deadline)
         answers: list[RenewAnswer] = []
+        marks = MARKS
         for renewal in renewals:
             entry = self._ledger.entries.get(renewal.id)
             stands = entry is not None and entry.stands_in(session) and entry.path in standing
             if entry is None or not stands or not await self._change(entry, renewal, deadline):
+                if entry is not None:
+                    self._ledger.leave_line(entry)  # it is woken, and asks
                 answers.append(await self._gone(renewal, deadline))
                 continue
+            if marks > 0 and entry.waited and entry.admitted_at is not None and not entry.since_told:
+                marks -= 1  # nobody waits for it: thousands of readers that were let in at once would delay the next renewals
+                self._link.tell(requests.set_data(entry.path, entry.data()), entry.touched)
             ttl = min(renewal.ttl, session.timeout)
             # The ttl counts from an instant at which it ends no later than the session does.
             answers.append(Renewed(ttl, min(asked, session.writes.ends - ttl)))
@@ -385,8 +393,7 @@ class ZooKeeperStore(Registers, Operators, StoreDefaults):
         """Write what a renewal changes: the note, the permits, a mark that was lost; False if the claim is gone."""
         shrinks = renewal.permits is not None and renewal.permits < entry.permits
         changed = renewal.note is not None and renewal.note != entry.note
-        since_unknown = entry.waited and entry.admitted_at is not None and not entry.since_told
-        if not (shrinks or changed or entry.owes_touch or since_unknown):
+        if not (shrinks or changed or entry.owes_touch):
             return True
         before = entry.note
         entry.note = entry.note if renewal.note is None else renewal.note
@@ -426,6 +433,10 @@ class ZooKeeperStore(Registers, Operators, StoreDefaults):
         deadline = self._calls.strictly_within(timeout)
         session = await self._calls.connect(deadline, hurried=True)
         entry, tried = self._ledger.entries.get(id), self._ledger.tried(id)
+        if entry is not None:
+            self._ledger.leave_line(
+                entry
+            )  # before its node is deleted: that may fail, and the next of ours must see to itself
         if entry is not None and entry.claim.resource == resource and entry.stands_in(session):
             lingers = linger > 0 and entry.admitted_at is not None
             stood = await (self._leave(entry, linger, deadline) if lingers else self._delete(entry, deadline))
@@ -456,6 +467,9 @@ class ZooKeeperStore(Registers, Operators, StoreDefaults):
         node = lingering_node(entry.node, entry.token, entry.permits, claim.capacity)
         path = f"{entry.folder}/{node}"
         parts = [
+            requests.set_data(
+                entry.folder, b""
+            ),  # first, so that waiters hear of it before they hear that the claim has left
             requests.delete(entry.path),
             *(requests.delete(f"{entry.folder}/{marker}") for marker in entry.markers),
             requests.create_in_multi(path, encode(linger, None, entry.note, claim.who), acl),
@@ -467,7 +481,7 @@ class ZooKeeperStore(Registers, Operators, StoreDefaults):
                 self._ledger.forget(claim.id)
                 await self._tombstones.sweep(deadline)
                 return True
-            if isinstance(results[0], NoNode):
+            if isinstance(results[1], NoNode):
                 break
             await self._tombstones.prepare(deadline)
         self._ledger.forget(claim.id)
@@ -513,7 +527,9 @@ class ZooKeeperStore(Registers, Operators, StoreDefaults):
 
     def after_fork(self) -> None:
         if self._twin is None:
-            self._ledger.lose(None)
+            self._ledger.after_fork()
+            self._looks.after_fork()
+            self._turns.after_fork()
             self._link.after_fork()
 
     async def close(self) -> None:

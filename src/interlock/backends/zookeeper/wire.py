@@ -63,7 +63,8 @@ class Waker:
 
     kazoo sends itself one byte for each request over a pair of sockets, and reads one for each that it has sent. A few hundred fill such a pair, and the
     loop, which sends requests too, would then wait for itself. Here the queue tells what is left to be sent, and a byte that does not fit is not
-    needed. Nothing else is remembered: an interrupt may strike a caller at any step.
+    needed. Nor is it while the loop is awake, for it looks at the queue before it sleeps; each byte costs the caller a turn of the interpreter, which
+    a crowd of callers and the loop contend for. No caller remembers anything: an interrupt may strike it at any step.
     """
 
     def __init__(self, requests: Callable[[], Sized]) -> None:
@@ -75,14 +76,18 @@ class Waker:
         for end in (self._near, self._far):
             end.setblocking(False)
         self.fileno = self._near.fileno
+        self.asleep = (
+            False  # the loop sleeps, or is about to look at the queue for the last time before it does
+        )
 
     def pending(self) -> int:
         return len(self._requests())
 
     def send(self, _: bytes) -> int:
         """Wake the loop; called after the request was put into the queue."""
-        with suppress(BlockingIOError):
-            self._far.send(b"\0")
+        if self.asleep:
+            with suppress(BlockingIOError):
+                self._far.send(b"\0")
         return 1
 
     def recv(self, _: int) -> bytes:
@@ -117,13 +122,17 @@ def ready(
     if any(one.fileno() < 0 for one in (*readers, *writers)):
         raise OSError("the socket is closed")
     until = None if timeout is None else clock.now() + timeout
+    wakers = [one for one in readers if isinstance(one, Waker)]
     while True:
+        for one in wakers:
+            one.asleep = True  # before the look at the queue: whoever comes later wakes it
         left = None if until is None else max(0.0, until - clock.now())
         if any(one.pending() for one in readers):
             left = 0.0
         found = _wait(readers, writers, left, poller)
-        for one in readers:
-            if isinstance(one, Waker) and one.fileno() in found:
+        for one in wakers:
+            one.asleep = False
+            if one.fileno() in found:
                 one.heard()
         readable = [one for one in readers if one.pending() or _has_come(one, found)]
         writable = [one for one in writers if one.fileno() in found]

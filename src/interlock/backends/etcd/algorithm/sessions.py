@@ -16,11 +16,11 @@ from collections.abc import Callable, Collection
 
 from interlock import native
 from interlock._core import timing
-from interlock.backends.etcd.algorithm.crowds import Crowd
 from interlock.backends.etcd.algorithm.key_names import KeyName, KeyNames
 from interlock.backends.etcd.wire.keys import Keys
 from interlock.backends.etcd.wire.values import Entry
 from interlock.backends.etcd.wire.watching import Watched
+from interlock.backends.kit.crowds import Crowd
 from interlock.backends.kit.runtime import WaitRuntime
 from interlock.model import Granted, Standing
 from interlock.ports import Signal
@@ -141,7 +141,9 @@ class Sessions:
         self._former: dict[str, OwnClaim] = {}  # of lost sessions
         self._flights: dict[object, list[Signal]] = {}
         self.places: dict[str, Place] = {}
-        self._crowds: dict[str, Crowd] = {}  # by resource
+        self._crowds: dict[
+            str, Crowd[int, bytes]
+        ] = {}  # by resource; its front by the revision of the creation
         self.unanswered: dict[str, None] = {}  # ids of claims with a request that may still arrive
         self.floor: tuple[int, int] = (0, 0)  # the revision of the token floor, as last read, and the floor
         self.litter: tuple[int, float] | None = (
@@ -292,7 +294,7 @@ class Sessions:
                 crowd.leave(first[1])  # it stands elsewhere by now
             return None
 
-    def crowd(self, resource: str) -> Crowd:
+    def crowd(self, resource: str) -> Crowd[int, bytes]:
         with self.guard:
             return self._crowds.get(resource) or Crowd()
 

@@ -196,7 +196,7 @@ async def _look_ahead(
         return False  # we ourselves are gone
     found_at = [[kv.created for kv in answer.ranged(n + 1).kvs] for n in range(len(ahead))]
     standing = [one for one, created in zip(ahead, found_at, strict=True) if created == [one[0]]]
-    crowd.left(set(ahead) - set(standing))
+    crowd.left(created for created, _ in set(ahead) - set(standing))
     place.ahead = len(standing)
     if not standing:
         return _granted(side, line, claim, place, own[0]) or False

@@ -1,0 +1,108 @@
+"""Lists of a folder that many callers share.
+
+The server answers the requests of a session in their order. So one list that is sent after the requests of many claims shows all of
+them. While a list of a folder is under way, whoever needs a later one waits for the next: a crowd costs one list for each round trip, and
+not one for each claim.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from itertools import count
+
+from interlock import native
+from interlock.backends.kit.deadline import Deadline
+from interlock.backends.zookeeper import requests
+from interlock.backends.zookeeper.calls import Calls
+from interlock.backends.zookeeper.library import NoNode
+from interlock.backends.zookeeper.link import Answer, Link
+from interlock.backends.zookeeper.requests import Request
+from interlock.backends.zookeeper.view import View
+from interlock.ports import Signal
+
+OVERDUE = 1.0  # seconds after which a list is not waited for any more: the caller who was to send it may have been interrupted
+
+
+class Look:
+    """One list of a folder, and everybody who waits for it."""
+
+    def __init__(self, number: int, now: float) -> None:
+        self.number = number
+        self.began = now
+        self.following: Look | None = None  # for those who came after it was sent
+        self.signals: list[Signal] = []
+        self.answer: Answer | None = None
+        self._view: View | None = None
+
+    @property
+    def missing(self) -> bool:
+        """Whether there is no such folder."""
+        return self.answer is not None and self.answer.failed(NoNode)
+
+    def view(self) -> View:
+        """The queue, which is read by the first who asks; raises the error of interlock if the list has failed."""
+        if self._view is None:
+            assert self.answer is not None
+            if self.missing:
+                return View([], number=self.number)
+            children, stat = self.answer.get()
+            self._view = View.of(children, stat.version, self.number)
+        return self._view
+
+
+class Looks:
+    """The lists of one client that are under way, by folder."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self.after_fork()
+
+    def after_fork(self) -> None:
+        self._guard = native.guard()
+        self._under_way: dict[str, Look] = {}
+        self._numbers = count(1)
+
+    async def after(
+        self, calls: Calls, folder: str, first: Sequence[Request], deadline: Deadline
+    ) -> tuple[list[Answer], Look]:
+        """Send these requests, and wait for a list of the folder that was sent after them."""
+        timeout, signal = calls.patience(deadline), calls.runtime.signal()
+        answers = self._link.send(first, None)
+        look = self._join(folder, signal)
+        await calls.answered(signal, timeout)
+        return answers, look
+
+    def _join(self, folder: str, signal: Signal) -> Look:
+        """Wait for the next list of a folder, and send it if none is under way."""
+        now = self._link.now()
+        with self._guard:
+            before = self._under_way.get(folder)
+            if before is not None and now < before.began + OVERDUE:
+                if before.following is None:
+                    before.following = Look(next(self._numbers), now)
+                before.following.signals.append(signal)
+                return before.following
+            look = self._under_way[folder] = Look(next(self._numbers), now)
+            look.signals.append(signal)
+        self._send(folder, look)
+        return look
+
+    def _send(self, folder: str, look: Look) -> None:
+        self._link.tell(requests.list_children(folder), partial(self._answered, folder, look))
+
+    def _answered(self, folder: str, look: Look, answer: Answer) -> None:
+        """Called on the connection's thread: tell everybody, and send the next list if somebody waits for it."""
+        look.answer = answer
+        with self._guard:
+            following = look.following
+            if self._under_way.get(folder) is look:
+                if following is None:
+                    del self._under_way[folder]
+                else:
+                    self._under_way[folder], following.began = following, self._link.now()
+            signals = list(look.signals)
+        if following is not None:
+            self._send(folder, following)
+        for signal in signals:
+            signal.set()

@@ -1,0 +1,223 @@
+"""How a claim waits: watch, look, and sleep until what it watches has changed.
+
+Of the waiters of one client on one resource only the oldest does so; the others sleep until it waits no longer (`kit/crowds.py`). Nobody is let in by that:
+each grant rests on what the server has said after the claim was made, and on the claim's own node, which was there at that time.
+
+A claim that shares with nobody is let in when all ahead of it have left. Nobody comes ahead of it later, except for a node that
+lingers in the place of another, of which its watch of the folder tells (see `bell`). So one list tells for ever who was ahead of it, and of
+the claims behind it; those who have left since are found by their paths. So a hand-over costs the same, however long the queue is.
+Other claims list the queue after each change, because a claim ahead of them may have shrunk or have been let in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from interlock.backends.kit.deadline import Deadline
+from interlock.backends.kit.runtime import WaitRuntime
+from interlock.backends.zookeeper import requests
+from interlock.backends.zookeeper.bell import Bell
+from interlock.backends.zookeeper.calls import Calls, within
+from interlock.backends.zookeeper.entry import Entry, Ledger, Line
+from interlock.backends.zookeeper.library import NoNode
+from interlock.backends.zookeeper.link import Answer, Link
+from interlock.backends.zookeeper.looks import Looks
+from interlock.backends.zookeeper.paths import Place
+from interlock.backends.zookeeper.view import View
+from interlock.errors import StoreUnavailable
+from interlock.model import Busy, Claim, Granted
+
+NEAREST = 100  # claims ahead that are looked up by their paths; if all of these have left and there were more, the queue is listed
+
+WAITS, GONE = "waits", "gone"
+"""What a look says of a claim that is not let in: it stands and listens, or it does not stand and must be asked for again."""
+
+
+class Waiting:
+    """The waits of claims that have entered."""
+
+    _calls: Calls
+    _ledger: Ledger
+    _link: Link
+    _looks: Looks
+    _runtime: WaitRuntime
+
+    def _grant(self, entry: Entry, asked: float) -> Granted:
+        raise NotImplementedError
+
+    async def wait(self, claim: Claim, busy: Busy | None, timeout: float) -> Granted | None:
+        deadline = within(self._calls, timeout)
+        entry = self._ledger.entries.get(claim.id)
+        if entry is None or not entry.stands_in(self._link.session):
+            await self._runtime.wait(self._runtime.signal(), min(deadline.left(), 0.02))
+            return None
+        bell = Bell(self._runtime.signal())
+        try:
+            if busy is None:
+                await self._until_removed(entry, bell, deadline)
+                return None
+            if entry.fits or not await self._first_of_ours(entry, deadline):
+                return None
+            return await self._until_let_in(entry, bell, deadline)
+        except StoreUnavailable:
+            if deadline.passed():
+                return None
+            raise
+        finally:
+            if bell.paths:
+                self._link.forget_watcher(bell, bell.paths)
+
+    async def _until_removed(self, entry: Entry, bell: Bell, deadline: Deadline) -> None:
+        """Wait until the node of a holder is gone."""
+        while not deadline.passed() and self._stands(entry, bell):
+            if listening := bell.arm([entry.path]):
+                self._heard(bell, listening, await self._calls.ask(list(listening.values()), deadline))
+            elif await self._runtime.wait(bell.signal, deadline.left()):
+                bell.signal = self._runtime.signal()
+
+    async def _first_of_ours(self, entry: Entry, deadline: Deadline) -> bool:
+        """Sleep while an older claim of this client waits; False if the time is up, or the claim does not stand any more."""
+        while (
+            entry.stands_in(self._link.session) and self._ledger.entries.get(entry.claim.id) is entry
+        ):  # otherwise its session has ended, or it was removed
+            called = self._ledger.behind_ours(entry, self._runtime.signal)
+            if called is None:
+                return True
+            if not await self._runtime.wait(called, deadline.left()):
+                return False
+        return False
+
+    async def _until_let_in(self, entry: Entry, bell: Bell, deadline: Deadline) -> Granted | None:
+        """Look, and sleep until something has changed, until a look lets the claim in; None if it must be asked for again."""
+        line = self._ledger.line(entry.folder) or Line(entry.claim.capacity)  # to remember what was seen
+        look = self._look_ahead if entry.exclusive() else self._look_at_all
+        while not deadline.passed() and self._stands(entry, bell):
+            found = await look(entry, line, bell, deadline)
+            if isinstance(found, Granted):
+                return found
+            if found == GONE:
+                return None
+            if found == WAITS:
+                if not await self._runtime.wait(bell.signal, deadline.left()):
+                    return None
+                bell.signal = self._runtime.signal()  # first: what is heard from here on rings again
+        return None
+
+    def _stands(self, entry: Entry, bell: Bell) -> bool:
+        """Whether the claim stands in the present session, as far as is known."""
+        return not bell.broken and entry.path not in bell.deleted and entry.stands_in(self._link.session)
+
+    def _heard(self, bell: Bell, paths: Iterable[str], answers: Sequence[Answer]) -> None:
+        """Note which of the nodes that were to be watched are gone: they have no watch."""
+        for path, answer in zip(paths, answers, strict=True):
+            if answer.failed(NoNode):
+                bell.deleted.add(path)
+                bell.armed.discard(path)
+            else:
+                answer.get()
+
+    # ---- a claim that shares with nobody ---------------------------------------------------
+
+    async def _look_ahead(
+        self, entry: Entry, line: Line, bell: Bell, deadline: Deadline
+    ) -> Granted | str | None:
+        """See who of those ahead still stands, each by its path, and listen to the nearest; None if it has to look again."""
+        line.left([path.rpartition("/")[2] for path in tuple(bell.deleted)])
+        version = line.view.version  # first: what is seen later is at least as new
+        ahead = line.ahead_of(entry.node)
+        if ahead is None:
+            return await self._list(entry, line, bell, deadline)
+        places = [place for _, place in ahead]
+        if any(place.lingering and place.node not in entry.lingering for place in places):
+            return GONE  # asking again tells until when
+        near = places[-NEAREST:]
+        gone = await self._look_up(entry, bell, near, version, deadline)
+        if gone is None:
+            return await self._list(entry, line, bell, deadline)
+        if not self._stands(entry, bell):
+            return GONE
+        line.left(gone)
+        standing = [place for place in near if place.node not in gone]
+        entry.ahead = len(places) - len(gone)
+        if not entry.ahead:
+            entry.let_in(self._runtime.now())
+            return self._grant(entry, self._runtime.now())
+        if not standing:
+            return await self._list(entry, line, bell, deadline)
+        return WAITS if f"{entry.folder}/{standing[-1].node}" in bell.armed else None
+
+    async def _look_up(
+        self, entry: Entry, bell: Bell, near: Sequence[Place], version: int, deadline: Deadline
+    ) -> set[str] | None:
+        """Which of these nodes have left. The last of them is watched from now on, and so are the claim itself and its folder.
+
+        None if some claim has lingered since the queue was listed.
+        """
+        paths = [entry.folder, entry.path, *(f"{entry.folder}/{place.node}" for place in near)]
+        listening = bell.arm([*paths[:2], *paths[-1:]])
+        others = paths[2:-1]
+        reads = self._calls.reading([requests.get_data(path) for path in others])
+        if not (listening or reads):
+            return set()
+        answers = await self._calls.ask([*listening.values(), *reads], deadline)
+        self._heard(bell, listening, answers[: len(listening)])
+        for path, answer in zip(listening, answers, strict=False):
+            if path == entry.folder and answer.error is None and answer.get()[1].version != version:
+                bell.changed.add(path)
+        if entry.folder in bell.changed or entry.folder in bell.deleted:
+            return None
+        read = self._calls.read_together(answers[len(listening) :])
+        if read is None:
+            return await self._look_up(entry, bell, near, version, deadline)
+        left = {path for path, content in zip(others, read, strict=True) if content is None}
+        left |= bell.deleted
+        return {place.node for place in near if f"{entry.folder}/{place.node}" in left}
+
+    async def _list(self, entry: Entry, line: Line, bell: Bell, deadline: Deadline) -> str | None:
+        """Begin to listen, and list the queue after that; None if the claim stands there, otherwise GONE."""
+        view = await self._listen(entry, bell, (), deadline)
+        if view.find(entry.node) is None:
+            return GONE
+        line.saw(view)
+        return None
+
+    async def _listen(self, entry: Entry, bell: Bell, watched: Sequence[str], deadline: Deadline) -> View:
+        """Watch the folder, the claim and these nodes, and list the queue after that."""
+        listening = bell.arm([entry.folder, entry.path, *watched])
+        asked = list(listening.values())
+        answers, look = await self._looks.after(self._calls, entry.folder, asked, deadline)
+        self._heard(bell, listening, answers)
+        return look.view()
+
+    # ---- a claim that others may share with ------------------------------------------------
+
+    async def _look_at_all(
+        self, entry: Entry, line: Line, bell: Bell, deadline: Deadline
+    ) -> Granted | str | None:
+        """List the queue, and listen to those that must change first; None if it has to look again, because these are others now."""
+        now = self._runtime.now
+        watched = entry.watched
+        alone = entry.ahead == 1 and len(watched) == 1 and watched[0] in bell.deleted
+        if alone and entry.folder not in bell.changed:
+            # Events come in the order of what happened, and the claim itself is watched as well: it still stood then.
+            entry.let_in(now())
+            return self._grant(entry, now())
+        view = self._seen(entry, line) or await self._listen(entry, bell, watched, deadline)
+        place = view.find(entry.node)
+        if place is None or not self._stands(entry, bell):
+            return GONE
+        entry.see(view, place, now())
+        line.saw(view)
+        if entry.fits:
+            return self._grant(entry, now())
+        if any(one.node not in entry.lingering for one in view.lingering(place)):
+            return GONE
+        return WAITS if bell.armed.issuperset(entry.watched) and entry.folder in bell.armed else None
+
+    def _seen(self, entry: Entry, line: Line) -> View | None:
+        """The last view of the queue, if this claim is let in by it: so readers that waited for one writer share one look."""
+        view, capacity = line.view, entry.claim.capacity
+        place = view.find(entry.node)
+        if place is None or view.permits_ahead(place, capacity) + entry.permits > capacity:
+            return None
+        return view
