@@ -120,6 +120,19 @@ def test_tables_of_a_later_version_are_refused(server: Server) -> None:
         client.lock("x").acquire()
 
 
+def test_a_table_of_another_program_under_our_name_is_refused_and_left_alone(server: Server) -> None:
+    prefix = new_prefix()
+    server.run(
+        "use app",
+        f"create table {prefix}claim (id int primary key, note text)",
+        f"insert into {prefix}claim values (1, 'theirs')",
+    )
+    with interlock.connect(server.url(prefix)) as client:
+        with pytest.raises(StoreUnfit, match=r"belongs to another program; choose names with \?prefix="):
+            client.lock("x").acquire()
+    assert list(server.run(f"select * from app.{prefix}claim")) == [(1, "theirs")]
+
+
 def test_two_prefixes_know_nothing_of_each_other(server: Server) -> None:
     with interlock.connect(server.fresh_url()) as one, interlock.connect(server.fresh_url()) as two:
         with one.lock("x"), two.lock("x"):

@@ -135,6 +135,17 @@ def test_the_tables_of_a_later_interlock_are_refused(server: Server) -> None:
         pair(server.url(schema))
 
 
+def test_a_table_of_another_program_under_our_name_is_refused_and_left_alone(server: Server) -> None:
+    schema = fresh_schema()
+    server.sql(f"create schema {schema}")
+    server.sql(f"create table {schema}.claim (id int primary key, note text)")
+    server.sql(f"insert into {schema}.claim values (1, 'theirs')")
+    with interlock.connect(server.url(schema)) as client:
+        with pytest.raises(StoreUnfit, match=r"belongs to another program; .* with \?schema="):
+            client.lock("x").acquire()
+    assert server.sql(f"select * from {schema}.claim") == [(1, "theirs")]
+
+
 def test_the_printed_sql_creates_everything_and_grants_the_least_rights(server: Server) -> None:
     schema, role = fresh_schema(), f"app{uuid4().hex[:8]}"
     server.sql(f"create role {role} login")

@@ -36,6 +36,7 @@ SENTENCES = {
     1449: "the user who created the procedures does not exist any more; have somebody else create them again (see `interlock sql`)",
     1665: "binlog_format is STATEMENT, with which InnoDB cannot write at READ COMMITTED; set it to ROW or MIXED",
     1318: "its procedures are of another version of interlock; run what `interlock sql` prints",
+    1054: "a table there has the name of one of ours, and other columns: it belongs to another program; choose names with ?prefix=",
     1114: "a table or the disk is full",
     1021: "the disk is full",
     1030: "the storage engine failed; is the disk full?",

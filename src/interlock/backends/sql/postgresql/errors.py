@@ -46,6 +46,11 @@ def state_error(place: str, state: str, message: str) -> InterlockError:
             "statements",
             errno.EACCES,
         )
+    if state == "42703":  # no such column
+        return unfit(
+            f"{place}: a table there has the name of one of ours, and other columns ({message}): it belongs to another program; "
+            "choose a schema for interlock alone with ?schema="
+        )
     if state == "55P03":
         return Unreached(
             f"{place}: another session kept the lock of this resource for 10 seconds; look for one that is stopped in a "
