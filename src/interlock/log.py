@@ -50,9 +50,8 @@ class Log:
     def _wants_all_events(self) -> bool:
         if self._listener is not None:
             return True
-        return "logging" in modules and wanted(
-            DEBUG
-        )  # as `wanted` says, but for calls that every pair would pay for
+        # As `wanted` says, but for calls that every pair would pay for.
+        return "logging" in modules and wanted(DEBUG)
 
 
 def callback_reporter(listen: Callable[[Event], object]) -> Callable[[BaseException, Any], None]:

@@ -120,9 +120,8 @@ def _live(life: Callable[[], _Life | None]) -> None:
     try:
         life().work()  # type: ignore[union-attr]
     finally:
-        if (
-            ends := life()
-        ) is not None:  # here, and not only when it goes: an error from the work may keep its object
+        # Here, and not only when it goes: an error from the work may keep its object.
+        if (ends := life()) is not None:
             ends.end()
 
 

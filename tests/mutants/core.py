@@ -183,11 +183,10 @@ ACQUIRING: list[Mutant] = [
         "the caller waits for its own forgotten claim",
         (
             ATTEMPT,
-            "                tries += 1\n",
+            "                tries += not isinstance(failure, HeldUp)\n",
             (
-                "                tries += 1\n"
-                "                from dataclasses import replace\n"
-                "                self.claim = replace(self.claim, id=self._runtime.fresh_id())\n"
+                "                tries += not isinstance(failure, HeldUp)\n"
+                "                self.claim = replaced(self.claim, id=self._runtime.fresh_id())\n"
             ),
         ),
         tests=directed("recognised_as_our_own"),

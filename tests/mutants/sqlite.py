@@ -203,7 +203,11 @@ MUTANTS: list[Mutant] = [
     mutant(
         "sqlite: a claim that was in vain here is tried twice",
         "each newcomer in a queue pays for one statement more",
-        (STORE, "self._missed = claim.id", "pass"),
+        (
+            STORE,
+            "        if changed is False:\n            self._missed = claim.id\n",
+            "        if changed is False:\n            pass\n",
+        ),
         tests=Tests("tests/sqlite/test_quick_path.py", "only_once"),
     ),
     mutant(

@@ -7,11 +7,22 @@ import pytest
 from tests.full import FULL
 from tests.mutants.all import MUTANTS
 from tests.mutants.mutant import Mutant
-from tests.mutants.run import attempt, healthy, main
+from tests.mutants.run import ROOT, attempt, healthy, main
 
 
 def test_there_are_enough_of_them_and_no_two_share_a_name() -> None:
     assert len({one.name for one in MUTANTS}) == len(MUTANTS) >= 14
+
+
+def test_every_one_of_them_fits_the_source() -> None:
+    """Each run plants one of two, so the others would be found to be stale much later."""
+    stale = [
+        f"{one.name}: {file}"
+        for one in MUTANTS
+        for file, old, _ in one.edits
+        if (ROOT / "src" / "interlock" / file).read_text(encoding="utf-8").count(old) != 1
+    ]
+    assert not stale
 
 
 @pytest.mark.soak  # in a usual run they are run as they stand

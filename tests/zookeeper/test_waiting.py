@@ -71,9 +71,8 @@ def test_two_waiters_of_a_full_semaphore_are_let_in_though_the_second_only_watch
         assert isinstance(busy, Busy)
         threads.append(threading.Thread(target=wait, args=(store, waiter, busy), daemon=True))
         threads[-1].start()
-    until(
-        lambda: watches(url) == 7
-    )  # the first watches itself and both holders, the second itself and the first, and both their folder
+    # The first watches itself and both holders, the second itself and the first, and both their folder.
+    until(lambda: watches(url) == 7)
     for holder in holders:
         drive(theirs.release("s", holder.id))
     for thread in threads:

@@ -283,9 +283,8 @@ class Attempt:
         tries = 0
         while True:
             if failure is not None:
-                tries += not isinstance(
-                    failure, HeldUp
-                )  # then others of us are being answered, and it is not our turn yet
+                # Then others of us are being answered, and it is not our turn yet.
+                tries += not isinstance(failure, HeldUp)
                 if (tries >= TRIES and not self._queues()) or self.left() <= 0:
                     raise failure
                 pause = min(1.0, 0.02 * 2**tries) * (0.5 + self._runtime.random())

@@ -83,9 +83,8 @@ class LinkPool:
     async def borrow(self, until: float, patient: bool) -> tuple[Link, bool]:
         link: Link | None = None
         new = False
-        if not (
-            patient and self._patient
-        ):  # those who came earlier come first, or a few threads could keep all links to themselves
+        # Those who came earlier come first, or a few threads could keep all links to themselves.
+        if not (patient and self._patient):
             link, new = self._next()
         if link is None:
             link, new = await self._wait_for_slot(until, patient)

@@ -434,9 +434,8 @@ class ZooKeeperStore(Waiting, Registers, Operators, StoreDefaults):
         session = await self._calls.connect(deadline, hurried=True)
         entry, tried = self._ledger.entries.get(id), self._ledger.tried(id)
         if entry is not None:
-            self._ledger.leave_line(
-                entry
-            )  # before its node is deleted: that may fail, and the next of ours must see to itself
+            # Before its node is deleted: that may fail, and the next of ours must see to itself.
+            self._ledger.leave_line(entry)
         if entry is not None and entry.claim.resource == resource and entry.stands_in(session):
             lingers = linger > 0 and entry.admitted_at is not None
             stood = await (self._leave(entry, linger, deadline) if lingers else self._delete(entry, deadline))
@@ -467,9 +466,8 @@ class ZooKeeperStore(Waiting, Registers, Operators, StoreDefaults):
         node = lingering_node(entry.node, entry.token, entry.permits, claim.capacity)
         path = f"{entry.folder}/{node}"
         parts = [
-            requests.set_data(
-                entry.folder, b""
-            ),  # first, so that waiters hear of it before they hear that the claim has left
+            # First, so that waiters hear of it before they hear that the claim has left.
+            requests.set_data(entry.folder, b""),
             requests.delete(entry.path),
             *(requests.delete(f"{entry.folder}/{marker}") for marker in entry.markers),
             requests.create_in_multi(path, encode(linger, None, entry.note, claim.who), acl),

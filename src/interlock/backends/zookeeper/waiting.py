@@ -77,9 +77,8 @@ class Waiting:
 
     async def _first_of_ours(self, entry: Entry, deadline: Deadline) -> bool:
         """Sleep while an older claim of this client waits; False if the time is up, or the claim does not stand any more."""
-        while (
-            entry.stands_in(self._link.session) and self._ledger.entries.get(entry.claim.id) is entry
-        ):  # otherwise its session has ended, or it was removed
+        # Otherwise its session has ended, or it was removed.
+        while entry.stands_in(self._link.session) and self._ledger.entries.get(entry.claim.id) is entry:
             called = self._ledger.behind_ours(entry, self._runtime.signal)
             if called is None:
                 return True

@@ -148,9 +148,8 @@ async def _enter(
         seen = _seen(claim, answer)
         if seen.unread:
             return _in_crowd(side, session, held, claim, answer.revision, seen.count - 1, asked)
-        if (
-            answer.succeeded and not seen.front
-        ):  # a long queue, and it may be a semaphore's: look at its front
+        # A long queue, and it may be a semaphore's: look at its front.
+        if answer.succeeded and not seen.front:
             known = Place(answer.revision, seen.count - 1, (), asked)
             answer = None  # and ask again
             continue

@@ -25,9 +25,8 @@ from interlock.model import Gone, NoAnswer, Renewal, RenewAnswer, Renewed
 BULK = 50  # renewals of one call from which on a list of keys is used again,
 RECENT = 0.25  # if it is no older than this, seconds: 10,000 leases are renewed in 100 calls, and one list is enough
 PART = 4.0  # and if it took longer to get, so many times as long as that took:
-LONGEST = (
-    1 / 8
-)  # but no longer than this part of the session's ttl; a list of 60,000 keys takes seconds on a busy machine
+# But no longer than this part of the session's ttl; a list of 60,000 keys takes seconds on a busy machine.
+LONGEST = 1 / 8
 BATCH = 100  # reads in one Txn
 STRANGERS = 16  # keys of nobody that are removed in one renewal, and claims without a key that are forgotten
 TIDYING = 0.5  # seconds that this may take

@@ -141,9 +141,8 @@ class Sessions:
         self._former: dict[str, OwnClaim] = {}  # of lost sessions
         self._flights: dict[object, list[Signal]] = {}
         self.places: dict[str, Place] = {}
-        self._crowds: dict[
-            str, Crowd[int, bytes]
-        ] = {}  # by resource; its front by the revision of the creation
+        # By resource; its front by the revision of the creation.
+        self._crowds: dict[str, Crowd[int, bytes]] = {}
         self.unanswered: dict[str, None] = {}  # ids of claims with a request that may still arrive
         self.floor: tuple[int, int] = (0, 0)  # the revision of the token floor, as last read, and the floor
         self.litter: tuple[int, float] | None = (

@@ -118,9 +118,8 @@ class Connection:
         self._next = 1
         self._streams: dict[int, Stream] = {}
         self._backlog: deque[Stream] = deque()  # not started: the peer allows no more streams now
-        self._patient: deque[Stream] = (
-            deque()
-        )  # not started: so many are under way that others must come first
+        # Not started: so many are under way that others must come first.
+        self._patient: deque[Stream] = deque()
         self._most_streams = 1 << 31
         self._first_window = DEFAULT_WINDOW
         self._window: int = DEFAULT_WINDOW  # what we may send on all streams together
