@@ -19,6 +19,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 
 import interlock
 import interlock.aio
+from interlock._core import timing
 from interlock._core.drive import drive
 from interlock.backends.sql.postgresql import dialect as postgresql
 from interlock.errors import ClientClosed, StoreUnavailable, StoreUnfit, Unsupported
@@ -273,7 +274,7 @@ def test_a_frozen_server_ends_no_call_later_than_promised(own: Server) -> None:
     with interlock.connect(own.url()) as client:
         with client.lock("x"):
             pass
-        with own.frozen(), at_most(1.0 + 0.5):
+        with own.frozen(), at_most(1.0 + timing.GRACE + 0.35):
             with pytest.raises((StoreUnavailable, interlock.AcquireTimeout)):
                 client.lock("x", timeout=1.0).acquire()
                 raise interlock.AcquireTimeout("x", 1.0)

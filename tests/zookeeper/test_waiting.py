@@ -17,7 +17,7 @@ from interlock import aio
 from interlock._core.drive import drive
 from interlock._runtime.threads import Threads
 from interlock.backends.kit.deadline import Deadline
-from interlock.backends.zookeeper import requests
+from interlock.backends.zookeeper import requests, wire
 from interlock.model import Busy, Claim, Gone, Granted
 from interlock.urls import open_store
 from tests.patience import PATIENCE, until
@@ -45,6 +45,33 @@ def watches(url: str) -> int:
             else:
                 count += ours and bool(line.strip())
     return count
+
+
+@pytest.mark.parametrize("strike", [1, 2, 3])
+def test_ctrl_c_while_a_request_is_sent_is_not_swallowed(
+    url: str, monkeypatch: pytest.MonkeyPatch, strike: int
+) -> None:
+    """kazoo wakes its connection inside an `except:`, which would take the interrupt for a closed connection."""
+    with interlock.connect(url) as client, interlock.connect(url) as see:
+        with client.lock("x"):
+            pass
+        main, calls, send = threading.get_ident(), 0, wire.Waker.send
+
+        def struck(self: wire.Waker, data: bytes) -> int:
+            nonlocal calls
+            calls += threading.get_ident() == main
+            if calls == strike and threading.get_ident() == main:
+                calls += 1
+                raise KeyboardInterrupt
+            return send(self, data)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(wire.Waker, "send", struck)
+            with pytest.raises(KeyboardInterrupt), client.lock("x"):
+                pass
+        until(lambda: not see.inspect("x").holders)
+        with client.lock("x"):
+            pass
 
 
 def test_two_waiters_of_a_full_semaphore_are_let_in_though_the_second_only_watches_the_first(

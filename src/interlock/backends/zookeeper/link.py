@@ -25,7 +25,15 @@ from interlock.backends.zookeeper.bell import Bell
 from interlock.backends.zookeeper.deadline_rule import APART, ConfirmedWrites
 from interlock.backends.zookeeper.errors import refused, translated
 from interlock.backends.zookeeper.handler import Handler
-from interlock.backends.zookeeper.library import LOG, NodeExists, NoNode, client, serialization, states
+from interlock.backends.zookeeper.library import (
+    LOG,
+    NodeExists,
+    NoNode,
+    client,
+    exceptions,
+    serialization,
+    states,
+)
 from interlock.backends.zookeeper.paths import Paths
 from interlock.backends.zookeeper.requests import Request
 from interlock.backends.zookeeper.settings import Settings
@@ -35,6 +43,14 @@ from interlock.ports import Signal
 BEAT = 0.3  # how often the session's own node is written to, as part of the timeout; more than `deadline_rule.APART`
 FOLDERS = 4096  # that are remembered
 CLOSING = 1.0  # seconds for which the end of a session is waited for
+
+
+REFUSING = (
+    states.KeeperState.AUTH_FAILED,
+    states.KeeperState.CLOSED,
+    states.KeeperState.EXPIRED_SESSION,
+)
+"""States in which kazoo refuses every request."""
 
 
 class Answer:
@@ -324,8 +340,16 @@ class Link:
         started = self._client
         if started is None:
             answer.set_exception(Unreached(f"{self.place}: not connected"))
-        else:
+        elif started._state in REFUSING:
             started._call(request, answer)
+        else:
+            # As kazoo's `_call` goes on. Not by it: a Ctrl-C that struck while it wakes the connection would be swallowed there, and the
+            # request would count as refused, though it is sent.
+            started._queue.append((request, answer))
+            try:
+                started._connection._write_sock.send(b"\0")
+            except (OSError, AttributeError):  # it was closed just now
+                answer.set_exception(exceptions.ConnectionClosedError("Connection has been closed"))
 
     def confirmed(self, request_type: int, sent: float, value: Any) -> None:
         """A write was confirmed: note what that proves, and what the servers' clock says."""

@@ -16,7 +16,7 @@ from interlock.backends.kit.deadline import Deadline
 from interlock.backends.zookeeper import requests
 from interlock.backends.zookeeper.calls import Calls
 from interlock.backends.zookeeper.library import NoNode
-from interlock.backends.zookeeper.link import Answer, Link
+from interlock.backends.zookeeper.link import Answer, Link, late
 from interlock.backends.zookeeper.requests import Request
 from interlock.backends.zookeeper.view import View
 from interlock.ports import Signal
@@ -71,6 +71,9 @@ class Looks:
         answers = self._link.send(first, None)
         look = self._join(folder, signal)
         await calls.answered(signal, timeout)
+        if not all(answer.done for answer in answers):  # so the list was not sent after them: it has failed
+            look.view()
+            raise late(self._link.place, timeout)
         return answers, look
 
     def _join(self, folder: str, signal: Signal) -> Look:
