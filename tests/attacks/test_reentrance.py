@@ -186,7 +186,7 @@ def test_a_stack_whose_exit_was_cut_short_waits_for_no_collector(client: interlo
 
     def strike_late() -> None:
         with ExitStack() as stack:
-            lease = stack.enter_context(client.lock("x", ttl=0.5))
+            lease = stack.enter_context(client.lock("x", ttl=60))  # it must not lapse by itself meanwhile
             lease._holding.leave = interrupted  # type: ignore[assignment]
 
     def interrupted(*_: object) -> None:
