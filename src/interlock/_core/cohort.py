@@ -438,11 +438,11 @@ class Cohorts:
             ]
 
     def disband(self, client: Client) -> None:
-        """The client closes: wake every attempt that stands in line."""
+        """The client closes: wake every attempt that stands in line, and every head that stands by."""
         with client.guard:
             turns = [lease._turn for lease in client.leases] + [heir.turn for heir in self._passing]
             lines = [*self._lines.values(), *(turn.heirs for turn in turns if turn is not None)]
-            waiting = [attempt for line in lines for attempt in line]
+            waiting = [*self._heads.values(), *(attempt for line in lines for attempt in line)]
         for attempt in waiting:
             attempt.call()
 
