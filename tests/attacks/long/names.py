@@ -42,7 +42,7 @@ async def pairs(url: str, total: int, names: int, tasks: int) -> bool:
     async def work(client: aio.Client) -> None:
         for number in _until(total, numbers):
             if number % (total // LOOKS) == 0:
-                sizes.append(_size())
+                sizes.append(process_size())
                 print(
                     f"  {number} pairs after {time.monotonic() - began:.0f} s: {sizes[-1][0]:.1f} MB, "
                     f"{sizes[-1][1]} descriptors",
@@ -53,7 +53,7 @@ async def pairs(url: str, total: int, names: int, tasks: int) -> bool:
 
     async with aio.connect(url, ttl=30) as client:
         await asyncio.gather(*(work(client) for _ in range(tasks)))
-        (half, files), (end, files_at_end) = sizes[len(sizes) // 2], _size()
+        (half, files), (end, files_at_end) = sizes[len(sizes) // 2], process_size()
     each = (time.monotonic() - began) / total * 1e6
     print(
         f"  {total} pairs over {names} names: {each:.0f} us for a pair; {half:.1f} MB at half, {end:.1f} MB at the end; "
@@ -68,7 +68,7 @@ def _until(total: int, numbers: Iterator[int]) -> Iterator[int]:
         yield number
 
 
-def _size() -> tuple[float, int]:
+def process_size() -> tuple[float, int]:
     """The memory of this process, in MB, and how many descriptors it has open."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6, len(os.listdir("/proc/self/fd"))

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
 import sys
 import time
-from pathlib import Path
 
 import interlock
 from interlock import aio
 from tests.attacks.long.bystander import Bystander
+from tests.attacks.long.names import process_size
 from tests.attacks.long.stores import KINDS, opened
 
 FLAT = 8.0  # MB by which memory may grow over the second half of the pairs
@@ -151,7 +150,7 @@ def pairs(url: str, count: int) -> bool:
             with client.lock(f"name-{number}"):
                 pass
             if number % max(1, count // 10) == 0:
-                sizes.append((_resident(), len(os.listdir("/proc/self/fd"))))
+                sizes.append(process_size())
         took = time.monotonic() - began
     (half, files), (end, files_at_end) = sizes[len(sizes) // 2], sizes[-1]
     print(
@@ -160,10 +159,6 @@ def pairs(url: str, count: int) -> bool:
         flush=True,
     )
     return end - half < FLAT and files_at_end <= files + 1
-
-
-def _resident() -> float:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
 def main() -> int:
