@@ -184,6 +184,7 @@ def files_in_memory() -> Iterator[None]:
         yield
         return
     with tempfile.TemporaryDirectory(prefix="interlock-", dir=MEMORY, ignore_cleanup_errors=True) as folder:
+        os.chmod(folder, 0o1777)  # as /tmp: some tests act as another user
         os.environ["TMPDIR"] = folder
         try:
             yield
