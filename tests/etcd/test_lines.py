@@ -11,8 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from interlock._core.drive import drive
-from interlock.backends.etcd.address import Endpoint
-from interlock.backends.etcd.transport.aio import AsyncLine
+from interlock.backends.etcd.address import Address, Endpoint
+from interlock.backends.etcd.transport.aio import AsyncLine, AsyncTransport
 from interlock.backends.etcd.transport.blocking import SOON, BlockingLine, SharedSocket
 from interlock.backends.etcd.transport.credentials import Credentials
 from interlock.backends.etcd.transport.line import NOT_SENT
@@ -33,6 +33,7 @@ from interlock.backends.etcd.wire.http2 import (
 )
 from interlock.backends.etcd.wire.messages import RANGE
 from interlock.errors import HeldUp
+from tests.etcd.cluster import EtcdCluster
 from tests.patience import PATIENCE
 
 OPENING = literal(b":status", b"200") + literal(b"content-type", b"application/grpc")
@@ -201,3 +202,42 @@ def test_the_tasks_that_wait_their_turn_are_not_sent_when_their_time_is_up() -> 
         found = asyncio.run(crowd(ours))
         assert [isinstance(error, HeldUp) for error in found] == [False] * CROWD + [True] * 3 * CROWD
         assert server.rest().count(b"question") == CROWD
+
+
+def test_tasks_that_ask_at_the_moment_of_connecting_share_one_line(cluster: EtcdCluster) -> None:
+    """One that came after the attempt had ended, and before this was noted, connected once more; nobody closed the first line."""
+
+    async def crowd() -> None:
+        endpoint = Endpoint("127.0.0.1", cluster.members[0].port)
+        transport = AsyncTransport(Address((endpoint,)), Credentials("", ""))
+
+        async def ask_in_each_turn_of_the_loop() -> None:
+            while not asking.done():
+                lines.append(asyncio.create_task(transport.line(PATIENCE)))
+                await asyncio.sleep(0)
+
+        lines = [asyncio.create_task(transport.line(PATIENCE))]
+        asking = lines[0]
+        await ask_in_each_turn_of_the_loop()
+        assert len({line for line, _ in await asyncio.gather(*lines)}) == 1
+        await transport.close()
+
+    asyncio.run(crowd())
+
+
+def test_a_line_that_was_replaced_is_closed_with_the_client(cluster: EtcdCluster) -> None:
+    """A server that goes away takes no new calls, and may answer those under way for a long time."""
+
+    async def replaced() -> None:
+        endpoint = Endpoint("127.0.0.1", cluster.members[0].port)
+        transport = AsyncTransport(Address((endpoint,)), Credentials("", ""))
+        first, _ = await transport.line(PATIENCE)
+        first._core.draining = True
+        second, _ = await transport.line(PATIENCE)
+        assert second is not first
+        assert not first.ended
+        await transport.close()
+        assert first.ended
+        assert second.ended
+
+    asyncio.run(replaced())

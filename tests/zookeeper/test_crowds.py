@@ -135,11 +135,13 @@ def test_readers_that_wait_for_one_writer_share_one_look(url: str) -> None:
             sent = counted(ours)
             tasks = [asyncio.create_task(ours.rwlock("x").read().acquire()) for _ in range(MANY)]
             await standing(writing, MANY)
+            entering = sent["list"]
+            sent.clear()  # on a slow machine each of them has asked meanwhile whether it still stands
             await writer.release()
             async with asyncio.timeout(PATIENCE):
                 leases = await asyncio.gather(*tasks)
             assert all(leases)
-            assert sent["list"] <= 8, sent
+            assert entering + sent["list"] <= 8, (entering, sent)
             assert sent["get"] + sent["get many"] <= MANY // 2, sent
             later = asyncio.create_task(writing.rwlock("x").write().acquire())
             await standing(writing, 1)

@@ -28,6 +28,7 @@ from interlock.backends.etcd.wire.http2 import ProtocolError, Stream
 from interlock.backends.etcd.wire.messages import Method
 from interlock.backends.etcd.wire.protobuf import MalformedMessage
 from interlock.backends.etcd.wire.watching import Watched, WatchGroup
+from interlock.backends.kit.tasks import retrieve
 from interlock.errors import ClientClosed, InterlockError, StoreUnavailable, StoreUnfit, Unreached
 
 
@@ -210,6 +211,7 @@ class AsyncTransport(ClusterTransport):
     def __init__(self, address: Address, credentials: Credentials, *, hurried: bool = False) -> None:
         super().__init__(address, credentials, hurried=hurried)
         self._line: AsyncLine | None = None
+        self._replaced: list[AsyncLine] = []  # they take no new calls, and may still answer those under way
         self._connecting: asyncio.Task[Line] | None = None
 
     def inside(self) -> bool:
@@ -231,8 +233,8 @@ class AsyncTransport(ClusterTransport):
         limit = min(self.address.connect_timeout, timeout)
         task = self._connecting
         if task is None or task.done() or task.get_loop() is not loop:
-            task = self._connecting = loop.create_task(self._connect(self.address.connect_timeout))
-            task.add_done_callback(self._connected)
+            task = self._connecting = loop.create_task(self._make_line())
+            task.add_done_callback(retrieve)
         done, _ = await asyncio.wait([task], timeout=max(0.0, limit))
         if not done:
             raise Unreached(str(timeout_error(self.address.place, limit)))
@@ -243,14 +245,19 @@ class AsyncTransport(ClusterTransport):
         except StoreUnavailable as error:
             raise Unreached(str(error)) from None
 
-    def _connected(self, task: asyncio.Task[Line]) -> None:
-        """Also without a caller: one that stops waiting does not end the attempt for the others."""
-        if not task.cancelled() and task.exception() is None:
-            line = cast(AsyncLine, task.result())
-            if self._closed:
-                line.end("this client was closed")
-            else:
-                self._line = line
+    async def _make_line(self) -> Line:
+        """Also without a caller: one that stops waiting does not end the attempt for the others.
+
+        The line is noted before the attempt ends: otherwise a task that asks in between would connect once more.
+        """
+        line = cast(AsyncLine, await self._connect(self.address.connect_timeout))
+        if self._closed:
+            line.end("this client was closed")
+            return line
+        known = [*self._replaced, *([] if self._line is None else [self._line])]
+        self._replaced = [one for one in known if not one.ended and not one.loop.is_closed()]
+        self._line = line
+        return line
 
     async def _pause(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
@@ -297,18 +304,20 @@ class AsyncTransport(ClusterTransport):
 
     def after_fork(self) -> None:
         """Keep the parent's loop and sockets unused, so that nothing says goodbye to the server on its behalf."""
-        _parents.append((self._line, self._connecting))
+        _parents.append((self._line, self._replaced, self._connecting))
         self._line = self._connecting = None
+        self._replaced = []
         self._accompanied = False
 
     async def close(self) -> None:
         self._closed = True
-        line, self._line = self._line, None
+        lines, self._line, self._replaced = (*self._replaced, self._line), None, []
         if self._connecting is not None and not self._connecting.done():
             self._connecting.cancel()
-        if line is not None and not line.loop.is_closed():
-            line.end("this client was closed")
-            await asyncio.sleep(0)  # let the transport close its socket
+        for line in lines:
+            if line is not None and not line.loop.is_closed():
+                line.end("this client was closed")
+        await asyncio.sleep(0)  # let the transports close their sockets
 
 
 async def _looked_up(endpoint: Endpoint, timeout: float) -> list[Any]:

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from time import monotonic
 from typing import Any
 
+from interlock.backends.kit.tasks import retrieve
 from interlock.backends.redis.address import Route, round_trip
 from interlock.backends.redis.errors import timeout_error, unreachable
 from interlock.backends.redis.transport.keeper_connection import KeeperConnection
@@ -151,7 +152,7 @@ class MultiplexedTransport:
         task = self._connecting
         if task is None or task.done() or task.get_loop() is not loop:
             task = self._connecting = loop.create_task(self._connect(loop))
-            task.add_done_callback(_seen)
+            task.add_done_callback(retrieve)
         done, _ = await asyncio.wait([task], timeout=timeout)
         if not done:
             raise Unreached(str(timeout_error(self.address.place, timeout)))
@@ -187,7 +188,7 @@ class MultiplexedTransport:
     async def _connect_both(self, keeper_connection: KeeperConnection, timeout: float) -> Any:
         """A connection, returned once the keeper has its own."""
         companion = asyncio.ensure_future(keeper_connection.warm_async(self.address, timeout))
-        companion.add_done_callback(_seen)
+        companion.add_done_callback(retrieve)
         opened = None
         try:
             opened = await self.address.connect_async(timeout)
@@ -223,9 +224,3 @@ class MultiplexedTransport:
 
 
 _parents: list[object] = []
-
-
-def _seen(task: asyncio.Task[Any]) -> None:
-    """Mark the exception as retrieved: every caller was told, and the loop need not complain."""
-    if not task.cancelled():
-        task.exception()

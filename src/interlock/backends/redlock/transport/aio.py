@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, Protocol
 
+from interlock.backends.kit.tasks import retrieve
 from interlock.backends.redis.address import Address
 from interlock.backends.redis.errors import as_unreached, reply_error, timeout_error, unreachable
 from interlock.backends.redis.transport.pipelined import PipelinedConnection
@@ -317,7 +318,7 @@ class AsyncQuorumTransport:
         if task is None or task.done():
             self._speed.wanted(node, self.now())
             task = self._connecting[node] = loop.create_task(self._connected(loop, node))
-            task.add_done_callback(_retrieve)
+            task.add_done_callback(retrieve)
         return task
 
     def _fault(
@@ -373,9 +374,3 @@ class AsyncQuorumTransport:
 
 
 _parents: list[object] = []
-
-
-def _retrieve(task: asyncio.Task[Any]) -> None:
-    """Retrieve the exception: otherwise the loop logs that nobody did, though all who waited were told."""
-    if not task.cancelled():
-        task.exception()
