@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import os
+import random
 import shutil
 import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +19,21 @@ from tests.patience import until
 
 PR_SET_PDEATHSIG = 1
 SETPRIV = shutil.which("setpriv")
+PORTS = range(10_240, 32_000)  # below those that systems give to connections
+
+_dice = random.SystemRandom()  # a test may have seeded the usual one
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 that nobody uses now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A port of 127.0.0.1 that nobody uses now.
+
+    Not one that the system would choose: those it gives to connections as well, so the port could be taken before the server is up.
+    """
+    while True:
+        port = _dice.choice(PORTS)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def die_with_parent() -> None:

@@ -14,7 +14,6 @@ import pytest
 import interlock
 from interlock import aio
 from interlock._core.drive import drive
-from interlock.backends.etcd.algorithm.renewing import BULK
 from interlock.backends.etcd.algorithm.sessions import Session, Sessions
 from interlock.backends.etcd.algorithm.view import WHOLE
 from interlock.backends.etcd.algorithm.waiting import _look_ahead
@@ -24,6 +23,7 @@ from interlock.backends.etcd.wire.messages import RANGE, TXN, RangeAnswer, get
 from interlock.backends.etcd.wire.protobuf import message
 from interlock.backends.etcd.wire.values import claim_value
 from interlock.backends.kit.crowds import Crowd
+from interlock.backends.kit.listing import BULK
 from interlock.errors import ClientClosed, Evicted, SettingsMismatch
 from interlock.model import EVERYTHING, Busy, Claim, Granted, Renewal, Renewed
 from tests.etcd.cluster import EtcdCluster, running

@@ -26,6 +26,7 @@ from interlock.backends.etcd.wire.messages import REVOKE, TXN, Method, RangeAnsw
 from interlock.backends.etcd.wire.protobuf import message
 from interlock.backends.etcd.wire.values import Entry
 from interlock.backends.etcd.wire.watching import Watched, WatchGroup, WatchStream
+from interlock.backends.kit import listing
 from interlock.blocking import Client, Lease
 from interlock.errors import InterlockError, LeaseLost, StoreUnavailable, Unreached
 from interlock.model import Busy, Claim, Gone, Granted, Renewal, Renewed
@@ -442,7 +443,7 @@ def test_a_list_of_keys_says_nothing_of_a_claim_that_came_later(
 ) -> None:
     """The list shows the key, but of the claim before. The one that has it now was evicted."""
     monkeypatch.setattr(renewing, "BULK", 1)
-    monkeypatch.setattr(renewing, "RECENT", 60.0)
+    monkeypatch.setattr(listing, "RECENT", 60.0)
     lease = taken(client)
     assert isinstance(_renewed(wire, lease.id), Renewed)
     lease.release()
@@ -456,7 +457,7 @@ def test_a_claim_that_came_after_the_list_of_keys_is_not_lost(
     client: Client, wire: Wire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(renewing, "BULK", 1)
-    monkeypatch.setattr(renewing, "RECENT", 60.0)
+    monkeypatch.setattr(listing, "RECENT", 60.0)
     with client.lock("first") as first:
         assert isinstance(_renewed(wire, first.id, "first"), Renewed)
         with client.lock("second") as second:

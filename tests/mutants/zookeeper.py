@@ -19,6 +19,28 @@ def crowds(names: str) -> Tests:
 
 MUTANTS: list[Mutant] = [
     mutant(
+        "zookeeper: a list that was made before counts as one of now",
+        "a lease is believed to last longer than the servers have said",
+        (STORE, "(listing.paths, listing.asked)", "(listing.paths, asked)"),
+        tests=Tests("tests/zookeeper/test_sessions.py", "use_one_list"),
+    ),
+    mutant(
+        "zookeeper: who is not in the list is gone",
+        "a lease is lost because it was taken after its session was listed",
+        (
+            STORE,
+            "others = [path for path in known if path not in listed]",
+            "others = [] if listed else known",
+        ),
+        tests=Tests("tests/zookeeper/test_sessions.py", "use_one_list"),
+    ),
+    mutant(
+        "zookeeper: a session may name more claims than the servers can read",
+        "a client with 40,000 leases dies, and the leader that wrote this down cannot be started again",
+        (STORE, "ROOM = 0.95", "ROOM = 9.5"),
+        tests=Tests("tests/zookeeper/test_sessions.py", "grow_so_large"),
+    ),
+    mutant(
         "zookeeper: nobody is told of who was let in",
         "a semaphore has a free place, and the next in the queue sleeps on",
         (

@@ -17,15 +17,26 @@ from interlock import aio
 from interlock._core.drive import drive
 from interlock._core.states import State
 from interlock._runtime.threads import Threads
+from interlock.backends.kit import listing
 from interlock.backends.kit.deadline import Deadline
+from interlock.backends.kit.listing import BULK
 from interlock.backends.zookeeper import requests
+from interlock.backends.zookeeper import store as zookeeper_store
 from interlock.backends.zookeeper.deadline_rule import ConfirmedWrites
 from interlock.backends.zookeeper.link import Session
-from interlock.errors import InterlockError, InvalidSetting, LeaseLost, StoreUnavailable, Unreached
+from interlock.errors import (
+    InterlockError,
+    InvalidSetting,
+    InvalidURL,
+    LeaseLost,
+    StoreUnavailable,
+    StoreUnfit,
+    Unreached,
+)
 from interlock.model import Claim, Gone, Granted, Renewal, Renewed
 from interlock.testing.lag import at_most
 from interlock.urls import open_store
-from tests.patience import until
+from tests.patience import PATIENCE, until
 from tests.server_process import free_port
 from tests.zookeeper.ensemble import Servers, running
 from tests.zookeeper.stores import expire, link_of
@@ -225,6 +236,51 @@ def test_many_claims_of_one_session_are_renewed_by_a_constant_number_of_requests
     drive(store.close())
 
 
+def test_renewals_of_many_claims_use_one_list_which_neither_hides_young_ones_nor_keeps_those_that_are_gone(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With 60,000 leases the list of a session is long, and getting it for each hundred of them would last longer than they do."""
+    monkeypatch.setattr(zookeeper_store, "MANY", 20)
+    store: Any = open_store(url, Threads(), asynchronous=False)
+    sent: list[Any] = []
+    call = store._link._call
+
+    def counted(request: Any, answer: Any) -> None:
+        sent.append(type(request))
+        call(request, answer)
+
+    def entered(name: str) -> Renewal:
+        claim = Claim(name, uuid4().hex, 30.0)
+        drive(store.claim(claim))
+        return Renewal(claim.resource, claim.id, 30.0)
+
+    def renewed(renewals: list[Renewal]) -> list[Any]:
+        return list(drive(store.renew(renewals)))
+
+    renewals = [entered(f"x{n}") for n in range(BULK + 1)]
+    store._link._call = counted
+    monkeypatch.setattr(listing, "RECENT", 0.0)
+    first = renewed(renewals)
+    assert requests.GetEphemerals in sent
+    monkeypatch.setattr(listing, "RECENT", PATIENCE)
+    sent.clear()
+    second = renewed(renewals)
+    assert all(isinstance(answer, Renewed) for answer in first + second)
+    assert [answer.sent for answer in second] == [answer.sent for answer in first], "nothing new is known"
+    assert not sent
+    young = entered("young")
+    assert isinstance(renewed([young, *renewals])[0], Renewed)
+    gone = store._ledger.entries[renewals[0].id]
+    drive(store._calls.one(requests.delete(gone.path), Deadline(store._runtime.now, PATIENCE)))
+    monkeypatch.setattr(listing, "RECENT", 0.0)
+    monkeypatch.setattr(listing, "LONGEST", 0.0)
+    assert isinstance(renewed(renewals)[0], Gone)
+    sent.clear()
+    assert isinstance(renewed(renewals[1:3])[0], Renewed)
+    assert requests.GetEphemerals not in sent, "all were listed for a few"
+    drive(store.close())
+
+
 def test_closing_a_client_removes_every_claim_of_it_and_its_thread(url: str, kazoo: Any) -> None:
     before = threading.active_count()
     client = interlock.connect(url)
@@ -312,3 +368,46 @@ def test_evictions_are_swept_when_their_time_is_over(
         store._tombstones._link.clock_offset += 100.0
         drive(store._tombstones.sweep(Deadline(store._runtime.now, 5.0)))
         assert kazoo.get_children(gone) == []
+
+
+# ---- many claims in one session ------------------------------------------------------------
+
+SMALL = 50_000  # bytes that the servers of this test accept in one piece
+
+
+def test_a_session_does_not_grow_so_large_that_its_end_breaks_the_servers() -> None:
+    """The leader writes a transaction of any length, but nobody reads it: with 40,000 claims, a usual ensemble never came up again."""
+    with running(jvm=[f"-Djute.maxbuffer={SMALL}"]) as ensemble:
+        url = ensemble.fresh(jute_maxbuffer=SMALL)
+        with interlock.connect(url, ttl=30.0) as client:
+            leases: list[Any] = []
+
+            def fill() -> None:
+                while len(leases) < 60 * SMALL // 1000:
+                    leases.append(client.lock(f"x{len(leases)}").acquire())
+
+            with pytest.raises(
+                StoreUnfit,
+                match=f"this client has [0-9]{{3}} claims .* {SMALL} bytes of their jute.maxbuffer",
+            ):
+                fill()
+            assert len(leases) > 0.9 * SMALL / 100
+            leases.pop().release()
+            leases.append(client.lock("y").acquire())
+            expire(link_of(client))
+            until(lambda: all(lease.state is State.LOST for lease in leases))
+            assert client.lock("x0").acquire()
+        with interlock.connect(url) as other:
+            until(lambda: not list(other.scan()))
+        assert sorted(node.mode() for node in ensemble.nodes) == ["follower", "follower", "leader"]
+        for node in ensemble.nodes:
+            node.kill()
+        for node in ensemble.nodes:
+            node.start()
+        ensemble.ready()
+
+
+@pytest.mark.parametrize("text", ["many", "-1", "1.5", "64"])
+def test_a_buffer_that_is_no_size_is_refused(text: str) -> None:
+    with pytest.raises(InvalidURL, match=r"jute\.maxbuffer"):
+        interlock.connect(f"zookeeper://h/?jute_maxbuffer={text}")

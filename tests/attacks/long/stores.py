@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from uuid import uuid4
 
+BUFFER = 16 << 20  # bytes that a server of ZooKeeper accepts in one piece
+
 KINDS = ("memory", "sqlite", "redis", "redlock", "etcd", "zookeeper", "postgresql", "mysql")
 
 
@@ -36,8 +38,9 @@ def opened(kind: str) -> Iterator[str]:
     elif kind == "zookeeper":
         from tests.zookeeper.ensemble import running as ensemble
 
-        with ensemble() as nodes:
-            yield nodes.fresh()
+        # 60,000 leases of one client need more memory than small tests, and a larger buffer than usual (docs/backends/zookeeper.md).
+        with ensemble(jvm=[f"-Djute.maxbuffer={BUFFER}", "-Xmx512m"]) as nodes:
+            yield nodes.fresh(jute_maxbuffer=BUFFER)
     elif kind == "postgresql":
         from tests.postgresql.server import running as postgres
 

@@ -131,7 +131,7 @@ class Ledger:
         entry = self.entries.pop(id, None)
         self._former.pop(id, None)
         if entry is not None:
-            entry.session.ids.pop(id, None)
+            entry.session.leave(id)
             self.leave_line(entry, gone=True)
 
     def after_fork(self) -> None:

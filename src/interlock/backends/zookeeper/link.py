@@ -39,6 +39,7 @@ from interlock.backends.zookeeper.requests import Request
 from interlock.backends.zookeeper.settings import Settings
 from interlock.errors import InterlockError, StoreUnavailable, Unreached
 from interlock.ports import Signal
+from interlock.record import record
 
 BEAT = 0.3  # how often the session's own node is written to, as part of the timeout; more than `deadline_rule.APART`
 FOLDERS = 4096  # that are remembered
@@ -116,6 +117,15 @@ class Beat(Answer):
             super()._end()
 
 
+@record
+class Listing:
+    """The nodes of a session, as the servers have listed them."""
+
+    paths: frozenset[str]
+    asked: float
+    took: float  # seconds
+
+
 class Session:
     """One session with the ensemble, as this client knows it."""
 
@@ -124,11 +134,24 @@ class Session:
         self.writes = writes
         self.beaten = now  # when its own node was last written to, or the session began
         self.node_made = False
-        self.ids: dict[str, None] = {}  # claims that may stand in it
+        self.ids: dict[str, int] = {}  # claims that may stand in it, with the bytes of their paths
+        self.size = 0  # bytes of these paths together
+        self.listing: Listing | None = None
+        self._guard = native.guard()
 
     @property
     def timeout(self) -> float:
         return self.writes.timeout
+
+    def enter(self, id: str, size: int) -> None:
+        """Note a claim whose path has so many bytes."""
+        with self._guard:
+            self.size += size - self.ids.get(id, 0)
+            self.ids[id] = size
+
+    def leave(self, id: str) -> None:
+        with self._guard:
+            self.size -= self.ids.pop(id, 0)
 
 
 class Link:

@@ -14,6 +14,9 @@ from interlock.record import record
 SESSION_TIMEOUT = 30.0
 """Seconds that a session lives after its client was last heard of, unless the URL says otherwise: the usual ttl."""
 
+JUTE_MAXBUFFER = 0xFFFFF
+"""Bytes that the servers accept in one piece (their property `jute.maxbuffer`), unless they and the URL say otherwise."""
+
 PORT = 2181
 
 FILES = ("ca", "certfile", "keyfile", "keyfile_password")
@@ -32,6 +35,7 @@ class Settings:
     sasl: tuple[tuple[str, str], ...]
     tls: dict[str, Any]
     acl: list[Any]
+    jute_maxbuffer: int = JUTE_MAXBUFFER
 
     @property
     def hosts_text(self) -> str:
@@ -63,10 +67,11 @@ def of_url(parts: SplitResult, connect_timeout: float = CONNECT_TIMEOUT) -> Sett
         sasl=_checked_sasl(sasl),
         tls=_tls(options),
         acl=_acl(options, bool(auth or sasl)),
+        jute_maxbuffer=_bytes(options),
     )
     if options:
         raise InvalidURL(
-            f"zookeeper:// does not know the option {next(iter(options))}; it has session_timeout, acl, tls, "
+            f"zookeeper:// does not know the option {next(iter(options))}; it has session_timeout, acl, jute_maxbuffer, tls, "
             f"{', '.join(FILES)}, verify_certs, check_hostname, and sasl_ with {', '.join(SASL)}"
         )
     return settings
@@ -124,6 +129,13 @@ def _seconds(options: dict[str, str]) -> float:
             f"session_timeout={text}: say after how many seconds a silent client is given up, such as 30"
         )
     return seconds
+
+
+def _bytes(options: dict[str, str]) -> int:
+    text = options.pop("jute_maxbuffer", f"{JUTE_MAXBUFFER}")
+    if not (text.isdecimal() and int(text) >= 10_000):
+        raise InvalidURL(f"jute_maxbuffer={text}: say the servers' jute.maxbuffer in bytes, such as 4194304")
+    return int(text)
 
 
 def _flag(options: dict[str, str], name: str, otherwise: bool) -> bool:

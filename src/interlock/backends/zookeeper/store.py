@@ -13,12 +13,13 @@ from typing import Any
 
 from interlock.backends.kit.deadline import Deadline
 from interlock.backends.kit.defaults import StoreDefaults
+from interlock.backends.kit.listing import BULK, recent
 from interlock.backends.kit.runtime import WaitRuntime
 from interlock.backends.zookeeper import requests
 from interlock.backends.zookeeper.calls import Calls, StrictDeadline, within
 from interlock.backends.zookeeper.entry import Entry, Ledger, decode, encode
 from interlock.backends.zookeeper.library import NodeExists, NoNode, Unimplemented
-from interlock.backends.zookeeper.link import Answer, Link, Session
+from interlock.backends.zookeeper.link import Answer, Link, Listing, Session
 from interlock.backends.zookeeper.looks import Look, Looks
 from interlock.backends.zookeeper.operators import Operators
 from interlock.backends.zookeeper.paths import Place, claim_prefix, lingering_node, places, shrunk_node
@@ -28,7 +29,7 @@ from interlock.backends.zookeeper.tombstones import Tombstones
 from interlock.backends.zookeeper.turns import Turns
 from interlock.backends.zookeeper.view import View
 from interlock.backends.zookeeper.waiting import Waiting
-from interlock.errors import HeldUp, InvalidSetting, SettingsMismatch, StoreUnavailable
+from interlock.errors import HeldUp, InvalidSetting, SettingsMismatch, StoreUnavailable, StoreUnfit
 from interlock.model import (
     Busy,
     Claim,
@@ -60,7 +61,9 @@ TRAITS = Traits(
 )
 
 ENOUGH = 0.3  # the part of the session's timeout that must be left when a claim is granted; or three quarters of its ttl
-MANY = 300  # claims in a session from which on a renewal asks for its own claims alone
+MANY = (
+    300  # claims in a session from which on their list is used for several renewals, and not made for a few
+)
 MARKS = 500  # claims that a renewal marks, for people to see since when they hold
 SWEEPING = 0.25  # seconds that a renewal spends on old notes, at most
 FAR = 100  # claims ahead from which on a waiter asks less often where it stands: for each so many,
@@ -68,7 +71,14 @@ LOOK_EVERY = 10.0  # seconds more pass between two looks
 NOT_SENT = (
     0.5  # the part of its time after which a claim is given up that was not sent: the servers need time, too
 )
+ROOM = 0.95  # the part of jute.maxbuffer that the paths of a session's claims may take
+SEQUENCE = 10  # digits that the servers add to the name of a node
 ENTERED = 3  # times a claim is entered, if its folder vanishes or an operator removes it meanwhile
+
+
+def size_of(path: str) -> int:
+    """The bytes of a path in a transaction: before each stands its length."""
+    return len(path.encode()) + 4
 
 
 class ZooKeeperStore(Waiting, Registers, Operators, StoreDefaults):
@@ -125,11 +135,12 @@ class ZooKeeperStore(Waiting, Registers, Operators, StoreDefaults):
         flags, acl = requests.EPHEMERAL | requests.SEQUENTIAL, self._link.settings.acl
         # A name that was not used of late has no folder: it is made in the same round trip, too.
         parents = [] if folder in self._link.folders else [requests.CreateContainer(folder, acl)]
+        size = self._fitting(claim, session, prefix)
         for _ in range(ENTERED):
             asked = self._runtime.now()
             entry = Entry(claim, folder, session, asked)
             self._ledger.entries[claim.id] = entry
-            session.ids[claim.id] = None
+            session.enter(claim.id, size)
             create = requests.create(prefix, entry.data(), acl, flags)
             made, look = await self._create(claim, folder, [*parents, create], deadline)
             if made.failed(NoNode):
@@ -146,6 +157,23 @@ class ZooKeeperStore(Waiting, Registers, Operators, StoreDefaults):
                 return self._line_up(entry)
             return await self._judge(entry, look.view(), asked, deadline)
         raise StoreUnavailable(f"{self._link.place}: the folder of {claim.resource} vanished again and again")
+
+    def _fitting(self, claim: Claim, session: Session, prefix: str) -> int:
+        """The bytes of a new claim's path; refuses a claim that would make its session too large to end.
+
+        When a session ends, the leader writes the paths of all its nodes into one transaction, however long it gets. Servers cannot
+        read one that is longer than their `jute.maxbuffer`: neither the followers nor, when it is started again, the leader.
+        """
+        size = size_of(prefix) + SEQUENCE
+        most = self._link.settings.jute_maxbuffer
+        if session.size + size > most * ROOM:
+            raise StoreUnfit(
+                f"{claim.resource}: not asked for: this client has {len(session.ids)} claims at {self._link.place}, and with many "
+                f"more the servers could not read the end of its session, which names all of them, in the {most} bytes of their "
+                "jute.maxbuffer; use another client as well, or raise jute.maxbuffer on all servers, and name it in the URL "
+                "(?jute_maxbuffer=)"
+            )
+        return size
 
     async def _create(
         self, claim: Claim, folder: str, asked: Sequence[Request], deadline: Deadline
@@ -224,7 +252,7 @@ class ZooKeeperStore(Waiting, Registers, Operators, StoreDefaults):
             self._ledger.forget(claim.id)
             return await self._enter(claim, session, deadline)
         self._ledger.entries[claim.id] = entry
-        session.ids[claim.id] = None
+        session.enter(claim.id, size_of(entry.path))
         _, look = await self._looks.after(self._calls, folder, (), deadline)
         return await self._judge(entry, look.view(), asked, deadline)
 
@@ -340,8 +368,7 @@ class ZooKeeperStore(Waiting, Registers, Operators, StoreDefaults):
         if not renewals:
             return []
         session = await self._calls.connect(deadline, hurried=True)
-        asked = self._runtime.now()
-        standing = await self._standing_paths(renewals, session, deadline)
+        standing, asked = await self._standing_paths(renewals, session, deadline)
         answers: list[RenewAnswer] = []
         marks = MARKS
         for renewal in renewals:
@@ -365,22 +392,42 @@ class ZooKeeperStore(Waiting, Registers, Operators, StoreDefaults):
 
     async def _standing_paths(
         self, renewals: Sequence[Renewal], session: Session, deadline: Deadline
-    ) -> Collection[str]:
-        """Keep the session by a write, and learn which of its nodes stand: in one round trip, however many they are."""
-        self._link.beat(session, None)
-        if len(self._ledger.entries) <= MANY and not self._link.no_ephemerals:
-            answer = await self._calls.one(requests.GetEphemerals(self._paths.root), deadline)
-            if not answer.failed(Unimplemented):
-                return frozenset(answer.get())
-            self._link.no_ephemerals = True  # a server below 3.6
+    ) -> tuple[Collection[str], float]:
+        """Which nodes of these claims stand, and since when that is known."""
+        asked = self._runtime.now()
+        listing = await self._listing(len(renewals), session, deadline)
+        listed, asked = (frozenset[str](), asked) if listing is None else (listing.paths, listing.asked)
         found = [self._ledger.entries.get(renewal.id) for renewal in renewals]
         known = [entry.path for entry in found if entry is not None and entry.stands_in(session)]
-        read = await self._calls.read_all([requests.get_data(path) for path in known], deadline)
-        return {
+        # A claim may be younger than the list, and whoever is not in it is asked for.
+        others = [path for path in known if path not in listed]
+        read = await self._calls.read_all([requests.get_data(path) for path in others], deadline)
+        there = {
             path
-            for path, content in zip(known, read, strict=True)
+            for path, content in zip(others, read, strict=True)
             if content is not None and content[1].ephemeralOwner == session.number
         }
+        return there.union(path for path in known if path in listed), asked
+
+    async def _listing(self, renewals: int, session: Session, deadline: Deadline) -> Listing | None:
+        """The nodes of a session, listed now or a short while ago; None if the claims are to be asked for one by one.
+
+        The session is kept by a write, in the same round trip, unless that was done for a list that is recent.
+        """
+        asked, listing = self._runtime.now(), session.listing
+        many = len(self._ledger.entries) > MANY
+        if many and listing is not None and asked < listing.asked + recent(listing.took, session.timeout):
+            return listing
+        self._link.beat(session, None)
+        if self._link.no_ephemerals or (many and renewals < BULK):
+            return None
+        answer = await self._calls.one(requests.GetEphemerals(self._paths.root), deadline)
+        if answer.failed(Unimplemented):
+            self._link.no_ephemerals = True  # a server below 3.6
+            return None
+        paths = frozenset(answer.get())
+        session.listing = Listing(paths, asked, self._runtime.now() - asked)
+        return session.listing
 
     async def _gone(self, renewal: Renewal, deadline: Deadline) -> Gone:
         if (reason := self._ledger.evicted(renewal.id)) is not None:

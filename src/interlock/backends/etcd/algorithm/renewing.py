@@ -19,14 +19,10 @@ from interlock.backends.etcd.errors import LeaseNotFound
 from interlock.backends.etcd.transport.calltime import CallTime
 from interlock.backends.etcd.wire.messages import created_at, get, get_op, modified_at, put, put_op, txn
 from interlock.backends.etcd.wire.values import Entry, encoded, eviction
+from interlock.backends.kit.listing import BULK, recent
 from interlock.errors import InterlockError, StoreUnavailable
 from interlock.model import Gone, NoAnswer, Renewal, RenewAnswer, Renewed
 
-BULK = 50  # renewals of one call from which on a list of keys is used again,
-RECENT = 0.25  # if it is no older than this, seconds: 10,000 leases are renewed in 100 calls, and one list is enough
-PART = 4.0  # and if it took longer to get, so many times as long as that took:
-# But no longer than this part of the session's ttl; a list of 60,000 keys takes seconds on a busy machine.
-LONGEST = 1 / 8
 BATCH = 100  # reads in one Txn
 STRANGERS = 16  # keys of nobody that are removed in one renewal, and claims without a key that are forgotten
 TIDYING = 0.5  # seconds that this may take
@@ -44,7 +40,7 @@ async def renew(side: Side, renewals: Sequence[Renewal], timeout: float) -> list
     for number, session in sessions.items():
         bulk = len(renewals) >= BULK and newest <= session.listed
         began = side.runtime.now()
-        if bulk and began < session.listed + _recent(session) and not session.over:
+        if bulk and began < session.listed + recent(session.listing, session.ttl) and not session.over:
             continue
         try:
             await keep(side, session, deadline, listed=True)
@@ -63,11 +59,6 @@ async def renew(side: Side, renewals: Sequence[Renewal], timeout: float) -> list
         await _tidy_up(side, session, deadline)
         session.listing = side.runtime.now() - began
     return explained
-
-
-def _recent(session: Session) -> float:
-    """Seconds for which a list of a session's keys is used again: if getting one takes most of the time, leases lapse meanwhile."""
-    return max(RECENT, min(PART * session.listing, LONGEST * session.ttl))
 
 
 async def _tidy_up(side: Side, session: Session, deadline: CallTime) -> None:
