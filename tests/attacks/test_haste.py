@@ -317,6 +317,7 @@ def test_a_lease_shorter_than_two_round_trips_costs_no_other() -> None:
     stage.client.close()
 
 
+@pytest.mark.slow
 def test_what_the_keeper_does_grows_linearly_with_what_it_keeps(monkeypatch: pytest.MonkeyPatch) -> None:
     looks = 0
 

@@ -46,7 +46,7 @@ class TestTheExitCode:
         assert program.call("run", "-n", "-E", "9", "job", "--", "true").returncode == 9
         assert program.call("run", "-n", "-E", "0", "job", "--", "true").returncode == 0
 
-    @pytest.mark.parametrize("scheme", ["redis", "redis+cluster"])
+    @pytest.mark.parametrize("scheme", ["redis", pytest.param("redis+cluster", marks=pytest.mark.slow)])
     def test_is_69_for_a_server_that_was_never_reached_and_one_line_says_so(
         self, scheme: str, program: Program
     ) -> None:
@@ -304,6 +304,7 @@ def test_a_run_leaves_no_process_and_no_claim_behind(program: Program) -> None:
     assert program.queue("job")["kind"] == "idle"
 
 
+@pytest.mark.slow
 def test_a_release_that_is_not_answered_does_not_change_the_code(program: Program) -> None:
     script = "touch ready; while [ ! -e stop ]; do sleep 0.02; done; exit 6"
     process = program.start("run", "job", "--", "sh", "-c", script)
