@@ -9,8 +9,10 @@ INODES = "backends/sql/sqlite/file/inodes.py"
 LIVENESS = "backends/sql/sqlite/file/liveness.py"
 ANSWERS = agreeing("answers_as_the_reference")
 STORE = "backends/sql/sqlite/store.py"
+DATABASE = "backends/sql/sqlite/file/database.py"
 NOTIFIER = "backends/sql/sqlite/notifier.py"
 HAND_OVER = "backends/sql/sqlite/tables/claims.py"
+SNAPSHOT = Tests("tests/sqlite/test_interrupts.py", "old_snapshot")
 READER = Tests("tests/sqlite/test_bell_reader.py", "grant")
 WOKEN = Tests("tests/sqlite/test_waiting.py", "in_another_process or rings_only_the_next")
 
@@ -70,8 +72,8 @@ MUTANTS: list[Mutant] = [
         "the next waits while the process that releases looks for waiters of its own",
         (
             HAND_OVER,
-            "    tx.execute(DROP, (resource, token))\n",
-            '    tx.ring(bell, "c" + id)\n    tx.execute(DROP, (resource, token))\n',
+            "    tx.change(DROP, (resource, token))\n",
+            '    tx.ring(bell, "c" + id)\n    tx.change(DROP, (resource, token))\n',
         ),
         tests=Tests("tests/sqlite/test_hand_over.py", "before_the_bell"),
     ),
@@ -110,18 +112,50 @@ MUTANTS: list[Mutant] = [
     mutant(
         "sqlite: a waiter that was rung takes that for a grant",
         "two hold the lock",
-        (STORE, "if state == steps.IN and lapses_in", "if lapses_in"),
+        (CLAIMS, " and state = 1 order by token limit 1", " order by token limit 1"),
         tests=READER,
     ),
     mutant(
         "sqlite: a grant is read from files that were replaced",
         "two hold the lock, one in each file",
         (
-            STORE,
-            "return self._database.read_verified(until, reading.find, resource, id)",
-            "return self._database.read(until, reading.find, resource, id)",
+            DATABASE,
+            "        if not self._identity.holds_still():\n            self._wait",
+            "        if False:\n            self._wait",
         ),
         tests=READER,
+    ),
+    mutant(
+        "sqlite: a grant that is read is counted from after the clock was asked about the row",
+        "the holder goes on after its claim has lapsed",
+        (
+            STORE,
+            "        asked = self._runtime.now()  # first: whatever is slow from here on must shorten the lease\n        if (now := self.now()) >= until:\n            return None\n",
+            "        if (now := self.now()) >= until:\n            return None\n        asked = self._runtime.now()\n",
+        ),
+        tests=READER,
+    ),
+    mutant(
+        "sqlite: a grant is read from a row of an earlier start of the machine",
+        "two hold the lock: nobody else lets such a row count",
+        (STORE, "if live(now, lapses_at, ttl) and (lapses_in", "if (lapses_in"),
+        tests=READER,
+    ),
+    mutant(
+        "sqlite: statements that read share a cursor with those that write",
+        "after Ctrl-C its snapshot stays, and what is read next is old",
+        (DATABASE, "Transaction(connection, cursor, now, l", "Transaction(cursor, cursor, now, l"),
+        tests=SNAPSHOT,
+    ),
+    mutant(
+        "sqlite: the look for a grant shares a cursor with statements that write",
+        "after Ctrl-C its snapshot stays, and what is read next is old",
+        (
+            DATABASE,
+            "(connection := self._connection) is not None",
+            "(connection := self._cursor) is not None",
+        ),
+        tests=SNAPSHOT,
     ),
     mutant(
         "sqlite: nobody reads for the second who waits",
@@ -295,7 +329,7 @@ MUTANTS: list[Mutant] = [
     mutant(
         "sqlite: renewals wait their turn",
         "a client's own threads cost it its leases",
-        ("backends/sql/sqlite/file/database.py", "self._urgent_until = self.clock.now() + URGENT", "pass"),
+        (DATABASE, "self._urgent_until = self.clock.now() + URGENT", "pass"),
         tests=Tests("tests/sqlite/test_critical_section.py", "renewals_come_before"),
     ),
     mutant(

@@ -49,7 +49,7 @@ class Reference:
             self.connection.execute(statement)
 
     def run(self, now: float, work: Any, *args: Any) -> Any:
-        return work(Transaction(self.connection, now, 0, lambda life: True), *args)
+        return work(Transaction(self.connection, self.connection, now, 0, lambda life: True), *args)
 
     def rows(self, now: float) -> list[tuple[Any, ...]]:
         return self.connection.execute(

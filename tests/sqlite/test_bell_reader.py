@@ -6,10 +6,12 @@ import gc
 import os
 import select
 import signal
+import sqlite3
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
+from itertools import count
 from typing import Any
 
 import pytest
@@ -262,6 +264,29 @@ def test_a_place_that_is_about_to_lapse_is_not_taken_for_a_lease(opened: Open) -
     time.sleep(0.6)
     assert drive(store.wait(claim(id="b", place_ttl=1.0), busy, PATIENCE)) is None
     assert isinstance(drive(store.claim(claim(id="b", place_ttl=1.0))), Granted)
+
+
+def test_a_slow_look_shortens_the_grant(opened: Open, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    holder, store = opened(), opened()
+    admitted(holder, store, place_ttl=10.0)
+    steps, now = count(), store.now()
+    for clock in (store, store._runtime):  # half a second passes with each look at a clock
+        monkeypatch.setattr(clock, "now", lambda: now + 0.5 * next(steps))
+    granted = drive(store._look_for_grant(claim(id="b", place_ttl=10.0), now + PATIENCE))
+    assert granted is not None
+    assert granted.sent is not None
+    with closing(sqlite3.connect(path)) as connection:
+        ((lapses_at,),) = connection.execute("select lapses_at from claim").fetchall()
+    assert granted.sent + granted.ttl <= lapses_at
+
+
+def test_a_row_of_an_earlier_start_of_the_machine_has_no_grant(opened: Open, path: str) -> None:
+    holder, store = opened(), opened()
+    busy = admitted(holder, store, place_ttl=10.0)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("update claim set lapses_at = lapses_at + 100.0")
+        connection.commit()
+    assert drive(store.wait(claim(id="b", place_ttl=10.0), busy, 0.5)) is None
 
 
 def test_a_waiter_that_was_only_told_to_look_again_has_no_grant(opened: Open) -> None:

@@ -8,11 +8,14 @@ import threading
 import time
 from collections.abc import Iterator
 from types import FrameType
+from typing import Any
 
 import pytest
 
 from interlock._core.drive import drive
 from interlock.backends.sql.sqlite import SqliteStore
+from interlock.backends.sql.sqlite.tables.statements import CLAIMS
+from interlock.backends.sql.sqlite.tables.transaction import Transaction
 from interlock.model import Claim, Granted
 from interlock.testing.lag import at_most
 from tests.patience import PATIENCE
@@ -103,3 +106,37 @@ def test_an_interrupt_at_any_moment_leaves_the_file_usable(
             drive(other.release("free", f"{turn}"))
     assert struck > 50
     assert [standing.id for standing in drive(other.inspect("r")).standings] == ["other"] * crowded
+
+
+def test_a_statement_that_is_interrupted_before_its_rows_are_fetched_keeps_no_old_snapshot(
+    opened: Open,
+) -> None:
+    store, other = opened(), opened()
+    assert isinstance(drive(store.claim(claim(id="a"))), Granted)
+
+    def read_and_be_struck(tx: Transaction) -> None:
+        tx.execute(CLAIMS["standings"], ("r",))
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        store._database.write(store.now() + PATIENCE, read_and_be_struck)
+    assert drive(other.release("r", "a"))
+    assert not drive(store.inspect("r")).standings
+
+
+def test_a_look_for_a_grant_that_is_interrupted_keeps_no_old_snapshot(opened: Open) -> None:
+    store, other = opened(), opened()
+    assert isinstance(drive(store.claim(claim(id="a"))), Granted)
+    database = store._database
+    read = database._read_verified
+
+    def be_struck(connection: Any, statement: str, values: tuple[object, ...]) -> None:
+        connection.execute(statement, values)  # and before it fetches:
+        raise KeyboardInterrupt
+
+    database._read_verified = be_struck  # type: ignore[assignment,method-assign]
+    with pytest.raises(KeyboardInterrupt):
+        drive(store._look_for_grant(claim(id="a"), store.now() + PATIENCE))
+    database._read_verified = read  # type: ignore[method-assign]
+    assert drive(other.release("r", "a"))
+    assert not drive(store.inspect("r")).standings

@@ -10,8 +10,7 @@ from interlock.backends.kit.executor_thread import ExecutorThread
 from interlock.backends.kit.runtime import ThreadRuntime, WaitRuntime
 from interlock.backends.sql.sqlite.file.database import Database
 from interlock.backends.sql.sqlite.notifier import Notifier
-from interlock.backends.sql.sqlite.store import SqliteStore
-from interlock.backends.sql.sqlite.tables import reading
+from interlock.backends.sql.sqlite.store import ADMITTED, SqliteStore
 from interlock.backends.sql.steps import Rows
 from interlock.model import Claim, ClaimAnswer
 from interlock.ports import IO_TIMEOUT, Store
@@ -37,9 +36,9 @@ class AsyncSqliteStore(SqliteStore):
         release = self._blocking.release
         return await self._executor.run(self._finish, release, resource, id, linger, timeout=timeout)
 
-    async def _look(self, until: float, resource: str, id: str) -> Rows:
+    async def _look(self, until: float, now: float, resource: str, id: str) -> Rows:
         read = self._database.read_verified
-        return await self._executor.run(read, reading.find, resource, id, timeout=until - self.now())
+        return await self._executor.run(read, now, ADMITTED, (resource, id), timeout=until - now)
 
     async def _run(self, step: str, args: Sequence[object], until: float) -> Rows:
         return await self._executor.run(self._blocking._do, step, args, timeout=until - self.now())

@@ -19,6 +19,7 @@ from interlock.backends.sql.sqlite.file.database import Database
 from interlock.backends.sql.sqlite.notifier import Notifier
 from interlock.backends.sql.sqlite.steps import NUMBERED, READS, WRITES
 from interlock.backends.sql.sqlite.tables import claims, reading
+from interlock.backends.sql.sqlite.tables.lapse import live
 from interlock.backends.sql.sqlite.tables.statements import CLAIMS
 from interlock.backends.sql.steps import Rows
 from interlock.backends.sql.store import SharedState, SqlStore
@@ -48,6 +49,7 @@ TRAITS = Traits(
 
 CLAIM_IDLE = CLAIMS["claim_idle"]
 RELEASE_ALONE = CLAIMS["release_alone"]
+ADMITTED = CLAIMS["admitted"]
 SWEEP_WRITES = 64  # between two slices of the sweep, which costs no round trip here
 SWEEP_SECONDS = 2.0
 CLOSING = 1.0  # seconds for the last question to the file
@@ -170,33 +172,33 @@ class SqliteStore(SqlStore):
             reads=self._reads,
         )
         await self._listen(waiter, lambda: self._unchanged(claim, busy, deadline.of_request()), deadline)
-        return None if busy is None else await self._look_for_grant(claim, deadline)
+        return None if busy is None else await self._look_for_grant(claim, deadline.at)
 
     async def _wait_for(self, waiter: Waiter, timeout: float) -> None:
         if not waiter.reads or (timeout := self._notifier.wait(waiter, timeout)) > 0:
             await self._runtime.wait(waiter.signal, timeout)
 
-    async def _look_for_grant(self, claim: Claim, deadline: Deadline) -> Granted | None:
+    async def _look_for_grant(self, claim: Claim, until: float) -> Granted | None:
         """The grant, if another process has admitted the claim. A look is enough: what it wrote into the row decides.
 
         None if the next claim must tell, also where the place is about to lapse: that claim gives it a whole ttl.
         """
-        if deadline.passed():
+        asked = self._runtime.now()  # first: whatever is slow from here on must shorten the lease
+        if (now := self.now()) >= until:
             return None
-        asked = self._runtime.now()  # before the look: a slow one must shorten the lease
         try:
-            found = await self._look(deadline.of_request(), claim.resource, claim.id)
+            found = await self._look(min(until, now + IO_TIMEOUT), now, claim.resource, claim.id)
         except InterlockError:
             return None
-        for state, _, token, lapses_in, _ in found:
-            if state == steps.IN and lapses_in >= claim.place_ttl / 2:
+        for token, ttl, lapses_at in found:
+            if live(now, lapses_at, ttl) and (lapses_in := lapses_at - now) >= claim.place_ttl / 2:
                 self._last = max(self._last, token)
                 return Granted(token, min(lapses_in, claim.ttl), asked)
         return None
 
-    async def _look(self, until: float, resource: str, id: str) -> Rows:
-        """What `steps.FIND` finds, and the bell in the row."""
-        return self._database.read_verified(until, reading.find, resource, id)
+    async def _look(self, until: float, now: float, resource: str, id: str) -> Rows:
+        """The claim as a holder: token, ttl and lapse."""
+        return self._database.read_verified(until, now, ADMITTED, (resource, id))
 
     # ---- steps --------------------------------------------------------------------
 

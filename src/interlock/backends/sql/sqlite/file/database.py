@@ -216,20 +216,32 @@ class Database:
         reader.now = self.clock.now()
         return work(reader, *args)
 
-    def read_verified(self, until: float, work: Callable[..., T], *args: Any) -> T:
-        """As `read`, for what a grant is based on: it is read from the files to which the names led even after it was read."""
-        found: T = self._run(until, False, self._look_and_verify, (work, args))
-        return found
+    def read_verified(
+        self, until: float, now: float, statement: str, values: tuple[object, ...]
+    ) -> list[tuple[Any, ...]]:
+        """Return the rows of a statement that reads, for what a grant is based on: the files' names led to them even after that.
 
-    def _look_and_verify(
-        self, connection: sqlite3.Connection, work: Callable[..., T], args: tuple[Any, ...]
-    ) -> T:
-        reader, identity = self._reader, self._identity
-        assert reader is not None
-        assert identity is not None
-        reader.now = self.clock.now()
-        found = work(reader, *args)
-        if not identity.holds_still():
+        A waiter that was rung goes this way: it is `run` in fewer steps, as `single` is.
+        """
+        section, missed = self._section, False
+        if self._urgent_until <= now < self._verify_at and not section.owned():
+            try:
+                with section:
+                    if section.take(False) and (connection := self._connection) is not None:
+                        return self._read_verified(connection, statement, values)
+                    missed = True
+            except (sqlite3.Error, Moved):
+                pass  # `run` below meets it again, and handles it
+            except RuntimeError as error:
+                unmask(error, missed)
+        return self.run(until, self._read_verified, statement, values)
+
+    def _read_verified(
+        self, connection: sqlite3.Connection, statement: str, values: tuple[object, ...]
+    ) -> list[tuple[Any, ...]]:
+        found = connection.execute(statement, values).fetchall()
+        assert self._identity is not None
+        if not self._identity.holds_still():
             self._wait_for_writers(connection)
             raise Moved
         return found
@@ -245,15 +257,17 @@ class Database:
     def _transact(
         self, connection: sqlite3.Connection, work: Callable[..., T], args: tuple[Any, ...]
     ) -> tuple[T, Rings]:
+        cursor, identity, liveness = self._cursor, self._identity, self.liveness
+        assert cursor is not None
+        assert identity is not None
         with connection:  # of C, as `CriticalSection` is: it commits, or rolls back whatever strikes
-            connection.execute("begin immediate")
-            assert self._identity is not None
-            if not self._identity.holds_still():
+            cursor.execute("begin immediate")
+            if not identity.holds_still():
                 raise Moved
             now = self.clock.now()  # after it began: nobody writes from here on
-            transaction = Transaction(connection, now, self.liveness.life, self.liveness.alive)
+            transaction = Transaction(connection, cursor, now, liveness.life, liveness.alive)
             result = work(transaction, *args)
-            connection.execute("commit")  # a kept statement; the one of `with` would be parsed each time
+            cursor.execute("commit")  # a kept statement; the one of `with` would be parsed each time
         return result, transaction.rings
 
     # ---- the connection: called under the section -----------------------------------
@@ -316,7 +330,8 @@ class Database:
             self._identity, self.liveness = files.settle()
             self._connection = connection = connect(self.path, self.clock)
             self._cursor = connection.cursor()
-            self._reader = Transaction(connection, 0.0, self.liveness.life, self.liveness.alive)
+            life, alive = self.liveness.life, self.liveness.alive
+            self._reader = Transaction(connection, self._cursor, 0.0, life, alive)
 
     def _drop(self) -> None:
         if self._connection is not None and self._files is not None:

@@ -166,10 +166,10 @@ def _hand_over(tx: Transaction, resource: str, id: str) -> bool:
     token, holder, bell, state, watched = front[0]
     if holder != id or state != IN or (len(front) > 1 and front[1][3] != WAITS):
         return False
-    tx.execute(DROP, (resource, token))
+    tx.change(DROP, (resource, token))
     if len(front) > 1:
         next_token, next_id, next_bell, _, _ = front[1]
-        tx.execute(ADMIT, (tx.now, resource, next_token))
+        tx.change(ADMIT, (tx.now, resource, next_token))
         tx.ring(next_bell, "c" + next_id)
     tx.ring(bell, "c" + id)  # not before that of the next, which waits for the lock
     if watched:

@@ -142,6 +142,10 @@ where resource = :resource and token = :token;
 -- The rows with an id, lapsed and evicted ones too. ? resource, ? id.
 select state, rung, token, bell, ttl, lapses_at, note from claim where resource = ? and id = ? order by token desc;
 
+-- name: admitted
+-- The claim with an id, if it is in; lapsed or not. It stands in front, so the queue behind it is not read. ? resource, ? id.
+select token, ttl, lapses_at from claim where resource = ? and id = ? and state = 1 order by token limit 1;
+
 -- name: tokens
 -- Where each claim of a resource stands. ? resource.
 select id, token from claim where resource = ?;

@@ -29,10 +29,16 @@ class Connection(Protocol):
 class Transaction:
     """One transaction: how it runs statements, what time it is, who lives, and whom to ring once it is committed."""
 
-    __slots__ = ("alive", "execute", "life", "now", "rings")
+    __slots__ = ("alive", "change", "execute", "life", "now", "rings")
 
-    def __init__(self, connection: Connection, now: float, life: int, alive: Callable[[int], bool]) -> None:
+    def __init__(
+        self, connection: Connection, cursor: Connection, now: float, life: int, alive: Callable[[int], bool]
+    ) -> None:
+        """`cursor` is one of the connection."""
         self.execute = connection.execute
+        # As `execute`, for a statement that finds no rows: it makes no cursor. One that reads needs its own, which an interrupt
+        # destroys before all rows are fetched; a shared one would keep its snapshot, and what is read next would be old.
+        self.change = cursor.execute
         self.now = now
         self.life = life  # of this process
         self.alive = alive  # whether the process with a life exists
