@@ -142,6 +142,22 @@ MUTANTS: list[Mutant] = [
         tests=READER,
     ),
     mutant(
+        "sqlite: a waiter that reads takes every ring for its own",
+        "the waiter that was meant sleeps on",
+        (
+            "backends/sql/sqlite/bell_reader.py",
+            "self._topics if ring == self._ring else topics(ring)",
+            "self._topics",
+        ),
+        tests=Tests("tests/sqlite/test_bell_reader.py", "what_it_names"),
+    ),
+    mutant(
+        "sqlite: a release does not wake waiters of its own process",
+        "they wait until the file is polled",
+        (NOTIFIER, "            elif self._waiters.topics:", "            elif False:"),
+        tests=Tests("tests/sqlite/test_bell_reader.py", "does_itself"),
+    ),
+    mutant(
         "sqlite: statements that read share a cursor with those that write",
         "after Ctrl-C its snapshot stays, and what is read next is old",
         (DATABASE, "Transaction(connection, cursor, now, l", "Transaction(cursor, cursor, now, l"),

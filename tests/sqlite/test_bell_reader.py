@@ -205,7 +205,7 @@ def test_a_signal_that_is_set_between_the_look_at_it_and_the_poll_ends_the_poll(
 
         def set(self) -> None: ...
 
-    reader = BellReader(SetAfterLook(), bell, pipe)
+    reader = BellReader(SetAfterLook(), ("c",), bell, pipe)
     try:
         began = time.monotonic()
         assert reader.receive(PATIENCE, 1) == []
@@ -213,6 +213,24 @@ def test_a_signal_that_is_set_between_the_look_at_it_and_the_poll_ends_the_poll(
     finally:
         pipe.close()
         bell.take_down()
+
+
+@pytest.mark.parametrize("rung", [["cb"], ["cx"], ["cb", "cx"], ["cbb"], [""]])
+def test_a_ring_is_read_as_what_it_names_whoever_is_waited_for(rung: list[str]) -> None:
+    bell, sender, pipe = Doorbell(), Doorbell(), WakePipe()
+    reader = BellReader(threading.Event(), ("cb",), _hung(bell), pipe)
+    try:
+        sender.ring(bell.address, rung)
+        assert reader.receive(PATIENCE, 1) == rung
+        assert reader.receive(0.0, 1) == []
+    finally:
+        pipe.close()
+        bell.take_down()
+
+
+def _hung(bell: Doorbell) -> Doorbell:
+    bell.hang()
+    return bell
 
 
 def test_a_flood_is_not_read_by_the_waiter_either(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import select
 from typing import Any
 
 from interlock.backends.kit.wake_pipe import WakePipe
-from interlock.backends.sql.sqlite.doorbell import Doorbell
+from interlock.backends.sql.sqlite.doorbell import LARGEST, Doorbell, topics
 from interlock.ports import Signal
 
 
 class BellReader:
     """The doorbell in the hands of one thread, during one wait. What others do for its waiter reaches it by a pipe."""
 
-    def __init__(self, signal: Signal, doorbell: Doorbell, pipe: WakePipe) -> None:
+    def __init__(self, signal: Signal, named: tuple[str, ...], doorbell: Doorbell, pipe: WakePipe) -> None:
+        """`signal` and the topics `named` are the waiter's."""
         self._signal = signal  # not the waiter, which has our `wake`: it must be gone when its thread is
+        # The ring that it waits for, made before: one that looks like it need not be taken apart.
+        self._topics, self._ring = [*named], "\n".join(named).encode()
         self._doorbell = doorbell
         self._number = doorbell.fileno()  # nobody closes it during the wait
         self._pipe = pipe
@@ -32,11 +36,18 @@ class BellReader:
     def receive(self, timeout: float, most: int) -> list[str]:
         """As `Doorbell.receive`."""
         found = self.wait(self._all, timeout)
-        if found and found[0][0] == self._number:
-            return self._doorbell.take(most)
-        if found:
+        if not found:
+            return []
+        if found[0][0] != self._number:
             self._pipe.clear()
-        return []
+            return []
+        if most > 1:
+            return self._doorbell.take(most)
+        try:
+            ring = os.read(self._number, LARGEST * 2)
+        except BlockingIOError:  # another has taken it
+            return []
+        return self._topics if ring == self._ring else topics(ring)
 
     def pause(self, timeout: float) -> None:
         """As `Doorbell.pause`."""

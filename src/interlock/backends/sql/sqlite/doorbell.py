@@ -92,7 +92,7 @@ class Doorbell:
         assert bell is not None, "hung before anybody listens"
         bell.settimeout(max(0.0001, timeout))
         try:
-            received = _topics(bell.recv(LARGEST * 2))
+            received = topics(bell.recv(LARGEST * 2))
         except (TimeoutError, BlockingIOError):
             return []
         return received + self.take(most - 1)
@@ -102,7 +102,7 @@ class Doorbell:
         received: list[str] = []
         try:
             for _ in range(most):  # bounded: a stranger may ring without end
-                received += _topics(os.read(self.fileno(), LARGEST * 2))
+                received += topics(os.read(self.fileno(), LARGEST * 2))
         except BlockingIOError:
             pass
         return received
@@ -133,7 +133,8 @@ class Doorbell:
         self.take_down()
 
 
-def _topics(datagram: bytes) -> list[str]:
+def topics(datagram: bytes) -> list[str]:
+    """The topics that a ring names."""
     return datagram.decode("utf-8", "replace").split("\n")
 
 

@@ -146,10 +146,10 @@ class Notifier:
     def ring(self, rings: dict[str, list[str]]) -> None:
         """Wake the waiters that a committed transaction rings: those of this store directly, others by a datagram."""
         for address, topics in rings.items():
-            if address == self.doorbell.address:
-                self._wake(topics)
-            else:
+            if address != self.doorbell.address:
                 self.doorbell.ring(address, topics)
+            elif self._waiters.topics:  # whoever listens later looks at the file, and sees what was committed
+                self._wake(topics)
 
     def _wake(self, topics: list[str]) -> bool:
         """Whether anybody here was meant."""
@@ -234,7 +234,7 @@ class Notifier:
 
         if (pipe := self._pipe) is None or not self.doorbell.address:
             return False
-        reader = BellReader(waiter.signal, self.doorbell, pipe)
+        reader = BellReader(waiter.signal, waiter.topics, self.doorbell, pipe)
         waiter.wake = reader.wake
         try:
             while self._thread is None and not self._closed:
