@@ -158,6 +158,26 @@ MUTANTS: list[Mutant] = [
         tests=Tests("tests/sqlite/test_bell_reader.py", "does_itself"),
     ),
     mutant(
+        "sqlite: a client that is closed in the midst of a hand-off stays in the file",
+        "its log is never moved into the file, and a later fork inherits the connection",
+        (
+            DATABASE,
+            "                        if self.closed:  # from within, by a signal handler\n",
+            "                        if False:\n",
+        ),
+        tests=Tests("tests/sqlite/test_critical_section.py", "in_the_midst_of_a_hand_off"),
+    ),
+    mutant(
+        "sqlite: a hand-off does not give way to renewals",
+        "a client's own threads cost it its leases",
+        (
+            DATABASE,
+            "section, missed = self._section, False\n        if self._urgent_until <= now < self._verify_at and not section.owned():\n            try:\n                with section:\n                    if section.take(False) and (connection",
+            "section, missed = self._section, False\n        if now < self._verify_at and not section.owned():\n            try:\n                with section:\n                    if section.take(False) and (connection",
+        ),
+        tests=Tests("tests/sqlite/test_critical_section.py", "gives_way"),
+    ),
+    mutant(
         "sqlite: statements that read share a cursor with those that write",
         "after Ctrl-C its snapshot stays, and what is read next is old",
         (DATABASE, "Transaction(connection, cursor, now, l", "Transaction(cursor, cursor, now, l"),

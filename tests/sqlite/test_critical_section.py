@@ -200,6 +200,24 @@ def test_one_who_was_in_a_hurry_and_is_gone_holds_nobody_up(store: SqliteStore) 
     assert isinstance(drive(store.claim(claim())), Granted)
 
 
+def test_a_hand_off_gives_way_to_a_renewal(store: SqliteStore) -> None:
+    assert isinstance(drive(store.claim(claim())), Granted)
+    database: Database = store._database
+    now = database.clock.now()
+    database._urgent_until = now + 0.05
+    done_at, _ = database.write_quickly(now + PATIENCE, now, lambda tx: tx.now)
+    assert done_at >= now + 0.05
+
+
+def test_a_client_that_is_closed_in_the_midst_of_a_hand_off_leaves_the_file(store: SqliteStore) -> None:
+    """By a signal handler of the thread that does it."""
+    assert isinstance(drive(store.claim(claim())), Granted)
+    database: Database = store._database
+    now = database.clock.now()
+    database.write_quickly(now + PATIENCE, now, lambda tx: database.close())
+    assert not database.connected
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing forks here")
 def test_a_fork_from_within_a_call_leaves_the_guard_as_it_was(store: SqliteStore) -> None:
     database = store._database

@@ -67,7 +67,7 @@ class Doorbell:
         """Name the topics to the bell at `address`; a bell that is gone or full is ignored."""
         if not address:
             return
-        where = "\0" + address[1:] if address.startswith("@") else address
+        where = b"\0" + address[1:].encode() if address[0] == "@" else address
         try:
             sender = self._sender or self._sending()
             if len(topics) == 1:  # as a rule

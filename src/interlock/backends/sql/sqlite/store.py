@@ -145,7 +145,7 @@ class SqliteStore(SqlStore):
         crowded = self._crowded and self._crowded.get(resource, 0.0) > now
         if linger <= 0 and not crowded and self.release_alone(resource, id, until):
             return True
-        ((stood, _),), rings = self._database.write(until, claims.release, resource, id, linger)
+        ((stood, _),), rings = self._database.write_quickly(until, now, claims.release, resource, id, linger)
         if rings:
             self._notifier.ring(rings)
         return bool(stood)
