@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutants import core, etcd, meetings, sessions, sqlite, zookeeper
+from tests.mutants import core, etcd, meetings, sessions, sqlite, transports, zookeeper
 
 MUTANTS = [
     *core.MUTANTS,
@@ -11,4 +11,5 @@ MUTANTS = [
     *sqlite.MUTANTS,
     *zookeeper.MUTANTS,
     *etcd.MUTANTS,
+    *transports.MUTANTS,
 ]

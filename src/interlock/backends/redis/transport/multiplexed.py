@@ -39,10 +39,12 @@ class MultiplexedConnection(PipelinedConnection):
         loop, pending = self.loop, self._pending
         if timeout < self._least:
             timeout = self._least
-        if self._out:
+        if not pending:  # as `_send`, but for a call that most would pay for
+            self._transport.write(request)
+        elif self._out:
             self._out.append(request)
         else:
-            self._send(request, not pending)
+            self._send(request, False)
         reply: asyncio.Future[Any] = Future(
             loop=loop
         )  # not loop.create_future(): with 64 tasks its frame is felt
@@ -201,8 +203,8 @@ class MultiplexedTransport:
             raise
         return opened
 
-    def inside(self) -> bool:
-        return False  # all changes happen on the loop's own thread
+    # False, from a function without a frame, since every release asks: all changes happen on the loop's own thread.
+    inside = staticmethod(bool)
 
     def after_fork(self) -> None:
         """Keep the parent's loop and sockets unused, so that nothing says goodbye to the server on its behalf."""
