@@ -1,4 +1,4 @@
-"""Deliberate bugs in the transports of Redlock and Redis: in the shortcuts that every pair takes."""
+"""Deliberate bugs in how Redlock and Redis are asked: in the shortcuts that every pair takes."""
 
 from __future__ import annotations
 
@@ -14,5 +14,15 @@ MUTANTS: list[Mutant] = [
             "if len(pending) != 1:  # as",
         ),
         tests=Tests("tests/redis/test_multiplexed_order.py"),
+    ),
+    mutant(
+        "redlock: a release does not see who waits",
+        "a waiter of redis:// on a node of the quorum sleeps on, for up to ten seconds",
+        (
+            "backends/redlock/wire/packing.py",
+            "self.keys.waiters_keys(request.resource)",
+            "self.keys.holder_keys(request.resource)",
+        ),
+        tests=Tests("tests/redlock/test_scripts.py", "refuses_to_hand"),
     ),
 ]

@@ -11,6 +11,7 @@ from uuid import uuid4
 import pytest
 
 from interlock._core.drive import drive
+from interlock._runtime.threads import Threads
 from interlock.backends.redis.address import Address
 from interlock.backends.redlock.transport.blocking import BlockingQuorumTransport
 from interlock.backends.redlock.transport.patience import Limits
@@ -31,8 +32,9 @@ from interlock.backends.redlock.wire.requests import (
     Vote,
     decoded,
 )
-from interlock.model import EVERYTHING, Claim, Standing
+from interlock.model import EVERYTHING, Busy, Claim, Granted, Standing
 from interlock.testing.redlock_node import MANY, OLD, NodeMemory
+from interlock.urls import open_store
 from tests.redis.server import Server, running
 from tests.redlock.servers import say
 
@@ -230,6 +232,27 @@ def test_what_a_node_remembers_is_right_after_a_vote_that_nobody_was_in_the_way_
         assert pair.agree(Release(name, "i")) == YES
         assert pair.agree(Vote(Claim(name, "j", ttl), ballot)) == [TOO_LOW, ballot]
         assert pair.agree(Release(name, "j")) == YES
+
+
+def test_a_release_that_the_server_refuses_to_hand_over_is_no_claim_that_was_gone() -> None:
+    """A waiter of `redis://` on this node takes over, for which the server may have no memory, or the user no right."""
+    with running() as server:
+        pair = Pair(server)
+        pair.admitted()
+        ours, theirs = Claim("x", uuid4().hex, 30.0), Claim("x", uuid4().hex, 30.0)
+        assert pair.ask(Vote(ours, 10**15))[1:] == YES
+        store = open_store(server.url(pair.prefix), Threads(), asynchronous=False)
+        assert isinstance(drive(store.claim(theirs)), Busy)
+        say(server, "ACL", "SETUSER", "default", "-set")
+        with pytest.raises(AssertionError, match="can't run this command"):
+            pair.ask(Release("x", ours.id))
+        say(server, "ACL", "SETUSER", "default", "+set")
+        assert pair.ask(Release("x", ours.id))[1:] == YES
+        assert say(server, "GET", f"{pair.prefix}x").startswith(theirs.id.encode()), (
+            "it would have waited for seconds"
+        )
+        assert isinstance(drive(store.claim(theirs)), Granted)
+        drive(store.close())
 
 
 def test_many_idle_names_leave_one_small_hash(server: Server) -> None:

@@ -182,7 +182,7 @@ class Packing:
 
     def _release(self, request: Release) -> Packed:
         id = request.id.encode()
-        body = b"%b$%d\r\n%b\r\n" % (self.keys.holder_keys(request.resource), len(id), id)
+        body = b"%b$%d\r\n%b\r\n" % (self.keys.waiters_keys(request.resource), len(id), id)
         if request.linger <= 0 and not request.upto:
             return Packed(RELEASE, body, 0, b"", request)
         linger = bulk(millis(request.linger)) if request.linger > 0 else b"$1\r\n0\r\n"
