@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -202,6 +203,10 @@ def test_a_stack_whose_exit_was_cut_short_waits_for_no_collector(client: interlo
 
 
 @pytest.mark.filterwarnings("ignore:coroutine")
+@pytest.mark.skipif(
+    (3, 12) <= sys.version_info < (3, 12, 2),
+    reason="3.12.1 itself crashes, now and then, where one thread is traced and another runs the same generator",
+)
 @pytest.mark.parametrize("kind", ["lock", "rlock", "semaphore", "multilock", "condition"])
 def test_an_exit_stack_that_is_interrupted_at_any_step_of_an_exit_keeps_nothing(
     client: interlock.Client, kind: str, monkeypatch: pytest.MonkeyPatch

@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+from interlock.testing import lag
 from interlock.testing.lag import Lag, at_most
 from tests.patience import until
 
@@ -23,7 +24,8 @@ for line in sys.stdin:
 """
 
 
-def test_a_bound_is_still_a_bound() -> None:
+def test_a_bound_is_still_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lag, "_programs", dict)  # other tests' servers, which may be late as well
     with pytest.raises(AssertionError, match="too long"), at_most(0.01):
         end = time.thread_time() + 0.15
         while time.thread_time() < end:  # computing is no lag
@@ -51,10 +53,10 @@ def test_a_server_that_shares_its_processor_is_late_and_its_caller_is_not_blamed
         until(lambda: all(_computed(spinner.pid) > 0.02 for spinner in programs[1:]))
         computing = _computed(server.pid)
         began = time.monotonic()
-        with Lag() as lag:
+        with Lag() as found:
             server.stdin.write("\n")
             server.stdout.readline()
-            of_servers = lag._servers_late()  # alone: on a busy machine, the caller is late as well
+            of_servers = found._servers_late()  # alone: on a busy machine, the caller is late as well
         took = time.monotonic() - began
         computing = _computed(server.pid) - computing
     finally:
@@ -63,7 +65,7 @@ def test_a_server_that_shares_its_processor_is_late_and_its_caller_is_not_blamed
             program.kill()
             program.communicate()
     assert of_servers > (took - computing) / 2
-    assert lag.seconds >= of_servers
+    assert found.seconds >= of_servers
 
 
 def _computed(pid: int) -> float:

@@ -24,6 +24,7 @@ from tests.patience import PATIENCE, until
 from tests.zookeeper.ensemble import Ensemble, Node, Servers, running
 
 MULTITUDE = int(os.environ.get("INTERLOCK_WAITERS", 5000))
+FOR_A_HAND_OFF = 5  # packets that a server receives for it: four requests, and now and then a ping
 
 
 def opened(url: str) -> Any:
@@ -232,7 +233,7 @@ def test_the_servers_work_for_one_hand_off_does_not_grow_with_the_queue() -> Non
     with running(1) as ensemble:
         costs = {waiters: asyncio.run(_hand_offs(ensemble, waiters)) for waiters in (2, 32, 256)}
     print(costs)
-    assert costs[256] <= costs[2] * 1.25 + 1, costs
+    assert max(costs.values()) <= FOR_A_HAND_OFF, costs
 
 
 @pytest.mark.soak
@@ -241,7 +242,7 @@ def test_five_thousand_waiters_cost_the_server_as_much_for_one_hand_off_as_two()
     with running(1) as ensemble:
         costs = {waiters: asyncio.run(_hand_offs(ensemble, waiters)) for waiters in (2, MULTITUDE)}
     print(costs)
-    assert costs[MULTITUDE] <= costs[2] * 1.25 + 1, costs
+    assert max(costs.values()) <= FOR_A_HAND_OFF, costs
 
 
 async def _hand_offs(ensemble: Ensemble, waiters: int) -> float:

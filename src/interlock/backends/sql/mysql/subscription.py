@@ -105,9 +105,10 @@ class MysqlSubscription:
             seconds = max(0.0, min(until - asleep, self._pause))
             messages = self._look(seconds)
             if time.monotonic() - asleep < seconds:
-                if (
-                    not messages
-                ):  # the ring came before the look, or ended the call before it could look again
+                # The ring came before the look, or ended the call before it could look again.
+                if not messages:
+                    if messages is not None:
+                        self._rung()
                     messages = self._look(0.0)
                 self._pause = self._longest
             elif messages:
@@ -115,19 +116,23 @@ class MysqlSubscription:
             else:
                 self._pause = min(self._longest, self._pause * 1.5)
             if messages or time.monotonic() >= until:
-                return messages
+                return messages or []
 
-    def _look(self, seconds: float) -> list[str]:
-        """The mail that has come, after a sleep if there was none."""
+    def _rung(self) -> None:
+        """A ring has arrived: if none did when it was tried, the server was too busy."""
+        if self._rung_in_vain:
+            self._longest, self._rung_in_vain = LONGEST, False
+
+    def _look(self, seconds: float) -> list[str] | None:
+        """The mail that has come, after a sleep if there was none; None if the server has not looked."""
         tidied = len(self._read) >= KEPT
         try:
             (mail,) = self._ask(self._listen(seconds), seconds + GRACE)
         except Killed:
-            if self._rung_in_vain:  # rings do arrive: the server was too busy when it was tried
-                self._longest, self._rung_in_vain = LONGEST, False
+            self._rung()
             return []
         except Again:
-            return []
+            return None
         if tidied:
             self._read.clear()
         return [self._note(number, message) for number, message in mail]
