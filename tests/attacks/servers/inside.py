@@ -77,7 +77,7 @@ class Inside:
     ) -> None:
         words = [sys.executable, "-m", "tests.redis.throwing", site.url(), "1.5"]
         done = subprocess.run(words, env=ENVIRONMENT, capture_output=True, text=True, timeout=3 * PATIENCE)
-        assert done.returncode == 0, done.stderr[-3000:]
+        assert done.returncode == 0, (done.returncode, done.stdout, done.stderr[-3000:])
         told = json.loads(done.stdout)
         assert told["struck"] > 20
         assert told["done"] == 20, "connections were lost"
@@ -367,7 +367,7 @@ class Inside:
         pytest.importorskip("gevent")
         words = [sys.executable, "-m", "tests.redis.greenlets", "gevent", "check", site.url()]
         done = subprocess.run(words, env=ENVIRONMENT, capture_output=True, text=True, timeout=3 * PATIENCE)
-        assert done.returncode == 0, done.stderr[-3000:]
+        assert done.returncode == 0, (done.returncode, done.stdout, done.stderr[-3000:])
         found: dict[str, Any] = json.loads(done.stdout)
         assert found.pop("after a pause") < 5
         assert found.pop("passed on after") < 5, "nobody was woken, and all looked for themselves"
