@@ -376,7 +376,7 @@ SMALL = 50_000  # bytes that the servers of this test accept in one piece
 
 
 def test_a_session_does_not_grow_so_large_that_its_end_breaks_the_servers() -> None:
-    """The leader writes a transaction of any length, but nobody reads it: with 40,000 claims, a usual ensemble never came up again."""
+    """The leader writes a transaction of any length, but nobody can read it: with 40,000 claims, that leader could not be started again."""
     with running(jvm=[f"-Djute.maxbuffer={SMALL}"]) as ensemble:
         url = ensemble.fresh(jute_maxbuffer=SMALL)
         with interlock.connect(url, ttl=30.0) as client:

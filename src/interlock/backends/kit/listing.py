@@ -6,12 +6,10 @@ getting it for each request would take so long that leases lapse meanwhile.
 
 from __future__ import annotations
 
-BULK = 50  # renewals of one request from which on a list is used again,
-RECENT = 0.25  # if it is no older than this, seconds: 10,000 leases are renewed in 100 requests, and one list is enough;
-PART = 4.0  # or, if it took longer to get, so many times as long as that took,
-LONGEST = (
-    1 / 8
-)  # but no longer than this part of the session's ttl: a list of 60,000 takes seconds on a busy machine
+BULK = 50  # renewals in one request for which a list of all claims is worth its price
+RECENT = 0.25  # seconds: 10,000 leases are renewed in 100 requests, and one list is enough
+PART = 4.0  # a list that took long to get is used for so many times as long as that took,
+LONGEST = 1 / 8  # but for no more than this part of the session's ttl
 
 
 def recent(took: float, ttl: float) -> float:

@@ -61,9 +61,7 @@ TRAITS = Traits(
 )
 
 ENOUGH = 0.3  # the part of the session's timeout that must be left when a claim is granted; or three quarters of its ttl
-MANY = (
-    300  # claims in a session from which on their list is used for several renewals, and not made for a few
-)
+MANY = 300  # claims in a session from which on one list of them serves several renewals
 MARKS = 500  # claims that a renewal marks, for people to see since when they hold
 SWEEPING = 0.25  # seconds that a renewal spends on old notes, at most
 FAR = 100  # claims ahead from which on a waiter asks less often where it stands: for each so many,

@@ -11,6 +11,7 @@ Other claims list the queue after each change, because a claim ahead of them may
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 
 from interlock.backends.kit.deadline import Deadline
@@ -33,7 +34,7 @@ WAITS, GONE = "waits", "gone"
 """What a look says of a claim that is not let in: it stands and listens, or it does not stand and must be asked for again."""
 
 
-class Waiting:
+class Waiting(ABC):
     """The waits of claims that have entered."""
 
     _calls: Calls
@@ -42,8 +43,8 @@ class Waiting:
     _looks: Looks
     _runtime: WaitRuntime
 
-    def _grant(self, entry: Entry, asked: float) -> Granted:
-        raise NotImplementedError
+    @abstractmethod
+    def _grant(self, entry: Entry, asked: float) -> Granted: ...
 
     async def wait(self, claim: Claim, busy: Busy | None, timeout: float) -> Granted | None:
         deadline = within(self._calls, timeout)
