@@ -14,9 +14,9 @@ import pytest
 
 import interlock
 from interlock import aio
-from interlock.errors import InvalidURL, StoreUnfit, Unreached
-from interlock.testing.lag import stretched
-from tests.patience import PATIENCE
+from interlock.errors import InvalidURL, StoreUnavailable, StoreUnfit, Unreached
+from interlock.testing.lag import at_most, stretched
+from tests.patience import PATIENCE, until
 from tests.redis.proxy import proxied
 from tests.redis.test_connecting import environment
 from tests.redis.tls import certificate, expired, shown_alone
@@ -73,6 +73,36 @@ def test_a_url_that_cannot_be_meant_is_refused_with_advice(rest: str, words: str
 def test_sasl_without_its_library_says_what_to_install() -> None:
     with pytest.raises(StoreUnfit, match=r"kazoo\[sasl\]"):
         interlock.connect("zookeeper://h1/x?sasl_mechanism=DIGEST-MD5&sasl_username=a&sasl_password=b")
+
+
+def test_a_server_without_a_connection_to_spare_costs_no_lease_and_the_next_try_works() -> None:
+    with running(1, extra=["maxClientCnxns=2"]) as crowded:
+        url, ttl = crowded.fresh(session=stretched(2.0)), stretched(2.0)
+        with (
+            interlock.connect(url, ttl=ttl) as holder,
+            interlock.connect(url, ttl=ttl, connect_timeout=0.6) as late,
+        ):
+            held = holder.lock("held").acquire()
+            assert held
+            with interlock.connect(url, ttl=ttl) as other, other.lock("other"):
+                for _ in range(3):
+                    with (
+                        at_most(0.6 + 0.1 + stretched(0.25)),
+                        pytest.raises(Unreached, match="maxClientCnxns"),
+                    ):
+                        late.lock("x").acquire(timeout=0.1)
+                granted = held.deadline
+                until(lambda: held.deadline > granted + ttl)
+            until(lambda: _takes(late))
+            held.check()
+
+
+def _takes(client: interlock.Client) -> bool:
+    try:
+        with client.lock("x", timeout=1.0):
+            return True
+    except StoreUnavailable:
+        return False
 
 
 @pytest.fixture(scope="module")

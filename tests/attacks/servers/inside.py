@@ -10,6 +10,7 @@ import resource
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -112,6 +113,39 @@ class Inside:
                     assert not thread.is_alive()
             assert not odd
             until(lambda: list(judge.scan()) == ["warm"])
+
+    # ---- clocks --------------------------------------------------------------------
+
+    @pytest.mark.parametrize("leap", [3600, -3600])
+    def test_setting_the_clock_of_the_client_changes_nothing(
+        self, site: Site, monkeypatch: pytest.MonkeyPatch, leap: int
+    ) -> None:
+        url, ttl, tokens = site.url(), stretched(1.5), list[int]()
+
+        def take_after(client: interlock.Client) -> None:
+            with client.lock("x", timeout=PATIENCE) as lease:
+                tokens.append(lease.token)
+
+        with interlock.connect(url, ttl=ttl) as client, interlock.connect(url, ttl=ttl) as other:
+            held = client.lock("x").acquire()
+            assert held
+            waiter = threading.Thread(target=take_after, args=(other,))
+            waiter.start()
+            until(lambda: client.inspect("x").waiters)
+            now, now_ns = time.time, time.time_ns
+            monkeypatch.setattr(time, "time", lambda: now() + leap)
+            monkeypatch.setattr(time, "time_ns", lambda: now_ns() + leap * 10**9)
+            granted = held.deadline
+            until(lambda: held.deadline > granted + ttl)
+            with at_most(0.2 + stretched(SPARE)):
+                assert client.lock("x").acquire(timeout=0.2) is None
+            held.check()
+            assert not tokens
+            with at_most(stretched(1.0), "the waiter was not woken"):
+                held.release()
+                waiter.join(PATIENCE)
+            with client.lock("x", timeout=PATIENCE) as later:
+                assert held.token < tokens[0] < later.token
 
     # ---- signals -------------------------------------------------------------------
 

@@ -44,6 +44,8 @@ from interlock.record import record
 BEAT = 0.3  # how often the session's own node is written to, as part of the timeout; more than `deadline_rule.APART`
 FOLDERS = 4096  # that are remembered
 CLOSING = 1.0  # seconds for which the end of a session is waited for
+NOT_THERE = "; is one running there?"
+HUNG_UP = "; has it lost its quorum, or does maxClientCnxns permit no further connection?"
 
 
 REFUSING = (
@@ -177,7 +179,7 @@ class Link:
         self._client: Any = None
         self._connected = False
         self._failure: InterlockError | None = None  # what has ended kazoo's loop
-        self._last_error = ""  # of the last attempt to connect
+        self._why_not = NOT_THERE  # the last attempt to connect has failed
         self._closed = False
         self._thread: int | None = None  # the connection's
         self._ident: Callable[[], int] = native.original("get_ident")
@@ -209,9 +211,8 @@ class Link:
                 if self._connected and session is not None:
                     return session
                 if self._closed or not await runtime.wait(signal, max(0.0, until - self.now())):
-                    why = f" ({self._last_error})" if self._last_error else ""
                     raise Unreached(
-                        f"{self.place}: no server could be reached in {timeout:.3g} s{why}; is one running there?"
+                        f"{self.place}: no server could be reached in {timeout:.3g} s{self._why_not}"
                     )
                 self._raise_failure()
             finally:
@@ -273,7 +274,12 @@ class Link:
 
         def _connect(host: str, address: str, port: int) -> Any:
             asked, is_new = self.now(), not made._session_id
-            read_timeout, connect_timeout = connect(host, address, port)
+            try:
+                read_timeout, connect_timeout = connect(host, address, port)
+            except exceptions.ConnectionDropped:
+                if connection._socket is not None:  # it was connected
+                    self._why_not = f" ({host}:{port} hung up){HUNG_UP}"
+                raise
             self.trips.append(self.now() - asked)  # a first guess; more than one trip, and a quorum's write
             self._on_connected(made._session_id, read_timeout * 1.5 / 1000, asked if is_new else None)
             return read_timeout, connect_timeout
@@ -306,7 +312,8 @@ class Link:
             self._wake()
 
     def _on_connect_error(self, error: Exception) -> None:
-        self._last_error = f"{type(error).__name__}: {error}"
+        broken = isinstance(error, (BrokenPipeError, ConnectionResetError))
+        self._why_not = f" ({type(error).__name__}: {error}){HUNG_UP if broken else NOT_THERE}"
 
     def _on_connected(self, number: int, timeout: float, began: float | None) -> None:
         with self.guard:
