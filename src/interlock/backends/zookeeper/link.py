@@ -231,6 +231,8 @@ class Link:
             with self.guard:
                 self._client = None
             if isinstance(error, (RuntimeError, OSError)):
+                with suppress(Exception):
+                    started.close()  # what wakes its loop: no thread runs that would
                 raise Unreached(f"{self.place}: {error}") from error
             raise
 
