@@ -174,7 +174,13 @@ else:
             return cast(Any, self)._tstate_lock is None and not cast(Any, self)._is_stopped
 
 
+_running: set[int] = set()  # the threads that `run` has begun
 _ends: dict[int, list[Callable[[], object]]] = {}  # by thread
+
+
+def no_greenlets() -> bool:
+    """Whether the caller is on a thread that `run` has begun: it may wait by a lock of the system, for no greenlet needs its thread."""
+    return original("get_ident")() in _running
 
 
 def at_thread_end(call: Callable[[], object]) -> None:
@@ -182,16 +188,27 @@ def at_thread_end(call: Callable[[], object]) -> None:
     _ends.setdefault(original("get_ident")(), []).append(call)
 
 
-def run(work: Callable[[], object]) -> int:
-    """Run on a new thread of the system. Returns its identity."""
+def run(work: Callable[[], object], gone: Callable[[], object] | None = None) -> int:
+    """Run on a new thread of the system. Returns its identity.
+
+    `gone` is called when the thread has left its hub, too. A program must not end before: if the interpreter ends while a thread is in a hub, the system
+    unwinds the thread, greenlet drops objects of Python on the way, and the process crashes.
+    """
 
     def body() -> None:
+        ident = original("get_ident")()
         try:
+            _running.add(ident)
             work()
         finally:
-            for call in _ends.pop(original("get_ident")(), ()):
-                call()
-            _leave_hub()
+            try:
+                for call in _ends.pop(ident, ()):
+                    call()
+                _leave_hub()
+            finally:
+                _running.discard(ident)
+                if gone is not None:
+                    gone()
 
     ident: int = original("start_new_thread")(body, ())
     return ident

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import signal
 from collections.abc import Iterator
 
 import pytest
@@ -12,19 +10,6 @@ from tests.attacks.servers.between import Between
 from tests.attacks.servers.inside import Inside
 from tests.attacks.servers.site import Site
 from tests.zookeeper.ensemble import running
-
-# A client that can start no thread leaves pairs of sockets to the garbage collector, which warns of them in whatever test runs by then. That is a
-# fault, and not yet mended: remove this line and `collected` with it.
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
-)
-
-
-@pytest.fixture(autouse=True)
-def collected() -> Iterator[None]:
-    """Collect them here: a later test in this process would be blamed."""
-    yield
-    gc.collect()
 
 
 @pytest.fixture(scope="module")
@@ -35,8 +20,7 @@ def site() -> Iterator[Site]:
 
 
 class TestInside(Inside):
-    # With gevent the interpreter crashes now and then at its very end, after everything was printed. A fault, and not yet mended: remove this with it.
-    greenlets_end = (0, -signal.SIGSEGV)
+    pass
 
 
 class TestBetween(Between):

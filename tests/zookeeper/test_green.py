@@ -2,10 +2,38 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from tests.full import FULL
+from tests.patience import PATIENCE
+from tests.redis.test_connecting import environment
 from tests.redis.test_green import program
+
+HUBS = """
+from gevent import monkey
+monkey.patch_all()
+import gc, sys, time
+from gevent.hub import Hub
+import interlock
+with interlock.connect(sys.argv[1], connect_timeout=60) as client:
+    lease = client.lock("x", ttl=3).acquire(timeout=60)
+    first = lease.deadline
+    while lease.deadline == first:
+        time.sleep(0.01)  # until the keeper has renewed it
+    print(len([found for found in gc.get_objects() if isinstance(found, Hub)]), "hub")
+    lease.release()
+"""
+
+
+def test_below_gevent_neither_the_connection_nor_the_keeper_has_a_hub_on_its_thread(url: str) -> None:
+    """A program that ends while a thread of the system is in a hub of its own crashes."""
+    pytest.importorskip("gevent")
+    words = [sys.executable, "-c", HUBS, url]
+    done = subprocess.run(words, env=environment(), capture_output=True, text=True, timeout=3 * PATIENCE)
+    assert (done.stdout, done.returncode) == ("1 hub\n", 0), done.stderr
 
 
 @pytest.mark.soak

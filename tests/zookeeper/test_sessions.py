@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -411,3 +413,29 @@ def test_a_session_does_not_grow_so_large_that_its_end_breaks_the_servers() -> N
 def test_a_buffer_that_is_no_size_is_refused(text: str) -> None:
     with pytest.raises(InvalidURL, match=r"jute\.maxbuffer"):
         interlock.connect(f"zookeeper://h/?jute_maxbuffer={text}")
+
+
+def test_a_client_that_can_start_no_thread_closes_what_it_has_opened(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    def files() -> int:
+        return len(os.listdir("/proc/self/fd"))
+
+    with interlock.connect(url, connect_timeout=PATIENCE) as client:
+        gc.collect()
+        gc.disable()  # it must not be the one who closes them
+        try:
+            before = files()
+            with monkeypatch.context() as patched:
+                patched.setattr(threading.Thread, "start", never)
+                for _ in range(3):
+                    with pytest.raises(Unreached, match="can't start new thread"):
+                        client.lock("x").acquire(timeout=0.3)
+            assert files() == before
+        finally:
+            gc.enable()
+        with client.lock("x", timeout=PATIENCE):
+            pass

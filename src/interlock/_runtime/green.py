@@ -13,6 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from interlock import native
@@ -27,31 +28,41 @@ class GreenSignal(ThreadSignal):
 
     def __init__(self) -> None:
         self._flag = False
-        self._bells: list[socket.socket] = []
+        self._bells: list[Callable[[], object]] = []  # each wakes one that waits
 
     def set(self) -> None:
         self._flag = True
-        for bell in list(self._bells):
+        for ring in list(self._bells):
             with suppress(OSError):  # it rings already, or nobody waits there any more
-                bell.send(b"!")
+                ring()
 
     def wait(self, timeout: float | None = None) -> bool:
         if self._flag or (timeout is not None and timeout <= 0):
+            return self._flag
+        if native.no_greenlets():
+            # Not by sockets: gevent would make a hub for them on this thread. See `native.run`.
+            gate = NativeSignal()
+            self._listen(gate.set, lambda: gate.wait(timeout))
             return self._flag
         heard, bell = socket.socketpair()
         try:
             bell.setblocking(False)  # ringing never waits
             heard.settimeout(timeout)
-            self._bells.append(bell)
-            if not self._flag:  # raised by another thread since the first look
-                with suppress(TimeoutError):
-                    heard.recv(1)
+            self._listen(partial(bell.send, b"!"), lambda: heard.recv(1))
         finally:
-            with suppress(ValueError):
-                self._bells.remove(bell)
             heard.close()
             bell.close()
         return self._flag
+
+    def _listen(self, ring: Callable[[], object], hear: Callable[[], object]) -> None:
+        self._bells.append(ring)
+        try:
+            if not self._flag:  # raised by another thread since the first look
+                with suppress(TimeoutError):
+                    hear()
+        finally:
+            with suppress(ValueError):
+                self._bells.remove(ring)
 
 
 class NativeSignal(ThreadSignal):
@@ -68,7 +79,11 @@ class NativeJob(ThreadJob):
 
     def __init__(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         self._begin()
-        self.ident = native.run(lambda: self._run(work))
+        self.gone = False
+        self.ident = native.run(lambda: self._run(work), self._go)
+
+    def _go(self) -> None:
+        self.gone = True
 
 
 class Green(Threads):
@@ -135,10 +150,10 @@ class Native(Green):
         return NativeJob(work)
 
     async def join(self, job: Job, timeout: float) -> None:
-        """As a greenlet: the others go on."""
+        """As a greenlet: the others go on. Not only until the work is over, but until the thread can do no harm to an interpreter that ends."""
         assert isinstance(job, NativeJob)
         end = self.now() + timeout
-        while job.alive() and self.now() < end and job.ident != native.original("get_ident")():
+        while not job.gone and self.now() < end and job.ident != native.original("get_ident")():
             time.sleep(LOOK)
 
 

@@ -16,11 +16,12 @@ import socket
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
+from random import shuffle
 from typing import Any
 
 from interlock import clock, native
 from interlock.backends.kit.runtime import WaitRuntime
-from interlock.backends.zookeeper import requests
+from interlock.backends.zookeeper import requests, wire
 from interlock.backends.zookeeper.bell import Bell
 from interlock.backends.zookeeper.deadline_rule import APART, ConfirmedWrites
 from interlock.backends.zookeeper.errors import refused, translated
@@ -231,6 +232,8 @@ class Link:
             with self.guard:
                 self._client = None
             if isinstance(error, (RuntimeError, OSError)):
+                with suppress(Exception):
+                    started.close()  # what wakes its loop: no thread runs that would
                 raise Unreached(f"{self.place}: {error}") from error
             raise
 
@@ -293,6 +296,18 @@ class Link:
             return invoke(min(timeout, handler.connect_timeout), *asked, **options)
 
         connection._connect, connection._send_ping, connection._invoke = _connect, _send_ping, _invoke
+        connection._expand_client_hosts = self._servers
+
+    def _servers(self) -> list[tuple[str, str, int]]:
+        """The names, addresses and ports of the servers, in the order in which they are tried."""
+        found: list[tuple[str, str, int]] = []
+        for host, port in self.settings.hosts:
+            try:
+                found += ((host, *address) for address in wire.addresses(host, port))
+            except socket.gaierror as error:  # others may be found
+                LOG.warning("Cannot resolve %s: %s", host, error)
+        shuffle(found)  # the clients of an ensemble must spread over its servers
+        return found
 
     def _run(self, loop: Callable[[], None]) -> None:
         """Run kazoo's loop; when it ends, nobody needs its sockets any more, and the next call begins anew."""

@@ -162,6 +162,16 @@ def _has_come(one: Any, found: Collection[int]) -> bool:
     return not isinstance(one, Waker) and one.fileno() in found
 
 
+def addresses(host: str, port: int) -> list[tuple[str, int]]:
+    """The addresses and ports behind a name, found by the system's own lookup.
+
+    gevent's would make an event loop and a pool of threads for the thread of the connection. Such a loop outlives the client by some milliseconds, and if
+    the interpreter ends meanwhile, the process crashes: the system unwinds the thread, and greenlet drops objects of Python on the way.
+    """
+    found = original("socket", "getaddrinfo")(host, port, 0, 0, socket.IPPROTO_TCP)
+    return [(address[0], address[1]) for *_, address in found]
+
+
 def connection(address: tuple[str, int], timeout: float) -> Any:
     """A connected socket, which blocks for at most so many seconds at a time."""
     family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
