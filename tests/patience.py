@@ -12,6 +12,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from interlock._core import timing
+from interlock.backends.kit.deadline import Deadline
+from interlock.ports import IO_TIMEOUT
 from interlock.testing.lag import stretched
 
 if TYPE_CHECKING:
@@ -37,3 +39,10 @@ def give_servers_time(monkeypatch: pytest.MonkeyPatch) -> None:
     Three servers of Java, or a database that plans a function for the first time, may need longer there; that is not what is tested.
     """
     monkeypatch.setattr(timing, "GRACE", stretched(timing.GRACE))
+
+
+def give_requests_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stretch what any request may take, 5 s, on a busy machine: for tests of what is answered, not of when."""
+    longest = stretched(IO_TIMEOUT)
+    monkeypatch.setattr(timing, "IO_TIMEOUT", longest)
+    monkeypatch.setattr(Deadline.for_request, "__defaults__", (longest,))

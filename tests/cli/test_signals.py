@@ -86,6 +86,60 @@ print(*reports[-1])
         (program.folder / "stop").touch()
         assert finished(process)[0] == 3
 
+    def test_a_stop_that_the_warden_meets_only_after_the_continue_stops_nobody(
+        self, program: Program
+    ) -> None:
+        """As Ctrl-Z and `fg` on a busy machine: the kernel drops a pending stop when the continue comes, in the warden as well."""
+        process = program.start("run", "job", "--", "sh", "-c", LOGS_SIGNALS, process_group=0)
+        command = int(written(program.folder / "ready")[0])
+        warden = parent(command)
+        os.kill(warden, signal.SIGSTOP)
+        until(lambda: stopped(warden))
+        os.killpg(process.pid, signal.SIGTSTP)
+        until(lambda: stopped(process.pid) and stopped(command))
+        os.killpg(process.pid, signal.SIGCONT)
+        process.send_signal(signal.SIGUSR1)  # behind the other two in the same pipe
+        written(program.folder / "log", 1)
+        (program.folder / "stop").touch()
+        assert finished(process)[0] == 3
+
+    @pytest.mark.parametrize(("wiped_out", "last"), [("SIGTSTP", "SIGCONT"), ("SIGCONT", "SIGTSTP")])
+    def test_the_warden_knows_that_a_signal_which_another_wiped_out_went_to_the_whole_group(
+        self, program: Program, wiped_out: str, last: str
+    ) -> None:
+        script = f"""
+import os, signal
+from interlock.cli.warden import HELD_OFF, _came_here_too
+signal.pthread_sigmask(signal.SIG_BLOCK, HELD_OFF)
+for number in (signal.{wiped_out}, signal.{last}):
+    os.kill(os.getpid(), number)
+for number in (signal.{wiped_out}, signal.{last}, signal.{wiped_out}, signal.{last}):
+    print(_came_here_too(number))
+"""
+        code, out, _ = finished(program.start_program([sys.executable, "-c", script]))
+        assert (code, out.split()) == (0, ["True", "True", "False", "False"])
+
+    def test_a_stop_that_is_wiped_out_while_the_warden_looks_at_it_does_not_hang_it(
+        self, program: Program
+    ) -> None:
+        """A warden that waited for it saw neither the end of its command nor that of the lease."""
+        script = """
+import os, signal
+from interlock.cli.warden import HELD_OFF, Duty, Warden
+signal.pthread_sigmask(signal.SIG_BLOCK, HELD_OFF)
+look = signal.sigpending
+def look_before_fg():
+    pending = look()
+    os.kill(os.getpid(), signal.SIGCONT)
+    return pending
+signal.sigpending = look_before_fg
+os.kill(os.getpid(), signal.SIGTSTP)
+Warden(Duty(["true"], "job", 30.0, 1.0), -1, -1, set(), None)._relay(signal.SIGTSTP)
+print("went on")
+"""
+        code, out, _ = finished(program.start_program([sys.executable, "-c", script]))
+        assert (code, out) == (0, "went on\n")
+
     def test_the_command_does_not_outlive_a_killed_run(self, program: Program) -> None:
         script = "trap '' TERM INT HUP; echo $$ > ready; sleep 60 & sleep 60 & wait"
         process = program.start("run", "job", "--", "sh", "-c", script)

@@ -74,6 +74,27 @@ def test_a_connected_caller_does_not_wait_for_connect_timeout_when_its_member_fa
         spoil(ways, "pass")
 
 
+def test_a_member_that_was_slow_once_makes_no_later_call_late(fragile: EtcdCluster) -> None:
+    """It counted as far away for as long as the connection lived: an acquire with 0.3 s took 1.6 s when it hung again."""
+    member = fragile.members[0]
+    with interlock.connect(f"etcd://127.0.0.1:{member.port}?connect_timeout=10", ttl=20) as client:
+        with client.lock("warm"):
+            pass
+        store = client._core.store
+        assert isinstance(store, EtcdStore)
+        line = store._side.transport.ready_line()
+        assert line is not None
+        line.end("the test wants another")
+        member.freeze()
+        thaw = threading.Timer(0.8, member.thaw)
+        thaw.start()
+        with client.lock("warm"):
+            thaw.join()
+        store._side.transport.took = 0.01  # what connecting again may take is another matter
+        with member.frozen(), at_most(TIMEOUT + AGAIN + stretched(LATE)), pytest.raises(InterlockError):
+            client.lock("new").acquire(timeout=TIMEOUT)
+
+
 @pytest.mark.parametrize("mode", ["hole", "cut", "half_open", "late"])
 @pytest.mark.parametrize("after", [0.02, 0.25])
 def test_a_waiter(cluster: EtcdCluster, mode: Mode, after: float) -> None:

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import pytest
+
 from interlock.testing.conformance import StoreFactory, suites
+from tests.patience import give_requests_time
 from tests.zookeeper.ensemble import steady
 from tests.zookeeper.stores import abandon
 
 _made = suites(StoreFactory(lambda: steady().fresh(), abandon=abandon))
 globals().update({name: suite for name, suite in _made.items() if name.endswith("Sync")})
+
+
+@pytest.fixture(autouse=True)
+def time_for_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    give_requests_time(monkeypatch)

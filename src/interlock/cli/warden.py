@@ -46,6 +46,9 @@ RELAYED = tuple(
 )
 HELD_OFF = (*RELAYED, *(getattr(signal, name) for name in ("SIGTTIN", "SIGTTOU") if hasattr(signal, name)))
 """Blocked in the warden, which must not stop or end with the rest of its group: see `Warden._relay`."""
+OPPOSITE: dict[int, int] = (
+    {signal.SIGTSTP: signal.SIGCONT, signal.SIGCONT: signal.SIGTSTP} if hasattr(signal, "SIGTSTP") else {}
+)
 
 LONGEST_NAP = 1.0  # a suspended machine's sleep does not count; after waking we must look soon
 INHERITED = 100  # the least number of the descriptor that a command inherits
@@ -151,10 +154,8 @@ class Warden:
         Ctrl-C, and `kill -- -GROUP`, reach each process of the group by itself; then it is pending here as
         well. Twice would be once too often: many programs take a second Ctrl-C as the order to drop everything.
         """
-        if number in signal.sigpending():
-            signal.sigwait({number})
-            if self._child and _group(self._child) == os.getpgrp():
-                return
+        if _came_here_too(number) and self._child and _group(self._child) == os.getpgrp():
+            return
         if not self._child:
             self._early.append(number)
         elif self._status is None:  # not reaped, so the number is still this process's own
@@ -185,7 +186,7 @@ class Warden:
         warden = os.getpid()
         failure_in, failure_out = os.pipe()  # closed by a successful exec
         for number in signal.sigpending():  # what came before the command cannot have reached it
-            signal.sigwait({number})
+            _discard(number)
         self._child = os.fork()
         if self._child == 0:
             self._become_command(warden, environment, failure_out)
@@ -293,6 +294,26 @@ def _lock_liveness_byte(path: str, byte: int) -> None:
     high = fcntl.fcntl(opened, fcntl.F_DUPFD, min(INHERITED, limit // 2) if limit > 0 else INHERITED)
     lock(high, byte)
     os.close(opened)
+
+
+def _came_here_too(number: int) -> bool:
+    """Whether a signal to the holder was sent to its whole group; forgets that it was.
+
+    A stop and a continue wipe each other out while they are pending. So if the other of the two is pending, it came later
+    and to the whole group: relayed now, a Ctrl-Z would stop a command that `fg` has just continued, and nobody would continue it.
+    """
+    pending = signal.sigpending()
+    if number in pending:
+        _discard(number)
+        return True
+    return number in OPPOSITE and OPPOSITE[number] in pending
+
+
+def _discard(number: int) -> None:
+    """Drop a signal that is blocked and pending; it may have been wiped out meanwhile, and then sigwait(2) would never return."""
+    action = signal.getsignal(number)
+    signal.signal(number, signal.SIG_IGN)  # which drops what is pending, also where it is blocked
+    signal.signal(number, action)
 
 
 def _group(process: int) -> int:

@@ -9,11 +9,30 @@ from typing import Any, ClassVar
 from unittest import SkipTest
 from uuid import uuid4
 
+from interlock.errors import StoreUnavailable
 from interlock.model import Queue, Traits
 from interlock.ports import Runtime, Store
 from interlock.testing.conformance.face import PATIENCE, Actor, Face, Main, SyncFace, got, until
 from interlock.testing.conformance.factory import StoreFactory
-from interlock.testing.lag import stretched
+from interlock.testing.lag import Lag, stretched
+
+
+class Clocked:
+    """Asks questions of a store that take no time on a quiet machine, and notes how long the slowest answer took."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self.slowest = 0.0
+
+    async def __call__(self, question: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+        """The answer; None if the store did not answer in time, which is a slow answer and no verdict."""
+        began = self._runtime.now()
+        try:
+            return await question()
+        except StoreUnavailable:
+            return None
+        finally:
+            self.slowest = max(self.slowest, self._runtime.now() - began)
 
 
 class Suite:
@@ -121,6 +140,24 @@ class Suite:
 
     async def until(self, fact: Callable[[], object], patience: float = PATIENCE) -> Any:
         return await until(self.runtime, fact, patience)
+
+    async def with_a_ttl_that_the_machine_can_keep(
+        self, kept: Callable[[float, Clocked], Coroutine[Any, Any, bool]]
+    ) -> None:
+        """Run a test of renewals, `kept(ttl, clocked)`, and again with a longer ttl where the machine was too slow for it.
+
+        A machine that does not run the keeper for half a ttl costs any lease, and so does a server that takes as long for
+        an answer: servers that others have started are not in `Lag`, so they are clocked.
+        """
+        for ttl in (2 * self.short, 6 * self.short, 20 * self.short):
+            clocked = Clocked(self.runtime)
+            with Lag() as lag:
+                if await kept(ttl, clocked):
+                    return
+            assert lag.seconds + clocked.slowest > ttl / 2, (
+                f"a ttl of {ttl:.1f} s was not renewed; the lag was {lag.seconds:.2f} s, "
+                f"and the slowest answer took {clocked.slowest:.2f} s"
+            )
 
     async def queue(self, client: Any, name: str = "") -> Queue:
         queue: Queue = await got(client.inspect(name or self.name))

@@ -83,7 +83,7 @@ class ClusterTransport(ABC):
             tries += 1
             try:
                 answer = await line.call(method, body, share, patient=patient)
-                line.served = time.monotonic()
+                line.note_answer(sent)
                 return answer
             except NotAuthenticated as error:
                 logins += 1

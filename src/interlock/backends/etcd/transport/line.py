@@ -6,6 +6,7 @@ the member that told of a change also answers the look.
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
@@ -42,12 +43,22 @@ class Line(ABC):
         self.served = (
             0.0  # when a call was last answered that a member cannot answer by itself, without the leader
         )
-        self.least = 0.0  # the shortest time of a call, seconds: a distant server cannot answer sooner
+        self.least = 0.0  # what any call is given, seconds: a distant server cannot answer sooner
         self.heard = 0.0  # when something last arrived
 
     @property
     def usable(self) -> bool:
         return not self.ended and not self._core.draining
+
+    def note_answer(self, sent: float) -> None:
+        """A call that was sent at this time was answered, with the leader's help.
+
+        The first round trip says how far away a member is, unless it was busy or frozen then: without another look, every
+        call on this line might be late by as much for as long as the line lives.
+        """
+        self.served = now = time.monotonic()
+        if 2 * (now - sent) < self.least:
+            self.least = 2 * (now - sent)
 
     # ---- what a store asks --------------------------------------------------------------
 
