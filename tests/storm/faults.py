@@ -30,10 +30,10 @@ QUARANTINE = 5.0  # seconds within which only two of five nodes may lose their m
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """`weight`: how often, against the others. `slow`: seconds its promise and progress may take beyond the usual."""
+    """`promise`: a function where the release of the server decides. `weight`: how often, against the others. `slow`: seconds its promise and progress may take beyond the usual."""
 
     name: str
-    promise: Promise
+    promise: Promise | Callable[[], Promise]
     strike: Strike
     weight: int = 2
     slow: float = 0.0
@@ -306,7 +306,7 @@ FAULTS: dict[str, list[Fault]] = {
         Fault("member cut off", "E", members.cut_off, 3),
         Fault("quorum lost", "R", members.lose_quorum, 2),
         Fault("member frozen", "E", members.freeze_member, 3),
-        Fault("leader frozen", "E", members.freeze_leader, 3),
+        Fault("leader frozen", members.promise_when_a_leader_wakes, members.freeze_leader, 3),
         Fault("majority frozen", "R", members.freeze_most, 1),
         Fault("lease revoked", "f", members.revoke_lease, 2),
     ],

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import re
+import shutil
+import subprocess
 import time
 from contextlib import suppress
+from functools import cache
 from random import Random
+from typing import Literal
 
 from interlock._core.drive import drive
 from interlock.backends.etcd.address import Address, Endpoint
@@ -95,7 +100,9 @@ def lose_quorum(field: Etcd, crew: Crew, chance: Random) -> None:
 
 
 def freeze_member(field: Etcd, crew: Crew, chance: Random) -> None:
-    with chance.choice(field.servers).frozen():
+    """Not the leader: that is a fault of its own."""
+    leader = field.cluster.leader()
+    with chance.choice([member for member in field.servers if member is not leader]).frozen():
         time.sleep(crew.ttl * chance.uniform(0.2, 2.5))
     field.cluster.await_leader()
 
@@ -105,6 +112,18 @@ def freeze_leader(field: Etcd, crew: Crew, chance: Random) -> None:
     with field.cluster.leader().frozen():
         time.sleep(max(1.2, crew.ttl * chance.uniform(1.0, 2.5)))
     field.cluster.await_leader()
+
+
+@cache
+def promise_when_a_leader_wakes() -> Literal["E", "L"]:
+    """E; but before 3.4.31 and 3.5.13 it may revoke the leases that its successor keeps (etcd's issue 15247), as the page says."""
+    program = shutil.which("etcd")
+    assert program, "etcd is not installed: apt-get install etcd-server"
+    said = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
+    found = re.search(r"(\d+)\.(\d+)\.(\d+)", said)
+    assert found, said
+    release = tuple(map(int, found.groups()))
+    return "L" if release < (3, 4, 31) or (3, 5, 0) <= release < (3, 5, 13) else "E"
 
 
 def freeze_most(field: Etcd, crew: Crew, chance: Random) -> None:

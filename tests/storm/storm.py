@@ -45,7 +45,8 @@ class Scene:
 
     def strike(self, fault: Fault, chance: Random) -> None:
         """Let it happen; the history says when it began and when it had healed, and what is promised meanwhile."""
-        with self.suffering(fault.name, fault.promise):
+        promise = fault.promise() if callable(fault.promise) else fault.promise
+        with self.suffering(fault.name, promise):
             fault.strike(self.field, self.crew, chance)
 
     @contextmanager
