@@ -90,6 +90,12 @@ def test_a_member_that_was_slow_once_makes_no_later_call_late(fragile: EtcdClust
         thaw.start()
         with client.lock("warm"):
             thaw.join()
+        for _ in range(10):
+            with client.lock("warm"):
+                pass
+        line = store._side.transport.ready_line()
+        assert line is not None
+        assert line.least < 0.8, "it counts as far away"
         store._side.transport.took = 0.01  # what connecting again may take is another matter
         with member.frozen(), at_most(TIMEOUT + AGAIN + stretched(LATE)), pytest.raises(InterlockError):
             client.lock("new").acquire(timeout=TIMEOUT)

@@ -135,4 +135,10 @@ MUTANTS: list[Mutant] = [
         ("backends/etcd/algorithm/side.py", "min(extra, max(AGAIN, AS_BEFORE * transport.took))", "extra"),
         tests=Tests("tests/etcd/test_deadlines.py", "connected_caller"),
     ),
+    mutant(
+        "etcd: a member that was slow once is far away for ever",
+        "every call on that connection may be late by as much",
+        ("backends/etcd/transport/line.py", "if 2 * (now - sent) < self.least:", "if False:"),
+        tests=Tests("tests/etcd/test_deadlines.py", "slow_once"),
+    ),
 ]

@@ -41,6 +41,12 @@ MUTANTS: list[Mutant] = [
         tests=Tests("tests/zookeeper/test_sessions.py", "grow_so_large"),
     ),
     mutant(
+        "zookeeper: permits that are given back need no room",
+        "a session of semaphores names nearly twice as much as the servers can read",
+        (STORE, "if claim.permits > 1 else 0", "* 0"),
+        tests=Tests("tests/zookeeper/test_sessions.py", "given_back"),
+    ),
+    mutant(
         "zookeeper: nobody is told of who was let in",
         "a semaphore has a free place, and the next in the queue sleeps on",
         (

@@ -409,6 +409,28 @@ def test_a_session_does_not_grow_so_large_that_its_end_breaks_the_servers() -> N
         ensemble.ready()
 
 
+def test_permits_that_are_given_back_do_not_make_a_session_too_large(ensemble: Servers) -> None:
+    """What is left is written beside the claim: with one node for each, the session had 1.8 times the bytes that were permitted."""
+    with interlock.connect(ensemble.fresh(jute_maxbuffer=SMALL), ttl=30.0) as client:
+        places = [client.semaphore(f"s{number}", 2) for number in range(SMALL // 50)]
+        taken: list[interlock.Semaphore] = []
+
+        def fill() -> None:
+            for place in places:
+                assert place.acquire(permits=2)
+                taken.append(place)
+
+        with pytest.raises(StoreUnfit, match=r"jute\.maxbuffer"):
+            fill()
+        for place in taken:
+            place.release(1)
+        store: Any = client._core.store
+        asked = requests.GetEphemerals(store._paths.root)
+        paths = drive(store._calls.one(asked, Deadline(time.monotonic, 30.0))).get()
+        assert len(paths) >= 2 * len(taken) > 300
+        assert sum(len(path) + 4 for path in paths) < SMALL
+
+
 @pytest.mark.parametrize("text", ["many", "-1", "1.5", "64"])
 def test_a_buffer_that_is_no_size_is_refused(text: str) -> None:
     with pytest.raises(InvalidURL, match=r"jute\.maxbuffer"):

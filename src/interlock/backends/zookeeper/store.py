@@ -79,6 +79,11 @@ def size_of(path: str) -> int:
     return len(path.encode()) + 4
 
 
+def size_of_marker(claim: Claim, folder: str) -> int:
+    """The bytes for the node that stands beside a claim once it has given permits back: a claim must always be able to."""
+    return size_of(f"{folder}/{shrunk_node(claim.id, claim.permits)}") if claim.permits > 1 else 0
+
+
 class ZooKeeperStore(Waiting, Registers, Operators, StoreDefaults):
     """Claims and registers on an ensemble, for programs anywhere on the network."""
 
@@ -157,12 +162,12 @@ class ZooKeeperStore(Waiting, Registers, Operators, StoreDefaults):
         raise StoreUnavailable(f"{self._link.place}: the folder of {claim.resource} vanished again and again")
 
     def _fitting(self, claim: Claim, session: Session, prefix: str) -> int:
-        """The bytes of a new claim's path; refuses a claim that would make its session too large to end.
+        """The bytes of a new claim's paths; refuses a claim that would make its session too large to end.
 
         When a session ends, the leader writes the paths of all its nodes into one transaction, however long it gets. Servers cannot
         read one that is longer than their `jute.maxbuffer`: neither the followers nor, when it is started again, the leader.
         """
-        size = size_of(prefix) + SEQUENCE
+        size = size_of(prefix) + SEQUENCE + size_of_marker(claim, prefix.rpartition("/")[0])
         most = self._link.settings.jute_maxbuffer
         if session.size + size > most * ROOM:
             raise StoreUnfit(
@@ -250,7 +255,7 @@ class ZooKeeperStore(Waiting, Registers, Operators, StoreDefaults):
             self._ledger.forget(claim.id)
             return await self._enter(claim, session, deadline)
         self._ledger.entries[claim.id] = entry
-        session.enter(claim.id, size_of(entry.path))
+        session.enter(claim.id, size_of(entry.path) + size_of_marker(claim, folder))
         _, look = await self._looks.after(self._calls, folder, (), deadline)
         return await self._judge(entry, look.view(), asked, deadline)
 
