@@ -7,7 +7,7 @@ import gc
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 from uuid import uuid4
 
@@ -25,6 +25,7 @@ from interlock.backends.kit.listing import BULK
 from interlock.backends.zookeeper import requests
 from interlock.backends.zookeeper import store as zookeeper_store
 from interlock.backends.zookeeper.deadline_rule import ConfirmedWrites
+from interlock.backends.zookeeper.handler import Handler
 from interlock.backends.zookeeper.link import Session
 from interlock.errors import (
     InterlockError,
@@ -461,3 +462,31 @@ def test_a_client_that_can_start_no_thread_closes_what_it_has_opened(
             gc.enable()
         with client.lock("x", timeout=PATIENCE):
             pass
+
+
+def test_an_interrupt_when_the_connection_has_just_begun_leaves_one_connection(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread of the connection ran, and nobody knew of it: the next call was sent to a client that was not there."""
+    begin, strikes = Handler.spawn, [KeyboardInterrupt()]
+
+    def interrupted(handler: Handler, loop: Callable[[], None]) -> None:
+        begin(handler, loop)
+        if strikes:
+            raise strikes.pop()
+
+    def connections() -> int:
+        return sum(thread.name == "interlock-zookeeper" for thread in threading.enumerate())
+
+    before = connections()
+    with interlock.connect(url) as client:
+        monkeypatch.setattr(Handler, "spawn", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            client.lock("x").acquire()
+        with client.lock("x", timeout=PATIENCE) as lease:
+            until(lambda: connections() == before + 1)
+            lease.renew()
+            lease.check()
+        with client.lock("x", timeout=PATIENCE):
+            pass
+    until(lambda: connections() == before)

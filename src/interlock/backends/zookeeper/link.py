@@ -230,11 +230,12 @@ class Link:
             started.start_async()
         except BaseException as error:  # no thread or no socket to be had: the next call tries again
             with self.guard:
-                self._client = None
+                self._client, self._connected = None, False
             if isinstance(error, (RuntimeError, OSError)):
                 with suppress(Exception):
                     started.close()  # what wakes its loop: no thread runs that would
                 raise Unreached(f"{self.place}: {error}") from error
+            _stop(started)  # after an interrupt its thread may run
             raise
 
     def _raise_failure(self) -> None:
@@ -247,7 +248,9 @@ class Link:
     def _new_client(self) -> Any:
         settings = self.settings
         handler = Handler(
-            settings.connect_timeout / max(1, len(settings.hosts)), self._run, self._on_connect_error
+            settings.connect_timeout / max(1, len(settings.hosts)),
+            lambda loop: self._run(made, loop),
+            self._on_connect_error,
         )
         made = client.KazooClient(
             hosts=settings.hosts_text,
@@ -266,7 +269,7 @@ class Link:
             **settings.tls,
         )
         handler.client = made
-        made.add_listener(self._on_state)
+        made.add_listener(lambda state: self._on_state(made, state))
         self._tap(made, handler)
         return made
 
@@ -284,7 +287,7 @@ class Link:
                     self._why_not = f" ({host}:{port} hung up){HUNG_UP}"
                 raise
             self.trips.append(self.now() - asked)  # a first guess; more than one trip, and a quorum's write
-            self._on_connected(made._session_id, read_timeout * 1.5 / 1000, asked if is_new else None)
+            self._on_connected(made, read_timeout * 1.5 / 1000, asked if is_new else None)
             return read_timeout, connect_timeout
 
         def _send_ping(connect_timeout: float) -> None:
@@ -309,16 +312,17 @@ class Link:
         shuffle(found)  # the clients of an ensemble must spread over its servers
         return found
 
-    def _run(self, loop: Callable[[], None]) -> None:
+    def _run(self, made: Any, loop: Callable[[], None]) -> None:
         """Run kazoo's loop; when it ends, nobody needs its sockets any more, and the next call begins anew."""
-        self._thread = self._ident()
-        made = self._client
+        thread = self._thread = self._ident()
         try:
             loop()
         except Exception as error:
-            self._failure = StoreUnavailable(f"{self.place}: {type(error).__name__}: {error}")
+            if self._client is made:
+                self._failure = StoreUnavailable(f"{self.place}: {type(error).__name__}: {error}")
         finally:
-            self._thread = None
+            if self._thread == thread:
+                self._thread = None
             with suppress(Exception):
                 made.close()
             with self.guard:
@@ -330,18 +334,22 @@ class Link:
         broken = isinstance(error, (BrokenPipeError, ConnectionResetError))
         self._why_not = f" ({type(error).__name__}: {error}){HUNG_UP if broken else NOT_THERE}"
 
-    def _on_connected(self, number: int, timeout: float, began: float | None) -> None:
+    def _on_connected(self, made: Any, timeout: float, began: float | None) -> None:
         with self.guard:
+            if self._client is not made:
+                return  # it was given up, and ends
             session = self.session
-            if session is None or session.number != number:
+            if session is None or session.number != made._session_id:
                 # A session of which we do not know when it began is proved by its writes alone.
                 began = self.now() - timeout if began is None else began
-                self.session = Session(number, ConfirmedWrites(timeout, began), self.now())
+                self.session = Session(made._session_id, ConfirmedWrites(timeout, began), self.now())
             self._connected = True
         self._wake()
 
-    def _on_state(self, state: str) -> None:
+    def _on_state(self, made: Any, state: str) -> None:
         """kazoo tells us, on the connection's thread; connections are told by `_connect`, which knows more."""
+        if self._client is not made:
+            return
         if state == states.KazooState.SUSPENDED:
             self._connected = False
             for doubt in self.on_doubt:
@@ -350,7 +358,7 @@ class Link:
             with self.guard:
                 self._connected = False
                 lost, self.session = self.session, None
-                if self._client is not None and self._client._state == states.KeeperState.AUTH_FAILED:
+                if made._state == states.KeeperState.AUTH_FAILED:
                     self._failure = refused(self.place)
             if lost is not None:
                 for lose in self.on_session_lost:
@@ -477,11 +485,8 @@ class Link:
             self._awaiting.add(ended)
         if started is None:
             return
-        started._stopped.set()
+        _stop(started)
         connection = started._connection
-        with suppress(OSError, AttributeError):
-            started._queue.append((serialization.CloseInstance, None))
-            connection._write_sock.send(b"\0")
         if connected:
             await runtime.wait(ended, CLOSING)
         if not connection.connection_stopped.is_set() and (sock := connection._socket) is not None:
@@ -500,6 +505,14 @@ class Link:
                 os.close(connection._socket.detach())
             if waker is not None:
                 waker.close()
+
+
+def _stop(started: Any) -> None:
+    """Tell a client of kazoo to end its session and its loop; `KazooClient.stop` would wait for that."""
+    started._stopped.set()
+    with suppress(OSError, AttributeError):
+        started._queue.append((serialization.CloseInstance, None))
+        started._connection._write_sock.send(b"\0")
 
 
 def _written_at(request_type: int, value: Any) -> float | None:
