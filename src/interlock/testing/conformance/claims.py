@@ -162,10 +162,10 @@ class Claims(StoreSuite):
         before = await self.held(store, first)
         await self.waiting(other, second)
         await self.lapse(store, first)
-        between = await self.held(other, second)
+        between = await self.let_in(other, second)
         assert (await self.waiting(store, first)).ahead == 1
         await other.release(second.resource, second.id)
-        after = await self.held(store, first)
+        after = await self.let_in(store, first)
         assert before.token < between.token < after.token
 
     async def test_a_waiter_gets_in_when_the_holder_has_lapsed(self) -> None:
@@ -175,7 +175,7 @@ class Claims(StoreSuite):
         busy = await self.waiting(other, waiter)
         assert self.traits.lapses == "session" or busy.retry_after <= self.short + 1
         await self.lapse(store, holder)
-        await self.held(other, waiter)
+        await self.let_in(other, waiter)
 
     async def test_dead_waiters_do_not_stand_in_the_way(self) -> None:
         self.needs(fair=True)

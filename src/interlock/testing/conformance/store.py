@@ -29,6 +29,16 @@ class StoreSuite(Suite):
         assert isinstance(answer, Granted), answer
         return answer
 
+    async def let_in(self, store: Store, claim: Claim) -> Granted:
+        """The grant that follows from what another client has done: the member that this one asks may learn of that a moment later."""
+
+        async def granted() -> Granted | None:
+            answer = await store.claim(claim)
+            return answer if isinstance(answer, Granted) else None
+
+        found: Granted = await self.until(granted)
+        return found
+
     async def waiting(self, store: Store, claim: Claim) -> Busy:
         answer = await store.claim(claim)
         assert isinstance(answer, Busy), answer
