@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import sys
 import threading
+from contextlib import closing
 from pathlib import Path
 from typing import Any, cast
 
@@ -115,21 +116,24 @@ class TestObjects:
         ],
     )
     def test_bad_tokens_are_refused(self, lease: Any, token: Any, error: type[Exception]) -> None:
-        with pytest.raises(error):
-            guards.sql.guard(sqlite3.connect(":memory:"), lease, token)
+        with closing(sqlite3.connect(":memory:")) as connection, pytest.raises(error):
+            guards.sql.guard(connection, lease, token)
 
     @pytest.mark.parametrize(
         "table", ["a b", 'a"b', "a.b.c", "", "1a", "a;drop table account", "a`", "a:b", "a%s"]
     )
     def test_bad_names_of_tables_are_refused(self, table: str) -> None:
-        with pytest.raises(ValueError, match="no name"):
-            guards.sql.guard(sqlite3.connect(":memory:"), "account:1", 33, table=table)
+        with closing(sqlite3.connect(":memory:")) as connection, pytest.raises(ValueError, match="no name"):
+            guards.sql.guard(connection, "account:1", 33, table=table)
         with pytest.raises(ValueError, match="no name"):
             guards.sql.schema("postgresql", table=table)
 
     def test_a_row_must_be_named(self) -> None:
-        with pytest.raises(ValueError, match="by its key"):
-            guards.sql.guard_row(sqlite3.connect(":memory:"), "account:1", 33, table="account", where={})
+        with (
+            closing(sqlite3.connect(":memory:")) as connection,
+            pytest.raises(ValueError, match="by its key"),
+        ):
+            guards.sql.guard_row(connection, "account:1", 33, table="account", where={})
 
     def test_create_does_not_commit_the_work_of_the_user(self, tmp_path: Path) -> None:
         connection = sqlite3.connect(**PLACES["sqlite"](tmp_path).settings)

@@ -95,7 +95,7 @@ def test_an_interrupt_at_any_moment_leaves_the_file_usable(
 ) -> None:
     store, other = opened(), opened()
     if crowded:
-        drive(other.claim(claim("r", "other", capacity=2)))  # so that the long way is taken
+        drive(other.claim(claim("r", "other", capacity=2, ttl=600.0)))  # so that the long way is taken
     struck = 0
     for turn in range(400):
         mine = claim("r", f"{turn}", capacity=2)
