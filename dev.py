@@ -61,8 +61,8 @@ TYPES = (
     Step("pyright", ("-m", "pyright", "--pythonpath", str(PYTHON)), "types", repeats=False),
 )
 # Most tests wait for something, so more of them run at once than there are processors. tests/conftest.py has the order.
-PYTEST = ("-m", "pytest", "-n", "6", "--dist", "loadfile", "--no-loadscope-reorder")
-TESTS = (Step("pytest", PYTEST, "test --lf"),)
+PYTEST = ("-m", "pytest", "--dist", "loadfile", "--no-loadscope-reorder")
+TESTS = (Step("pytest", (*PYTEST, "-n", "6"), "test --lf"),)
 
 SERVERS = {
     "redis-server": "redis-server",
@@ -80,7 +80,8 @@ QUICK = "attacks cli conformance cpython docs faces field house kit lab mutants 
 """Folders of tests/ without servers: the embedded stores, and everything that needs no store."""
 
 NO_SERVER = ("-m", "not server and not slow", *(f"tests/{folder}" for folder in QUICK))
-QUICK_TESTS = (Step("pytest", (*PYTEST, *NO_SERVER), "test --quick --lf"),)
+# More at once than in the whole: no servers stand beside them.
+QUICK_TESTS = (Step("pytest", (*PYTEST, "-n", "8", *NO_SERVER), "test --quick --lf"),)
 MEMORY = Path("/dev/shm")
 ROOM = 1 << 30  # bytes; the tests without servers need some dozens of millions
 
@@ -131,7 +132,7 @@ def test_options() -> argparse.ArgumentParser:
     )
     which = options.add_mutually_exclusive_group()
     which.add_argument(
-        "--quick", action="store_true", help="style, and the tests that need no server: two to three minutes"
+        "--quick", action="store_true", help="style, and the tests that need no server: less than two minutes"
     )
     which.add_argument("--full", action="store_true", help="also the long soaks and searches")
     options.add_argument(

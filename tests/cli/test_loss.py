@@ -9,6 +9,8 @@ import sqlite3
 import subprocess
 import sys
 
+import pytest
+
 import interlock
 from interlock.testing.lag import Lag, stretched
 from tests.cli.program import Program, alive, boot_time, finished, parent, until, written
@@ -126,6 +128,7 @@ class TestByAStoreThatDoesNotAnswer:
         assert process.poll() is None
         assert not (program.folder / "log").exists()
 
+    @pytest.mark.slow
     def test_the_same_when_a_stopped_process_has_the_store(self, program: Program) -> None:
         process, command, deadline = start(program, STUBBORN)
         script = f"import sqlite3; c = sqlite3.connect({str(program.file)!r}); c.execute('begin immediate'); "
@@ -161,6 +164,7 @@ class TestByBeingStopped:
         until(lambda: not alive(command) and not alive(kin))
         assert finished(process)[0] == 76
 
+    @pytest.mark.slow
     def test_a_stopped_warden_and_a_silent_store_do_not_outlast_the_lease(self, program: Program) -> None:
         process, command, deadline = start(program, STUBBORN)
         kin = int(written(program.folder / "kin")[0])
@@ -172,6 +176,7 @@ class TestByBeingStopped:
         assert over < deadline
         assert finished(process)[0] == 76
 
+    @pytest.mark.slow
     def test_a_short_stop_costs_nothing(self, program: Program) -> None:
         process, _, deadline = start(program, OBEDIENT)
         process.send_signal(signal.SIGSTOP)
