@@ -16,6 +16,7 @@ import socket
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
+from functools import partial
 from random import shuffle
 from typing import Any
 
@@ -269,7 +270,7 @@ class Link:
             **settings.tls,
         )
         handler.client = made
-        made.add_listener(lambda state: self._on_state(made, state))
+        made.add_listener(partial(self._on_state, made))
         self._tap(made, handler)
         return made
 
