@@ -30,7 +30,11 @@ QUARANTINE = 5.0  # seconds within which only two of five nodes may lose their m
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """`promise`: a function where the release of the server decides. `weight`: how often, against the others. `slow`: seconds its promise and progress may take beyond the usual."""
+    """One thing that goes wrong.
+
+    `promise` is a function where the release of the server decides. `weight`: how often, against the others. `slow`: seconds
+    that its promise and progress may take beyond the usual.
+    """
 
     name: str
     promise: Promise | Callable[[], Promise]

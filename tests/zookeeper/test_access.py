@@ -70,6 +70,14 @@ def test_a_url_that_cannot_be_meant_is_refused_with_advice(rest: str, words: str
         interlock.connect(f"zookeeper://{rest}")
 
 
+def test_a_name_that_nobody_knows_is_told() -> None:
+    with (
+        interlock.connect("zookeeper://no-such-host.invalid/x", connect_timeout=0.5) as client,
+        pytest.raises(Unreached, match=r"\(no-such-host\.invalid: .*\); is the name right\?$"),
+    ):
+        client.lock("x").acquire(timeout=0.1)
+
+
 def test_sasl_without_its_library_says_what_to_install() -> None:
     with pytest.raises(StoreUnfit, match=r"kazoo\[sasl\]"):
         interlock.connect("zookeeper://h1/x?sasl_mechanism=DIGEST-MD5&sasl_username=a&sasl_password=b")

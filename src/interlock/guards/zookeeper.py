@@ -12,6 +12,7 @@ lives in the same ensemble, `standing=True` also checks that the claim's own nod
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any
@@ -31,7 +32,7 @@ Build = Callable[[Any], object]
 """Adds operations to a transaction of kazoo: `t.set_data`, `t.create`, `t.delete`, `t.check`."""
 
 
-class _Guard:
+class _Guard(ABC):
     """What both guards share: the multi, and what its answers mean."""
 
     def __init__(self, client: Any, *, root: str = ROOT) -> None:
@@ -46,9 +47,9 @@ class _Guard:
 
         return f"{self._root}/{escaped(checked_name(resource))}"
 
+    @abstractmethod
     async def _answer(self, result: Any) -> Any:
         """The value of a result of kazoo; raises its exception."""
-        raise NotImplementedError
 
     async def _commit(
         self, lease: Lease | str, token: int | None, build: Build | None, standing: bool

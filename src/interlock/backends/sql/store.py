@@ -6,6 +6,7 @@ this machine. Each of them has its own claim, release and wait, where every micr
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 
@@ -40,7 +41,7 @@ class SharedState:
         self.bells.clear()
 
 
-class SqlStore(StoreDefaults):
+class SqlStore(StoreDefaults, ABC):
     """Claims and registers in the tables of a database."""
 
     _reads = False  # whether a thread that waits may read wake-ups itself: see `Waiter.reads`
@@ -62,9 +63,9 @@ class SqlStore(StoreDefaults):
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._place}>"
 
+    @abstractmethod
     async def _run(self, step: str, args: Sequence[object], until: float) -> Rows:
         """Run one of `steps` and deliver the messages that it causes; `StoreUnavailable` if there is no answer by then."""
-        raise NotImplementedError
 
     # ---- claims ------------------------------------------------------------------------
 

@@ -181,7 +181,9 @@ class Link:
         self._client: Any = None
         self._connected = False
         self._failure: InterlockError | None = None  # what has ended kazoo's loop
-        self._why_not = NOT_THERE  # the last attempt to connect has failed
+        self._why_not = (
+            NOT_THERE  # the end of a sentence: why the last attempt to connect failed, and what to look at
+        )
         self._closed = False
         self._thread: int | None = None  # the connection's
         self._ident: Callable[[], int] = native.original("get_ident")
@@ -309,7 +311,7 @@ class Link:
             try:
                 found += ((host, *address) for address in wire.addresses(host, port))
             except socket.gaierror as error:  # others may be found
-                LOG.warning("Cannot resolve %s: %s", host, error)
+                self._why_not = f" ({host}: {error.strerror}); is the name right?"
         shuffle(found)  # the clients of an ensemble must spread over its servers
         return found
 
@@ -350,7 +352,7 @@ class Link:
     def _on_state(self, made: Any, state: str) -> None:
         """kazoo tells us, on the connection's thread; connections are told by `_connect`, which knows more."""
         if self._client is not made:
-            return
+            return  # it was given up: what it learns is about nobody's session
         if state == states.KazooState.SUSPENDED:
             self._connected = False
             for doubt in self.on_doubt:
