@@ -47,9 +47,15 @@ class Terminal:
     def type(self, text: str) -> None:
         os.write(self._master, text.encode())
 
+    def _ready(self, timeout: float) -> bool:
+        """By poll: select(2) knows no descriptor above 1,023, and a process of many tests may have more."""
+        poll = select.poll()
+        poll.register(self._master, select.POLLIN)
+        return bool(poll.poll(timeout * 1000))
+
     def read(self, timeout: float) -> bool:
         """Take in what has been printed; False when the last program on the terminal has gone."""
-        if select.select([self._master], [], [], timeout)[0]:
+        if self._ready(timeout):
             try:
                 came = os.read(self._master, 65536)
             except OSError:
@@ -71,7 +77,7 @@ class Terminal:
         while self.process.poll() is None:
             self.read(0.05)
             assert time.monotonic() < end, self.shown
-        while select.select([self._master], [], [], 0)[0] and self.read(0):
+        while self._ready(0) and self.read(0):
             pass
         return self.process.returncode
 
