@@ -58,13 +58,14 @@ from interlock._runtime.generators import (
     rewrapped,
 )
 from interlock._runtime.statements import ExitMethod, OtherExit, Statement, entered, entering
-from interlock._runtime.tasks import LoopOwner, TaskOwner, Tasks, TaskSignal, task_of
+from interlock._runtime.tasks import LoopOwner, TaskOwner, Tasks, TaskSignal
 from interlock._runtime.threads import Threads
 from interlock.errors import LeaseLost, Skipped
 from interlock.log import Log, callback_reporter
 from interlock.making import MadeByClients, made
 from interlock.model import Queue, Standing, Value
 from interlock.ports import Owner
+from interlock.wakeups import task_of
 
 if sys.version_info >= (3, 12):
     from inspect import markcoroutinefunction

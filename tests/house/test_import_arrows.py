@@ -17,12 +17,13 @@ RULES = (
     "clock",
     "native",
     "bytelock",
+    "wakeups",
     "_core.admission",
     "_core.drive",
     "_core.outline",
     "_core.timing",
 )
-BELOW_FACES = (*CORE, "_runtime", "clock", "log", "urls", "shutdown", "making", "_mixins")
+BELOW_FACES = (*CORE, "_runtime", "clock", "wakeups", "log", "urls", "shutdown", "making", "_mixins")
 ANYTHING = ("",)
 
 # A module may import what stands in its row: each entry admits that module and all below it.
@@ -39,8 +40,9 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "native": PORTS,
     "bytelock": (),
     "clock": (),
+    "wakeups": (),
     "_core": CORE,
-    "_runtime": (*CORE, "_runtime", "clock", "native"),
+    "_runtime": (*CORE, "_runtime", "clock", "native", "wakeups"),
     "backends.kit": RULES,  # what several backends need: it knows none of them
     "backends": (*RULES, "backends.kit"),  # and each its own package: backends do not know each other
     "backends.redlock": (

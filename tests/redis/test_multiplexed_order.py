@@ -43,3 +43,43 @@ def test_no_request_overtakes_another_and_those_of_one_turn_leave_together() -> 
         connection._fail_all(unreachable("somewhere", "the test is over"))
 
     asyncio.run(play())
+
+
+def test_a_reply_for_a_task_that_was_cancelled_leaves_the_others_theirs() -> None:
+    async def play() -> None:
+        raw: Any = SimpleNamespace(_writer=SimpleNamespace(transport=Wire()))
+        connection = MultiplexedConnection("somewhere", asyncio.get_running_loop(), raw)
+        cancelled, waiting = connection.ask(b"a", 5.0), connection.ask(b"b", 5.0)
+        cancelled.cancel()
+        connection.data_received(b":1\r\n:2\r\n")
+        assert await waiting == 2
+        connection._sweep()
+
+    asyncio.run(play())
+
+
+def test_a_task_that_is_resumed_asks_in_the_same_turn_and_in_order() -> None:
+    """Each of several tasks asks again as soon as it has its reply: the requests leave together, and the replies fit."""
+
+    async def play() -> None:
+        wire = Wire()
+        raw: Any = SimpleNamespace(_writer=SimpleNamespace(transport=wire))
+        loop = asyncio.get_running_loop()
+        connection = MultiplexedConnection("somewhere", loop, raw)
+
+        async def asks(name: bytes) -> list[Any]:
+            return [await connection.ask(name + word, 5.0) for word in (b"1", b"2")]
+
+        tasks = [asyncio.create_task(asks(name)) for name in (b"a", b"b", b"c")]
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert wire.writes == [b"a1", b"b1c1"]
+        loop.call_soon(connection.data_received, b":1\r\n:2\r\n:3\r\n")  # as the loop does: in no task
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert wire.writes == [b"a1", b"b1c1", b"a2b2c2"]
+        loop.call_soon(connection.data_received, b":4\r\n:5\r\n:6\r\n")
+        assert await asyncio.gather(*tasks) == [[1, 4], [2, 5], [3, 6]]
+        connection._sweep()
+
+    asyncio.run(play())

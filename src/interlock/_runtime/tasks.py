@@ -16,17 +16,11 @@ from interlock import clock
 from interlock._runtime import identity, statements
 from interlock._runtime.threads import new_guard
 from interlock.ports import BRIEF, Guard, Job, Owner, Signal
+from interlock.wakeups import resume, task_of
 
 Work = Callable[[], Coroutine[Any, Any, None]]
 
 FINISHING = 3  # times a clean-up is begun, if others cancel it
-
-if sys.version_info >= (3, 12):
-    task_of = asyncio.current_task
-else:
-    running_tasks: dict[asyncio.AbstractEventLoop, asyncio.Task[Any]] = vars(asyncio.tasks)["_current_tasks"]
-    task_of = running_tasks.get
-"""The running task of a loop. Every acquire asks, and until Python 3.12 asyncio's own function is one in Python."""
 
 
 class TaskOwner:
@@ -158,9 +152,9 @@ class TaskSignal:
         if _get_running_loop() is not self._loop:
             post(self._loop, self.set)
             return
-        for waiter in self._waiters:
+        for waiter in tuple(self._waiters):  # a copy: whoever is resumed leaves the set
             if not waiter.done():
-                waiter.set_result(None)
+                resume(waiter, None, self._loop)
 
     async def wait(self, timeout: float | None = None) -> bool:
         """True once the flag is raised, False when `timeout` seconds passed first."""

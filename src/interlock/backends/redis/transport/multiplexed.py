@@ -20,6 +20,7 @@ from interlock.backends.redis.transport.keeper_connection import KeeperConnectio
 from interlock.backends.redis.transport.pipelined import PipelinedConnection
 from interlock.backends.redis.transport.pool import FARTHEST
 from interlock.errors import ClientClosed, InterlockError, StoreUnavailable, Unreached
+from interlock.wakeups import resume
 
 Pending = tuple["asyncio.Future[Any]", float, float]  # the reply, its deadline, and the timeout behind it
 
@@ -64,7 +65,7 @@ class MultiplexedConnection(PipelinedConnection):
         while (reply := gets()) is not False:
             waiting = popleft()[0]
             if not waiting.done():  # otherwise it was cancelled or timed out, and nobody wants the reply
-                waiting.set_result(reply)
+                resume(waiting, reply, self.loop)
 
     # ---- deadlines ------------------------------------------------------------
 
