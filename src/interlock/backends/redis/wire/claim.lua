@@ -42,6 +42,8 @@ if there == 0 then -- the quick path: the resource is free
   return token
 end
 
+-- apart
+
 local held = plain and redis.call('GET', KEYS[1])
 if held and string.sub(held, 1, #id + 1) == id .. '\n' then -- this claim holds it
   local left = redis.call('PTTL', KEYS[1])

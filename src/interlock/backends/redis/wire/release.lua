@@ -19,6 +19,8 @@ if quick and not head and string.find(held, mine, 1, true) then -- the quick pat
   return 1
 end
 
+-- apart
+
 -- include publish.lua
 -- include clock.lua
 

@@ -39,16 +39,26 @@ class Script:
 
 
 def _source(name: str) -> str:
-    """The file with its includes and without comments, since the server keeps a copy in memory."""
+    """The file with its includes and without comments, since the server keeps a copy in memory.
+
+    What follows a line `-- apart` becomes a function of its own. Lua clears a slot of its stack for each variable of a
+    function that is called, so a fast path that shares a function with the rest of its script pays for all of them.
+    """
     loader: Any = __spec__.loader  # not open(): the package may have been imported from a zip file
     path = os.path.normpath(os.path.join(os.path.dirname(__file__), name + ".lua"))  # a zip file has no ".."
     text = loader.get_data(path).decode("utf-8")
     lines: list[str] = []
+    apart = False
     for line in text.splitlines():
         if line.startswith("-- include "):
             lines.append(_source(line.removeprefix("-- include ").removesuffix(".lua")))
+        elif line == "-- apart":
+            lines.append("local function apart()")
+            apart = True
         elif line.strip() and not line.lstrip().startswith("--"):
             lines.append(line)
+    if apart:
+        lines.append("end return apart()")
     return "\n".join(lines)
 
 
