@@ -20,9 +20,61 @@ MUTANTS: list[Mutant] = [
         "a waiter of redis:// on a node of the quorum sleeps on, for up to ten seconds",
         (
             "backends/redlock/wire/packing.py",
-            "self.keys.waiters_keys(request.resource)",
-            "self.keys.holder_keys(request.resource)",
+            "keys.of_quorum_releases.get(resource) or keys.waiters_keys(resource)",
+            "keys.holder_keys(resource)",
         ),
         tests=Tests("tests/redlock/test_scripts.py", "refuses_to_hand"),
+    ),
+    mutant(
+        "redlock: a late vote does not tell the clock of its node",
+        "a client counts a node whose clock has jumped, because it had never read it before",
+        (
+            "backends/redlock/transport/connections.py",
+            "if reply.__class__ is bytes and (transport",
+            "if reply.__class__ is str and (transport",
+        ),
+        tests=Tests("tests/redlock/test_late_votes.py", "sync and not async"),
+    ),
+    mutant(
+        "redlock, asyncio: a late vote does not tell the clock of its node",
+        "a client counts a node whose clock has jumped, because it had never read it before",
+        (
+            "backends/redlock/transport/aio.py",
+            "self._transport.on_late_vote(node, reply, self._sent, self._transport.now())",
+            "pass",
+        ),
+        tests=Tests("tests/redlock/test_late_votes.py", "async"),
+    ),
+    mutant(
+        "redlock: a round waits only for nodes that are not behind, however few these are",
+        "a round ends with its time though all nodes have answered, and they are taken for hung",
+        (
+            "backends/redlock/transport/connections.py",
+            "if without and len(behind) >= min(least, len(waiting) - least + 1):",
+            "if without and not least:",
+        ),
+        tests=Tests("tests/redlock/test_late_votes.py", "hold_up"),
+    ),
+    mutant(
+        "asyncio: a task is resumed inside of another",
+        "the loop knows one running task, and either of them is taken for the other",
+        ("wakeups.py", " or task_of(loop) is not None:", ":"),
+        tests=Tests("tests/unit/test_wakeups.py"),
+    ),
+    mutant(
+        "asyncio: a task that ends the program does not end the loop",
+        "a program goes on after sys.exit",
+        ("wakeups.py", "loop.call_soon(_end_loop, end)", "pass"),
+        tests=Tests("tests/unit/test_wakeups.py"),
+    ),
+    mutant(
+        "asyncio: a reply is set for a task that was cancelled",
+        "the connection ends with an error of the future, and all other tasks with it",
+        (
+            "backends/redis/transport/multiplexed.py",
+            "if not waiting.done():  # otherwise it was cancelled",
+            "if True:  # otherwise it was cancelled",
+        ),
+        tests=Tests("tests/redis/test_multiplexed_order.py"),
     ),
 ]

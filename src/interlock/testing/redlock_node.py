@@ -185,19 +185,19 @@ class NodeMemory:
             stands.permits = min(stands.permits, item.permits)
         return RENEWED
 
-    def release(self, request: Release) -> int | list[Any]:
+    def release(self, request: Release) -> int:
         now = self._clock()
         live = self._live(request.resource, now)
         stands = live.get(request.id)
         if stands is None or stands.foreign or (request.upto and stands.token > request.upto):
-            return [now, 0]
+            return 0
         del live[request.id]
         if request.linger > 0 and stands.token:  # a claim without a number of its own is removed at once
             stands.lapses = now + round(request.linger * 1000) * 1000
             live[f"lingering-{stands.token}"] = stands
         if not live:
             self.claims.pop(request.resource, None)
-        return now
+        return 1
 
     def _forget(self, now: int) -> None:
         """Merge old numbers into one, the floor. A server does it step by step."""

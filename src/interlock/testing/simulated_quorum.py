@@ -12,9 +12,16 @@ from collections.abc import Callable, Collection, Sequence
 from copy import deepcopy
 from typing import Any
 
-from interlock.backends.redlock.transport.interface import ignore_unacknowledged
+from interlock.backends.redlock.transport.interface import ignore_late_vote, ignore_unacknowledged
 from interlock.backends.redlock.transport.patience import Limits
-from interlock.backends.redlock.wire.requests import OnReply, OnUnacknowledged, Release, Request, Vote
+from interlock.backends.redlock.wire.requests import (
+    OnLateVote,
+    OnReply,
+    OnUnacknowledged,
+    Release,
+    Request,
+    Vote,
+)
 from interlock.errors import InterlockError, StoreUnavailable
 from interlock.model import Standing
 from interlock.ports import Signal
@@ -79,8 +86,10 @@ class SimulatedNode:
 class Mailbox:
     """The replies to one request."""
 
-    def __init__(self, signal: Callable[[], Signal]) -> None:
+    def __init__(self, signal: Callable[[], Signal], sent: float) -> None:
         self._fresh = signal
+        self.sent = sent
+        self.over = False  # nobody waits for further replies
         self.replies: list[tuple[int, Any]] = []
         self.came = signal()
 
@@ -110,6 +119,10 @@ class SimulatedQuorumTransport:
         self._runtime = runtime
         self._network = network
         self.on_unacknowledged: OnUnacknowledged = ignore_unacknowledged
+        self.on_late_vote: OnLateVote = ignore_late_vote
+        self._late: list[list[tuple[int, float]]] = [
+            [] for _ in nodes
+        ]  # votes that nobody has read yet, and when they were sent
         self._lives = [0] * len(nodes)  # which process each connection leads to; 0: there is none
 
     async def ask(
@@ -122,28 +135,47 @@ class SimulatedQuorumTransport:
     ) -> list[int]:
         now = self._runtime.now
         await self._runtime.sleep(0.0)  # a task that is cancelled here has sent nothing
-        box, sent = Mailbox(self._runtime.signal), now()
+        sent = now()
+        box = Mailbox(self._runtime.signal, sent)
         waiting = {node for node in to if node in awaited}
         for node in to:
             self._post(node, request, box if node in waiting else None)
         lost: list[int] = []
         replied = 0
         patience = limits.longest if limits.least else limits.timeout
-        while waiting:
+        while waiting and not box.over:
             left = patience - (now() - sent)
             if left <= 0 or not await self._runtime.wait(box.came, left):
                 break
             for node, reply in box.empty():
+                if box.over:
+                    self._put(node, request, reply, box)
+                    continue
                 waiting.discard(node)
+                self._read_late(node)
                 if isinstance(reply, StoreUnavailable):
                     lost.append(node)
                 else:
                     replied += 1
                     if replied == limits.least:
                         patience = limits.patience(now() - sent)
-                if on_reply(node, reply, sent, now()):
-                    return lost
+                box.over = on_reply(node, reply, sent, now())
+        if box.over:
+            return lost
+        box.over = True
         return [*lost, *sorted(waiting)]
+
+    def _put(self, node: int, request: Request, reply: Any, box: Mailbox) -> None:
+        """Deliver a reply; or keep a vote that nobody waits for, as a blocking transport does, until the node is next read."""
+        if not box.over:
+            box.put(node, reply)
+        elif isinstance(request, Vote) and isinstance(reply, int):
+            self._late[node].append((reply, box.sent))
+
+    def _read_late(self, node: int) -> None:
+        late, self._late[node] = self._late[node], []
+        for clock, sent in late:
+            self.on_late_vote(node, clock, sent, self._runtime.now())
 
     def _post(self, node: int, request: Request, box: Mailbox | None) -> None:
         """Send one request; a node that is awaited is connected to first, if need be."""
@@ -199,7 +231,7 @@ class SimulatedQuorumTransport:
             return
         await self._travel(link, link.happens(link.faults.delay))
         if not link.severed:
-            box.put(node, reply)
+            self._put(node, request, reply, box)
 
     def _not_read(self, node: int, request: Request) -> None:
         if isinstance(request, Vote | Release):

@@ -155,6 +155,14 @@ def _own_ttl_only() -> list[Patch]:
 TOKENS = frozenset({"N1", "N2", "N3"})
 BOTH = TOKENS | {"E", "N9"}
 
+
+def _late_votes_tell_nothing() -> list[Patch]:
+    def unheard(self: membership.Membership, *late: object) -> None:
+        """The clock of a node that votes after a majority is not looked at."""
+
+    return [(membership.Membership, "on_late_vote", unheard)]
+
+
 MUTANTS = [
     Mutant(
         "less than a majority", "two minorities grant at once", _less_than_a_majority, BOTH, weather="calm"
@@ -256,6 +264,13 @@ MUTANTS = [
         "own ttl only",
         "a clock that jumped counts again while others hold what lapsed there",
         _own_ttl_only,
+        BOTH,
+        schedule="a clock leaps under a lease longer than others know",
+    ),
+    Mutant(
+        "late votes tell nothing",
+        "a client that never read a node's clock counts it after it has jumped",
+        _late_votes_tell_nothing,
         BOTH,
         schedule="a clock leaps under a lease longer than others know",
     ),

@@ -44,13 +44,14 @@ class Quorum:
     ) -> None:
         self.transport = transport
         transport.on_unacknowledged = self._unacknowledged
+        transport.on_late_vote = members.on_late_vote
         self.members = members
         self.now = now
         self.wall = wall  # microseconds, for ballots only: a wrong clock costs a second round, nothing else
         self.node_timeout = node_timeout
         self.longest = min(ROUND, STRETCH * node_timeout)
         self.connect_timeout = connect_timeout
-        self._usual = Limits(node_timeout, self.longest, members.majority, connect_timeout)
+        self.unhurried = Limits(node_timeout, self.longest, members.majority, connect_timeout)
         self._within = Limits(node_timeout, self.longest, members.majority, connect_timeout, IO_TIMEOUT)
 
     @property
@@ -68,7 +69,7 @@ class Quorum:
     def once_connected(self, timeout: float) -> Limits:
         """For requests whose timeout counts neither the time to connect nor one round trip."""
         if timeout >= self.longest:
-            return self._usual
+            return self.unhurried
         least = self.members.majority
         return Limits(min(timeout, self.node_timeout), timeout, least, self.connect_timeout, hurried=True)
 
@@ -84,18 +85,23 @@ class Quorum:
         else:
             awaited = [node for node in members.present if node in to]
             unanswered = await self.transport.ask(request, to, awaited, on_reply, limits)
-        if (
-            unanswered and limits.longest >= self.usual
-        ):  # otherwise the caller's timeout was too short to blame them
+        if unanswered or members.unhealthy:
+            self.recover(request, members.everyone if to is None else to, unanswered, limits)
+
+    def recover(self, request: Request, to: Collection[int], unanswered: list[int], limits: Limits) -> None:
+        """Note which nodes did not answer, what they missed, and let `algorithm.recovery` look after them."""
+        members = self.members
+        # If the caller had less time than nodes usually need, they are not to blame.
+        if unanswered and limits.longest >= self.usual:
             members.mark_away(unanswered)
         if members.unhealthy:
-            self._keep_for_absent(request, members.everyone if to is None else to)
+            self._keep_for_absent(request, to)
             self.recovery.start()
 
     async def notify(self, request: Request, to: Collection[int]) -> None:
         """Send to some nodes without waiting for their replies."""
         if to:
-            await self.transport.ask(request, to, (), ignore_reply, self._usual)
+            await self.transport.ask(request, to, (), ignore_reply, self.unhurried)
             self._keep_for_absent(request, to)
 
     def _keep_for_absent(self, request: Request, to: Collection[int]) -> None:

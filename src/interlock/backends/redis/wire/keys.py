@@ -21,11 +21,11 @@ class Keys:
 
     def __init__(self, prefix: str) -> None:
         self.prefix = prefix.encode()
-        self._holder_keys: dict[str, bytes] = {}
-        self._waiters_keys: dict[str, bytes] = {}
         # What was encoded before, by resource: the quick paths look here first, and ask the methods for the rest.
         self.of_claims: dict[str, bytes] = {}  # claim_keys_and_counter
         self.of_releases: dict[str, bytes] = {}  # claim_keys
+        self.of_votes: dict[str, bytes] = {}  # holder_keys
+        self.of_quorum_releases: dict[str, bytes] = {}  # waiters_keys
         self._token_counter = bulk(self.prefix + b"\x1ftoken")
 
     def claim_keys(self, resource: str) -> bytes:
@@ -39,18 +39,18 @@ class Keys:
 
     def holder_keys(self, resource: str) -> bytes:
         """The keys of holder and records, encoded one after the other."""
-        found = self._holder_keys.get(resource)
+        found = self.of_votes.get(resource)
         if found is None:
             holder = self.holder(resource)
-            found = _remember(self._holder_keys, resource, bulk(holder) + bulk(companion(holder, b"h")))
+            found = _remember(self.of_votes, resource, bulk(holder) + bulk(companion(holder, b"h")))
         return found
 
     def waiters_keys(self, resource: str) -> bytes:
         """The keys of holder and waiters, encoded one after the other."""
-        found = self._waiters_keys.get(resource)
+        found = self.of_quorum_releases.get(resource)
         if found is None:
             holder = self.holder(resource)
-            found = _remember(self._waiters_keys, resource, bulk(holder) + bulk(companion(holder, b"w")))
+            found = _remember(self.of_quorum_releases, resource, bulk(holder) + bulk(companion(holder, b"w")))
         return found
 
     def claim_keys_and_counter(self, resource: str) -> bytes:

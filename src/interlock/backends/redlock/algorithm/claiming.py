@@ -19,10 +19,12 @@ from interlock.backends.redlock.algorithm.membership import Membership
 from interlock.backends.redlock.quorum import QUARANTINED, ROUND, Quorum
 from interlock.backends.redlock.wire.requests import (
     BUSY,
+    CLOCKS,
     EVICTED,
     MISMATCH,
     NO_VOTE,
     TOO_LOW,
+    Clock,
     Release,
     Reply,
     Vote,
@@ -54,11 +56,11 @@ class Votes:
         self.busy: dict[int, list[Any]] = {}  # by node: what it says of the claims in the way
         self.said: dict[int, str | InterlockError] = {}
 
-    def on_reply(self, node: int, reply: int | Reply, sent: float, received: float) -> bool:
+    def on_reply(self, node: int, reply: Clock | Reply, sent: float, received: float) -> bool:
         self.replied += 1
         self.sent = sent
         members = self._members
-        if isinstance(reply, int):
+        if isinstance(reply, CLOCKS):
             self.stands.append(node)
             if not members.counts(node, reply, sent, received):
                 self.said[node] = "its clock jumped"
@@ -149,13 +151,20 @@ async def refused(
 async def vote(quorum: Quorum, claim: Claim, began: float, timeout: float) -> Granted | Votes:
     """The grant; or, once the attempt is taken back, what the nodes said, for `refused`."""
     members, connecting = quorum.members, 0.0
-    members.note_ttl(claim.ttl)
+    if claim.ttl > members.longest:
+        members.note_ttl(claim.ttl)
     ballot, rounds = members.ballot(quorum.wall()), 0
     while True:
         rounds += 1
         asked, votes = quorum.now(), Votes(members)
         left = timeout - (asked - began - connecting)
-        await quorum.ask(Vote(claim, ballot), votes.on_reply, quorum.once_connected(max(0.001, left)))
+        limits = quorum.unhurried if left >= quorum.longest else quorum.once_connected(max(0.001, left))
+        request = Vote(claim, ballot)
+        unanswered = await quorum.transport.ask(  # as `Quorum.ask`, but for a coroutine on the hot path
+            request, members.everyone, members.present, votes.on_reply, limits
+        )
+        if unanswered or members.unhealthy:
+            quorum.recover(request, members.everyone, unanswered, limits)
         now = quorum.now()
         if votes.accepted >= members.majority:
             if now - votes.sent < ROUND and claim.ttl * (1 - DRIFT - LEAST) - SLACK > now - began:
@@ -180,7 +189,7 @@ class Acknowledgements:
         self._left = nodes
         self.done: set[int] = set()  # nodes that carried out the request
 
-    def on_reply(self, node: int, reply: int | Reply, sent: float, received: float) -> bool:
+    def on_reply(self, node: int, reply: int | InterlockError, sent: float, received: float) -> bool:
         self._left -= 1
         if not isinstance(reply, InterlockError):
             self.done.add(node)

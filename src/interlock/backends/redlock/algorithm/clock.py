@@ -8,6 +8,8 @@ distributed locking" (2016) shows how a jump makes Redlock grant one lock twice.
 
 from __future__ import annotations
 
+from interlock.backends.redlock.wire.requests import Clock
+
 DRIFT = 0.01  # a node's clock may run faster or slower than ours by this part
 SLACK = 0.002  # seconds two honest readings may be apart
 
@@ -15,33 +17,37 @@ SLACK = 0.002  # seconds two honest readings may be apart
 class ClockWatch:
     """What one client knows of one node's clock."""
 
-    __slots__ = ("_at", "_high", "_low", "distrusted_until")
+    __slots__ = ("_high", "_low", "distrusted_until", "seen")
 
     def __init__(self) -> None:
-        self._low, self._high, self._at = float("-inf"), float("inf"), 0.0
+        self._low, self._high = float("-inf"), float("inf")
+        self.seen = float(
+            "-inf"
+        )  # the earliest instant at which it may last have been read: drift counts from there
         self.distrusted_until = 0.0
 
     @property
     def offset(self) -> float | None:
         """The node's clock less ours, seconds; None before the first reply."""
-        return (self._low + self._high) / 2 if self._at else None
+        return (self._low + self._high) / 2 if self.seen > float("-inf") else None
 
-    def observe(self, clock: int, sent: float, received: float) -> float:
+    def observe(self, clock: Clock, sent: float, received: float) -> float:
         """How far, in seconds, the clock jumped since the last reply; 0.0 when it runs as it should."""
-        stood = clock / 1e6
+        stood = int(clock) / 1e6
         low, high = stood - received, stood - sent
-        between = received - self._at
+        between = received - self.seen
         room = DRIFT * between if between > 0.0 else 0.0
         least, most = self._low - room, self._high + room
-        self._at = sent  # the earliest instant at which it may have been read: drift counts from there
+        self.seen = sent
+        if least <= high and low <= most:
+            self._low = max(least, low)
+            self._high = min(most, high)
+            return 0.0
         if low > most + SLACK or high < least - SLACK:
             self._low, self._high = low, high
             return low - most if low > most else high - least
         # A reading that only the slack excuses moves nothing: many small steps must not add up to an unseen jump.
-        if least <= high and low <= most:
-            self._low, self._high = max(least, low), min(most, high)
-        else:
-            self._low, self._high = least, most
+        self._low, self._high = least, most
         return 0.0
 
     def distrust(self, until: float) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from interlock.backends.redlock.algorithm.clock import DRIFT, ClockWatch
-from interlock.backends.redlock.wire.requests import Release
+from interlock.backends.redlock.wire.requests import Clock, Release
 from interlock.model import Claim
 from interlock.record import record
 
 MAX_PENDING_RELEASES = 1000  # for each node that is away; of older ones, the claims lapse by themselves
 FARTHEST = 2**52  # us, in the year 2112: whatever a clock says, Lua tells numbers apart only up to twice that
 SWEPT = 256  # claims remembered before lapsed ones are first swept
+WELL_KNOWN = 0.05  # seconds for which a node's clock need not be looked at again: the next vote does
 
 
 @record
@@ -78,7 +79,12 @@ class Membership:
     def mark_voting(self, node: int) -> None:
         self.non_voting = self.non_voting - {node}
 
-    def counts(self, node: int, clock: int, sent: float, received: float) -> bool:
+    def on_late_vote(self, node: int, clock: Clock, sent: float, received: float) -> None:
+        """Learn the clock of a node that voted when a majority had voted already, unless it is known well enough."""
+        if self.clocks[node].seen < sent - WELL_KNOWN:
+            self.counts(node, clock, sent, received)
+
+    def counts(self, node: int, clock: Clock, sent: float, received: float) -> bool:
         """Whether the node's reply counts: its clock has run like ours for as long as any lease may last."""
         watch = self.clocks[node]
         jumped = watch.observe(clock, sent, received)

@@ -169,19 +169,20 @@ async def release(quorum: Quorum, request: Release, timeout: float) -> bool:
     absent: list[int] = []
     said: dict[int, str | InterlockError] = {}
 
-    def on_reply(node: int, reply: int | Reply, sent: float, received: float) -> bool:
-        if isinstance(reply, int):
-            members.counts(node, reply, sent, received)
-            removed.append(node)
-            return len(removed) >= members.majority
+    def on_reply(node: int, reply: int | InterlockError, sent: float, received: float) -> bool:
         if isinstance(reply, InterlockError):
             said[node] = reply
             return False
-        members.counts(node, reply[0], sent, received)
-        absent.append(node)
-        return len(absent) >= members.majority
+        answered = removed if reply == 1 else absent
+        answered.append(node)
+        return len(answered) >= members.majority
 
-    await quorum.ask(request, on_reply, quorum.within(timeout))
+    limits = quorum.within(timeout)
+    unanswered = await quorum.transport.ask(  # as `Quorum.ask`, but for a coroutine on the hot path
+        request, members.everyone, members.present, on_reply, limits
+    )
+    if unanswered or members.unhealthy:
+        quorum.recover(request, members.everyone, unanswered, limits)
     if len(removed) >= members.majority:
         return True
     if len(removed) + len(absent) < members.majority:

@@ -16,7 +16,7 @@ from interlock.backends.redis.address import Address
 from interlock.backends.redis.errors import as_unreached, reply_error, timeout_error, unreachable
 from interlock.backends.redis.transport.pipelined import PipelinedConnection
 from interlock.backends.redis.wire.resp import ErrorReply
-from interlock.backends.redlock.transport.interface import ignore_unacknowledged
+from interlock.backends.redlock.transport.interface import ignore_late_vote, ignore_unacknowledged
 from interlock.backends.redlock.transport.patience import ConnectPatience, ConnectTimes, Limits
 from interlock.backends.redlock.wire.packing import (
     HANDSHAKE,
@@ -26,8 +26,9 @@ from interlock.backends.redlock.wire.packing import (
     Packing,
     node_identity,
 )
-from interlock.backends.redlock.wire.requests import OnReply, OnUnacknowledged, Request
+from interlock.backends.redlock.wire.requests import OnLateVote, OnReply, OnUnacknowledged, Request
 from interlock.errors import ClientClosed, InterlockError
+from interlock.wakeups import resume
 
 MAX_UNANSWERED = 5000  # requests a silent node may leave unanswered before its connection is closed
 
@@ -71,9 +72,8 @@ class AsyncNodeConnection(PipelinedConnection):
         popleft = self._pending.popleft
         while (reply := gets()) is not False:
             asking = popleft()
-            if (
-                not asking.over or reply.__class__ is not int
-            ):  # otherwise it came after a majority, and says nothing new
+            # A release that was answered after a majority says nothing new.
+            if not asking.over or reply.__class__ is not int:
                 asking.on_reply(self, reply)
 
     def _fail_all(self, error: InterlockError) -> None:
@@ -134,7 +134,10 @@ class Round:
 
     def on_reply(self, connection: AsyncNodeConnection, reply: Any) -> None:
         kind, node = reply.__class__, connection.node
-        if kind is not int and kind is not list:
+        if self.over and kind is bytes:
+            self._transport.on_late_vote(node, reply, self._sent, self._transport.now())
+            return
+        if kind is not bytes and kind is not int and kind is not list:
             reply = self._not_done(connection, reply)
         if self.over or node not in self.waiting or reply is None:
             return
@@ -168,7 +171,7 @@ class Round:
     def end(self) -> None:
         self.over = True
         if self.done is not None and not self.done.done():
-            self.done.set_result(None)
+            resume(self.done, None, self.done.get_loop())
 
 
 class AsyncQuorumTransport:
@@ -181,6 +184,7 @@ class AsyncQuorumTransport:
         self._packing = packing
         self.standing = packing.standing
         self.on_unacknowledged: OnUnacknowledged = ignore_unacknowledged
+        self.on_late_vote: OnLateVote = ignore_late_vote
         self._speed = ConnectTimes(len(addresses))
         self.round_trip = self._speed.round_trip
         self._closed = False

@@ -13,10 +13,17 @@ from interlock import native
 from interlock.backends.redis.address import Address
 from interlock.backends.redlock.transport.connecting import ConnectAttempts
 from interlock.backends.redlock.transport.connections import ConnectionSet
-from interlock.backends.redlock.transport.interface import ignore_unacknowledged
+from interlock.backends.redlock.transport.interface import ignore_late_vote, ignore_unacknowledged
 from interlock.backends.redlock.transport.patience import Limits
 from interlock.backends.redlock.wire.packing import PLAIN_REPLIES, Packing
-from interlock.backends.redlock.wire.requests import OnReply, OnUnacknowledged, Release, Request, Vote
+from interlock.backends.redlock.wire.requests import (
+    OnLateVote,
+    OnReply,
+    OnUnacknowledged,
+    Release,
+    Request,
+    Vote,
+)
 from interlock.errors import ClientClosed, InterlockError, StoreUnavailable
 
 MAX_SETS = 16  # connection sets at once: if more threads than these ask, they take turns
@@ -39,6 +46,7 @@ class BlockingQuorumTransport:
         self._packing = packing
         self.standing = packing.standing
         self.on_unacknowledged: OnUnacknowledged = ignore_unacknowledged
+        self.on_late_vote: OnLateVote = ignore_late_vote
         self._closed = False
         self.after_fork()
 
@@ -80,10 +88,16 @@ class BlockingQuorumTransport:
         on_reply: OnReply,
         limits: Limits,
     ) -> list[int]:
-        packed = self._packing.pack(request)
+        packing = self._packing
+        if type(request) is Vote:
+            packed = packing.vote(request)
+        elif type(request) is Release:
+            packed = packing.release(request)
+        else:
+            packed = packing.pack(request)
+            if type(request) not in PLAIN_REPLIES:
+                on_reply = packing.decoding(request, on_reply)
         connections = self._take_set(request, limits)
-        if type(request) not in PLAIN_REPLIES:
-            on_reply = self._packing.decoding(request, on_reply)
         try:
             unanswered = connections.ask(packed, to, awaited, on_reply, limits)
         except BaseException:  # also an interrupt: nobody knows which replies will still arrive

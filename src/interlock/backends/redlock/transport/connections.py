@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from interlock.backends.redlock.transport.connecting import EndedAttempts
 
 FRESH = 0.5  # seconds of idleness after which connections are checked before they are used
-BEHIND = 8  # unwanted replies that may pile up before they are read and dropped together
 MAX_UNANSWERED = 64  # requests a silent node may leave unanswered before it gets no new ones
 CHUNK = 2048  # replies are small, and a large buffer costs more to get
 POLLIN = select.POLLIN
@@ -43,11 +42,16 @@ EMPTY = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 class NodeConnection:
     """One blocking connection to one node."""
 
-    __slots__ = ("_connection", "_reader", "due", "fd", "identity", "node", "place", "round_trip", "sock")
+    __slots__ = (
+        *("_connection", "_reader", "bit", "due", "fd", "identity"),
+        *("node", "place", "round_trip", "sock", "transport"),
+    )
 
     def __init__(self, node: int, address: Address, timeout: float) -> None:
         self.node = node
+        self.bit = 1 << node
         self.place = address.place
+        self.transport: BlockingQuorumTransport | None = None  # once it belongs to a set
         until = time.monotonic() + timeout
         self._connection: Any = address.connect(
             timeout
@@ -90,25 +94,25 @@ class NodeConnection:
         except ProtocolError as error:
             raise protocol_error(self.place, error) from None
 
-    def send(self, packed: Packed, request: bytes) -> int:
-        """Hand the request to the kernel; return how many replies are due now.
-
-        It waits, for 50 ms at most, only if the node has read nothing for so long that the socket's buffer is full.
-        """
-        due = self.due
+    def send(self, packed: Packed, request: bytes) -> None:
+        """Hand the request to the kernel."""
         # Before the send: a caller that is interrupted there must know that a reply will come.
-        due.append(packed)
+        self.due.append(packed)
         try:
-            gone = self.sock.send(request)
-            while gone < len(request):
-                if not select.select([], [self.sock], [], 0.05)[1]:
-                    raise timeout_error(self.place, 0.05)
-                gone += self.sock.send(request[gone:])
-        except EMPTY:
-            raise timeout_error(self.place, 0.0) from None
+            if (gone := self.sock.send(request)) < len(request):
+                self.send_rest(request[gone:])
         except OSError as error:
-            raise unreachable(self.place, error) from None
-        return len(due)
+            raise self.send_error(error) from None
+
+    def send_rest(self, request: bytes) -> None:
+        """Wait, for 50 ms at most, until the node has read so much that the rest of a request fits into the socket's buffer."""
+        while request:
+            if not select.select([], [self.sock], [], 0.05)[1]:
+                raise timeout_error(self.place, 0.05)
+            request = request[self.sock.send(request) :]
+
+    def send_error(self, error: OSError) -> InterlockError:
+        return timeout_error(self.place, 0.0) if isinstance(error, EMPTY) else unreachable(self.place, error)
 
     def receive(self, asked: Packed | None) -> Any:
         """The reply to `asked`, or the error that the server replied; False while it has not arrived.
@@ -138,6 +142,8 @@ class NodeConnection:
                         reply = reply_error(self.place, reply)
                     if packed is asked:
                         return reply
+                    if reply.__class__ is bytes and (transport := self.transport) is not None:
+                        transport.on_late_vote(self.node, reply, packed.sent, transport.now())
             except (ProtocolError, IndexError) as error:  # IndexError: a reply to no request
                 raise protocol_error(self.place, error) from None
             if asked is not None and type(self.sock) is not ssl.SSLSocket and len(data) < CHUNK:
@@ -175,9 +181,8 @@ class ConnectionSet:
         self.number = number
         self._connections: list[NodeConnection | None] = [None] * len(transport.places)
         self._by_fd: dict[int, NodeConnection] = {}  # by file descriptor
-        self._poll: Any = None
+        self._polls: dict[int, Any] = {}  # by the bits of the nodes that are left out
         self._late = False  # some node has left too many requests unanswered
-        self._rotation = 0
         self.broke = False  # whether a connection broke during the last request
         self.used = 0.0
 
@@ -185,20 +190,24 @@ class ConnectionSet:
         self, packed: Packed, to: Collection[int], awaited: Collection[int], on_reply: OnReply, limits: Limits
     ) -> list[int]:
         """The awaited nodes that did not answer. Long because it is one exchange with all nodes, and the hot path."""
-        transport, connections, enough = self._transport, self._connections, False
+        transport, connections = self._transport, self._connections
         now = transport.now
         lost: list[int] = []
-        if now() - self.used > FRESH:
+        sent = now()
+        if sent - self.used > FRESH:
             self.drop_closed()
         if None in connections and (missing := [node for node in awaited if connections[node] is None]):
-            began = now()
             lost = self._connect(missing, awaited, on_reply, limits)
-            had = len(awaited) - len(missing)
-            limits = limits.after(now() - began, had, transport.round_trip(limits.least))
+            had, began, sent = len(awaited) - len(missing), sent, now()
+            limits = limits.after(sent - began, had, transport.round_trip(limits.least))
         elif limits.hurried:
             limits = limits.after(0.0, len(awaited), transport.round_trip(limits.least))
         head, identity_form, tail = packed.head, packed.identity_form, packed.tail
-        sent, waiting, replied = now(), set(awaited), 0
+        packed.sent, waiting = sent, set(awaited)
+        behind: list[
+            tuple[int, int]
+        ] = []  # connections with replies to earlier requests, which nobody has read
+        without = 0  # their nodes
         for node in to:
             connection = connections[node]
             if connection is None or (
@@ -208,10 +217,19 @@ class ConnectionSet:
                 if packed.request is not None:
                     transport.on_unacknowledged(node, packed.request)
                 continue
-            try:
-                if connection.send(packed, head + connection.identity[identity_form] + tail) > MAX_UNANSWERED:
+            due = connection.due
+            if due:
+                behind.append((connection.fd, POLLIN))
+                without |= connection.bit
+                if len(due) >= MAX_UNANSWERED:
                     self._late = True
-            except InterlockError as error:
+            request = head + connection.identity[identity_form] + tail if identity_form or tail else head
+            due.append(packed)  # as in `NodeConnection.send`, but for a call for each node
+            try:
+                if (gone := connection.sock.send(request)) < len(request):
+                    connection.send_rest(request[gone:])
+            except (OSError, InterlockError) as failure:
+                error = connection.send_error(failure) if isinstance(failure, OSError) else failure
                 self._drop(connection)
                 if packed.request is not None:
                     transport.on_unacknowledged(node, packed.request)
@@ -219,15 +237,18 @@ class ConnectionSet:
                     waiting.discard(node)
                     lost.append(node)
                     on_reply(node, error, sent, now())
-        until = sent + (limits.longest if limits.least else limits.timeout)
-        while waiting and not enough:
+        until, least, replied = sent + (limits.longest if limits.least else limits.timeout), limits.least, 0
+        # Old replies would end the wait at once. If they are so few that the round cannot be over before one of the other
+        # nodes has answered, only those are waited for; then what is behind is read first, so that no node stays behind.
+        if without and len(behind) >= min(least, len(waiting) - least + 1):
+            behind, without = [], 0
+        while waiting:
             left = until - now()
             if left <= 0:
                 break
-            for fd, event in self._rotated(self._poll.poll(left * 1000 + 1)):
+            ready = (self._polls.get(without) or self._poll_without(without)).poll(left * 1000 + 1)
+            for fd, _ in behind + ready if without else ready:
                 connection = self._by_fd[fd]
-                if enough and event == POLLIN and len(connection.due) < BEHIND:
-                    continue  # its reply is read and dropped together with a later one
                 node = connection.node
                 try:
                     reply = connection.receive(packed)
@@ -238,26 +259,31 @@ class ConnectionSet:
                 if reply is False or node not in waiting:
                     continue
                 waiting.discard(node)
-                received = now()
+                received = (
+                    now()
+                )  # not when the poll returned: the node may have answered, and read its clock, since then
                 if on_reply(node, reply, sent, received):
-                    enough = True
-                elif not isinstance(reply, InterlockError):
+                    self.used = received
+                    return [*lost, *self._overdue()] if self._late else lost
+                if not isinstance(reply, InterlockError):
                     replied += 1
-                    if replied == limits.least:
+                    if replied == least:
                         until = sent + limits.patience(received - sent)
+            without = 0
         self.used = now()
-        if enough:
-            return [*lost, *self._overdue()] if self._late else lost
         return [*lost, *waiting]
 
     def reaches(self, node: int) -> bool:
         return self._connections[node] is not None
 
-    def _rotated(self, ready: list[tuple[int, int]]) -> list[tuple[int, int]]:
-        """The sockets to read, each time beginning with another one: so every node's clock is observed."""
-        self._rotation += 1
-        first = self._rotation % (len(ready) or 1)
-        return ready[first:] + ready[:first] if first else ready
+    def _poll_without(self, without: int) -> Any:
+        """The poll object for all connections but those of these nodes, given as bits."""
+        made = select.poll()
+        for connection in self._by_fd.values():
+            if not connection.bit & without:
+                made.register(connection.fd, POLLIN)
+        self._polls[without] = made
+        return made
 
     def drop_closed(self) -> None:
         """Drop connections that the servers closed while nobody used them: their nodes do not count as away for it."""
@@ -297,10 +323,9 @@ class ConnectionSet:
         return [*lost, *trying]
 
     def _add(self, connection: NodeConnection) -> None:
-        if self._poll is None:
-            self._poll = select.poll()
+        connection.transport = self._transport
         self._connections[connection.node] = self._by_fd[connection.fd] = connection
-        self._poll.register(connection.fd, select.POLLIN)
+        self._polls.clear()
 
     def _overdue(self) -> list[int]:
         """The nodes with too many unanswered requests: from now on they get only releases, and in the end nothing.
@@ -321,7 +346,7 @@ class ConnectionSet:
 
     def _drop(self, connection: NodeConnection) -> None:
         if self._connections[connection.node] is connection:
-            self._poll.unregister(connection.fd)
+            self._polls.clear()
             self._connections[connection.node] = None
             del self._by_fd[connection.fd]
             self.broke = True

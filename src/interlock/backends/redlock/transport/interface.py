@@ -6,7 +6,15 @@ from collections.abc import Collection, Sequence
 from typing import Any, Protocol
 
 from interlock.backends.redlock.transport.patience import Limits
-from interlock.backends.redlock.wire.requests import OnReply, OnUnacknowledged, Release, Request, Vote
+from interlock.backends.redlock.wire.requests import (
+    Clock,
+    OnLateVote,
+    OnReply,
+    OnUnacknowledged,
+    Release,
+    Request,
+    Vote,
+)
 from interlock.errors import InterlockError
 from interlock.model import Standing
 
@@ -18,6 +26,11 @@ class QuorumTransport(Protocol):
     """Called with each vote or release that a node was not sent, or whose connection broke before the reply.
 
     Every vote and release is either answered or passed to this callback, so no caller has to wait for the slowest node."""
+
+    on_late_vote: OnLateVote
+    """Called with the clock in each yes to a vote that was read when a majority had answered, and when it was sent and read.
+
+    The vote counts for nothing any more, but a client must know a node's clock before it can see it jump."""
 
     @property
     def places(self) -> Sequence[str]:
@@ -67,4 +80,8 @@ class QuorumTransport(Protocol):
 
 
 def ignore_unacknowledged(node: int, request: Vote | Release) -> None:
+    """The callback of a transport that belongs to no quorum yet."""
+
+
+def ignore_late_vote(node: int, clock: Clock, sent: float, received: float) -> None:
     """The callback of a transport that belongs to no quorum yet."""

@@ -54,7 +54,7 @@ PLAIN_REPLIES = (Vote, Release, Renew)  # the hot path: their replies are used a
 class Packed:
     """One encoded request; only the node's identity, which its connection knows, is missing."""
 
-    __slots__ = ("_call", "head", "identity_form", "lasting", "request", "tail")
+    __slots__ = ("_call", "head", "identity_form", "lasting", "request", "sent", "tail")
 
     def __init__(
         self,
@@ -70,6 +70,7 @@ class Packed:
             identity_form  # which form of the node's identity follows the head: see `node_identity`
         )
         self.tail = tail  # what follows the identity
+        self.sent = 0.0  # when; set by the transport
         self.request = request  # the vote or release that must be reported if no reply comes
         self.lasting = (
             request.__class__ is Release
@@ -136,10 +137,10 @@ class Packing:
             )
 
     def pack(self, request: Request) -> Packed:
-        if type(request) is Vote:
-            return self._vote(request)
-        if type(request) is Release:
-            return self._release(request)
+        if isinstance(request, Vote):
+            return self.vote(request)
+        if isinstance(request, Release):
+            return self.release(request)
         if isinstance(request, Renew):
             return self._renew(request)
         if isinstance(request, Inspect):
@@ -162,8 +163,8 @@ class Packing:
         assert isinstance(request, Scan)
         return self._scan(request)
 
-    def _vote(self, request: Vote) -> Packed:
-        claim = request.claim
+    def vote(self, request: Vote) -> Packed:
+        claim, keys = request.claim, self.keys
         note, who, id, ballot = (
             claim.note.encode(),
             claim.who.encode(),
@@ -172,7 +173,8 @@ class Packing:
         )
         end = b"\n%d\n%b%b" % (len(note), note, who)
         body = b"%b%b$%d\r\n%b\r\n%b$%d\r\n%b\r\n$%d\r\n%b\r\n" % (
-            *(self.keys.holder_keys(claim.resource), self._quorum, len(id), id, _ttl(claim.ttl)),
+            *(keys.of_votes.get(claim.resource) or keys.holder_keys(claim.resource), self._quorum),
+            *(len(id), id, _millis.get(claim.ttl) or _ttl(claim.ttl)),
             *(len(ballot), ballot, len(end), end),
         )
         if claim.capacity == 1 and not request.fill:
@@ -180,9 +182,10 @@ class Packing:
         shared = bulk(b"%d" % claim.permits) + bulk(b"%d" % claim.capacity) + bulk(b"%d" % request.fill)
         return Packed(VOTE_SHARED, body, 1, shared, request)
 
-    def _release(self, request: Release) -> Packed:
-        id = request.id.encode()
-        body = b"%b$%d\r\n%b\r\n" % (self.keys.waiters_keys(request.resource), len(id), id)
+    def release(self, request: Release) -> Packed:
+        id, keys, resource = request.id.encode(), self.keys, request.resource
+        names = keys.of_quorum_releases.get(resource) or keys.waiters_keys(resource)
+        body = b"%b$%d\r\n%b\r\n" % (names, len(id), id)
         if request.linger <= 0 and not request.upto:
             return Packed(RELEASE, body, 0, b"", request)
         linger = bulk(millis(request.linger)) if request.linger > 0 else b"$1\r\n0\r\n"

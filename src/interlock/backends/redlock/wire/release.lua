@@ -4,17 +4,17 @@
 -- ARGV  1 id  and, unless it is simply removed: 2 linger ms (0: none)  3 the ballot of a failed attempt: a claim with a
 --       later ballot stays ('' none does)
 --
--- Returns  us       it stood; us is this node's clock
---          {us, 0}  it did not
+-- Returns  1 or 0    whether it stood
 --          an error  the server refuses to hand over to a waiter of `redis://`; the claim stands
 
-local id, held, t = ARGV[1], redis.call('GET', KEYS[1]), redis.call('TIME')
-local clock = t[1] * 1000000 + t[2]
+local id, held = ARGV[1], redis.call('GET', KEYS[1])
 local ours = held and string.sub(held, 1, #id + 1) == id .. '\n'
 if ours and not ARGV[2] and redis.call('EXISTS', KEYS[2]) == 0 then -- the fast path: nobody waits for it here
   redis.call('DEL', KEYS[1])
-  return clock
+  return 1
 end
+
+-- apart
 
 local function release(KEYS, ARGV)
 -- include release.lua
@@ -31,8 +31,7 @@ end
 local linger, upto = ARGV[2] or '0', ARGV[3] or ''
 if linger ~= '0' and token() == 0 then linger = '0' end -- without a number of its own it cannot linger: two such claims would be one
 -- A late release of an attempt that failed must not end the attempt that followed it.
-if upto ~= '' and (token() or 0) > tonumber(upto) then return {clock, 0} end
+if upto ~= '' and (token() or 0) > tonumber(upto) then return 0 end
 local stood = release({KEYS[1], records, KEYS[2], stem .. 'e'}, {id, '', linger})
 if type(stood) == 'table' and stood.err then return stood end -- refused, and nothing was done
-if (type(stood) == 'table' and stood[1] or stood) == 1 then return clock end
-return {clock, 0}
+return type(stood) == 'table' and stood[1] or stood

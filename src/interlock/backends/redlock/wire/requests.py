@@ -1,8 +1,8 @@
 """The requests to a node, as records, and the replies.
 
 Only the transports to real servers know bytes (`packing`). A reply is a list that begins with the node's clock in
-microseconds; the header of each script says what follows. The clock alone means yes: a vote was accepted, or a release
-found its claim. `testing.redlock_node` says in Python what the scripts do.
+microseconds; the header of each script says what follows. The clock alone, as a number or as digits, means that a vote was
+accepted. A release is answered by 1 or 0. `testing.redlock_node` says in Python what the scripts do.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Renew:
 
 @record
 class Release:
-    """Remove a claim, unless a later ballot than `upto` entered it (0: in any case). -> us, or [us, 0] if it did not stand"""
+    """Remove a claim, unless a later ballot than `upto` entered it (0: in any case). -> 1, or 0 if it did not stand"""
 
     resource: str
     id: str
@@ -111,11 +111,15 @@ class Admit:
 
 
 Request: TypeAlias = Vote | Renew | Release | Inspect | Evict | Scan | CheckIn | Admit
-Reply: TypeAlias = "list[Any] | InterlockError"  # of a vote or a release also an int
+Clock: TypeAlias = int | bytes
+"""A node's clock in microseconds: digits, as they came from a server, or the number from a simulated node."""
+CLOCKS = (bytes, int)
+Reply: TypeAlias = "list[Any] | InterlockError"  # of a vote also a clock, of a release an int
 Words: TypeAlias = str | bytes
 """What an operator said when evicting a claim: bytes, as they came from a server, or text from a simulated node."""
 OnUnacknowledged: TypeAlias = Callable[[int, "Vote | Release"], None]
-OnReply: TypeAlias = Callable[[int, Reply, float, float], bool]
+OnReply: TypeAlias = Callable[[int, Any, float, float], bool]
+OnLateVote: TypeAlias = Callable[[int, Clock, float, float], None]
 
 
 def decoded(words: Words) -> str:

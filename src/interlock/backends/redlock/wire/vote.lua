@@ -4,7 +4,7 @@
 -- ARGV  1 id  2 ttl ms  3 ballot  4 the record's end: channel \n bytes of note \n note who  5 run id
 --       and, if it is not a new claim of 1 permit out of 1: 6 permits  7 capacity  8 1: a majority holds it already
 --
--- Returns  us                it stands here and the ballot was accepted; us is this node's clock
+-- Returns  us                it stands here and the ballot was accepted; us is this node's clock, as digits
 --          {us, 2, number}   it stands here, but this number was accepted before: the ballot is too low
 --          {us, 0, ahead, ms, holder}  others are in its way, nothing changed; claim again after so many ms; the oldest
 --                            holder's id and record, '' if that is another program
@@ -12,28 +12,31 @@
 --          {us, -2, capacity}  live claims stand under another capacity
 --          {us, -9}          no vote: this node lost its memory, or has not been admitted yet
 
-local MANY = 512 -- fields of the quorum hash that are kept however old they are
-local OLD = 60e6 -- us after which a number may be merged into the floor: no attempt lasts that long
-
 local holder, quorum, id, ttl, ballot = KEYS[1], KEYS[3], ARGV[1], ARGV[2], ARGV[3]
 local t = redis.call('TIME')
-local clock = t[1] * 1000000 + t[2]
+local us = t[1] .. (#t[2] == 6 and t[2] or string.sub('00000' .. t[2], -6))
 local f = redis.call('HMGET', quorum, 'vote', 'top', 'longest')
-if f[1] ~= ARGV[5] then return {clock, -9} end
+if f[1] ~= ARGV[5] then return {tonumber(us), -9} end
 local top, longest = f[2], f[3]
 
--- The fast path: no claim stands here, and no number here is as high. Numbers of equal length are compared as strings:
--- every function call here costs time on each of five servers for each lock.
+-- The fast path: no claim stands here, and no number here is as high. Numbers of equal length are compared as strings, and
+-- the clock stays a string: every function call here costs time on each of five servers for each lock.
 local entered = not ARGV[6] and top and longest and #top == #ballot and ballot > top
   and (longest == ttl or tonumber(longest) > tonumber(ttl)) and redis.call('EXISTS', holder, KEYS[2]) == 0
 if entered then
-  local us = t[1] .. string.sub('00000' .. t[2], -6)
   redis.call('SET', holder, id .. '\n' .. ballot .. '\n' .. us .. '\n' .. ttl .. '\n1\n' .. ARGV[4], 'PX', ttl)
   redis.call('HSET', quorum, '=' .. holder, ballot .. ' ' .. id, 'top', ballot)
-  if clock % 8 ~= 0 then return clock end
 end
+local tidy = string.byte(us, -1) % 8 == 0
+if entered and not tidy then return us end
 
-if clock % 8 == 0 and redis.call('HLEN', quorum) > MANY then -- now and then some old numbers are merged into one, the floor
+-- apart
+
+local MANY = 512 -- fields of the quorum hash that are kept however old they are
+local OLD = 60e6 -- us after which a number may be merged into the floor: no attempt lasts that long
+local clock = tonumber(us)
+
+if tidy and redis.call('HLEN', quorum) > MANY then -- now and then some old numbers are merged into one, the floor
   local known = redis.call('HMGET', quorum, 'cursor', 'floor')
   local floor, old = tonumber(known[2] or 0), {}
   local step = redis.call('HSCAN', quorum, known[1] or '0', 'MATCH', '=*', 'COUNT', 32)
@@ -48,7 +51,7 @@ if clock % 8 == 0 and redis.call('HLEN', quorum) > MANY then -- now and then som
   if #old > 0 then redis.call('HDEL', quorum, unpack(old)) end
   redis.call('HSET', quorum, 'cursor', step[1], 'floor', string.format('%.0f', floor))
 end
-if entered then return clock end
+if entered then return us end
 
 local stem = string.sub(KEYS[2], 1, -2)
 local held = not ARGV[6] and redis.call('GET', holder)
@@ -72,7 +75,7 @@ local function standing_here() -- the claim stands: record what the quorum must 
     if proposed > tonumber(top or 0) then redis.call('HSET', quorum, 'top', ballot) end
   end
   if tonumber(ttl) > tonumber(longest or 0) then redis.call('HSET', quorum, 'longest', ttl) end
-  if own then return clock end
+  if own then return us end
   return {clock, 2, number}
 end
 

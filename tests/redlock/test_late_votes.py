@@ -1,0 +1,84 @@
+"""Replies that come when a majority has answered: they count for nothing, hold up nobody, and tell the clocks of their nodes."""
+
+from __future__ import annotations
+
+import asyncio
+import select
+import time
+from collections.abc import Sequence
+from uuid import uuid4
+
+from interlock.backends.redlock.algorithm.clock import ClockWatch
+from interlock.backends.redlock.store import RedlockStore
+from interlock.backends.redlock.transport.aio import AsyncQuorumTransport
+from interlock.backends.redlock.transport.blocking import BlockingQuorumTransport
+from interlock.backends.redlock.transport.connections import NodeConnection
+from interlock.backends.redlock.wire.requests import Release
+from interlock.model import Claim, Granted
+from tests.patience import PATIENCE
+from tests.redlock.colours import COLOURS, run
+from tests.redlock.servers import steady
+
+
+async def locked(store: RedlockStore, times: int = 1) -> None:
+    for _ in range(times):
+        claim = Claim("late-votes", uuid4().hex, 20.0)
+        assert isinstance(await store.claim(claim), Granted)
+        await answered(store)
+        assert await store.release(claim.resource, claim.id)
+
+
+async def answered(store: RedlockStore) -> None:
+    """Wait until every node has answered every request, whether or not the answer was read."""
+    transport, until = store._quorum.transport, time.monotonic() + PATIENCE
+    if isinstance(transport, AsyncQuorumTransport):
+        while any(one is not None and one._pending for one in transport._connections):
+            assert time.monotonic() < until
+            await asyncio.sleep(0.001)
+    else:
+        for one in connections(store):
+            assert not one.due or select.select([one.sock], [], [], PATIENCE)[0]
+
+
+def connections(store: RedlockStore) -> Sequence[NodeConnection]:
+    """Those that were used last."""
+    assert isinstance(store._quorum.transport, BlockingQuorumTransport)
+    return [one for one in store._quorum.transport._idle[-1]._connections if one is not None]
+
+
+@COLOURS
+def test_a_client_knows_the_clocks_of_all_nodes_after_one_lock(colour: str) -> None:
+    """A jump of a clock that it had never read before, it could not see."""
+
+    async def main(store: RedlockStore) -> None:
+        clocks = store._quorum.members.clocks
+        await locked(store)
+        clocks[:] = [ClockWatch() for _ in clocks]  # it has met the nodes; from here on only locks tell
+        await locked(store)
+        assert [clock.offset is not None for clock in clocks] == [True] * 5
+
+    run(colour, steady().url("late-votes"), main)
+
+
+def test_no_node_stays_behind_with_its_replies() -> None:
+    """Or it would be taken for one that hangs after some locks."""
+
+    async def main(store: RedlockStore) -> None:
+        await locked(store, 100)
+        assert max(len(one.due) for one in connections(store)) <= 2
+        assert store._quorum.members.present == (0, 1, 2, 3, 4)
+
+    run("sync", steady().url("late-votes"), main)
+
+
+def test_replies_that_nobody_reads_hold_up_no_round() -> None:
+    """A request that nobody waits for leaves a reply on every connection: then there is none to wait for but those."""
+
+    async def main(store: RedlockStore) -> None:
+        await locked(store)
+        members = store._quorum.members
+        await store._quorum.notify(Release("late-votes", "nobody"), members.everyone)
+        await locked(store)
+        assert not members.away
+
+    run("sync", steady().url("late-votes"), main)
