@@ -16,7 +16,7 @@ from interlock import clock
 from interlock._runtime import identity, statements
 from interlock._runtime.threads import new_guard
 from interlock.ports import BRIEF, Guard, Job, Owner, Signal
-from interlock.wakeups import resume, task_of
+from interlock.wakeups import task_of
 
 Work = Callable[[], Coroutine[Any, Any, None]]
 
@@ -152,9 +152,9 @@ class TaskSignal:
         if _get_running_loop() is not self._loop:
             post(self._loop, self.set)
             return
-        for waiter in tuple(self._waiters):  # a copy: whoever is resumed leaves the set
+        for waiter in self._waiters:
             if not waiter.done():
-                resume(waiter, None, self._loop)
+                waiter.set_result(None)
 
     async def wait(self, timeout: float | None = None) -> bool:
         """True once the flag is raised, False when `timeout` seconds passed first."""
