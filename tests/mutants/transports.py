@@ -56,6 +56,16 @@ MUTANTS: list[Mutant] = [
         tests=Tests("tests/redlock/test_late_votes.py", "hold_up"),
     ),
     mutant(
+        "redlock: a connection that broke is still read first",
+        "a lock fails with a KeyError when one node of five is restarted",
+        (
+            "backends/redlock/transport/connections.py",
+            "behind = [one for one in behind if one[0] != connection.fd]",
+            "pass",
+        ),
+        tests=Tests("tests/redlock/test_late_votes.py", "unread"),
+    ),
+    mutant(
         "asyncio: a task is resumed inside of another",
         "the loop knows one running task, and either of them is taken for the other",
         ("wakeups.py", " or task_of(loop) is not None:", ":"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import select
+import socket
 import time
 from collections.abc import Sequence
 from uuid import uuid4
@@ -80,5 +81,20 @@ def test_replies_that_nobody_reads_hold_up_no_round() -> None:
         await store._quorum.notify(Release("late-votes", "nobody"), members.everyone)
         await locked(store)
         assert not members.away
+
+    run("sync", steady().url("late-votes"), main)
+
+
+def test_a_connection_that_breaks_with_unread_replies_costs_nothing_but_that_node() -> None:
+    """It was to be read first, and is gone by then."""
+
+    async def main(store: RedlockStore) -> None:
+        await locked(store)
+        await answered(store)
+        behind, *others = [one for one in connections(store) if one.due]
+        for one in others:
+            one.receive(None)
+        behind.sock.shutdown(socket.SHUT_WR)  # what is sent from here on is refused
+        await locked(store)
 
     run("sync", steady().url("late-votes"), main)

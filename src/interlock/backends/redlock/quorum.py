@@ -51,7 +51,7 @@ class Quorum:
         self.node_timeout = node_timeout
         self.longest = min(ROUND, STRETCH * node_timeout)
         self.connect_timeout = connect_timeout
-        self.unhurried = Limits(node_timeout, self.longest, members.majority, connect_timeout)
+        self._usual = Limits(node_timeout, self.longest, members.majority, connect_timeout)
         self._within = Limits(node_timeout, self.longest, members.majority, connect_timeout, IO_TIMEOUT)
 
     @property
@@ -69,7 +69,7 @@ class Quorum:
     def once_connected(self, timeout: float) -> Limits:
         """For requests whose timeout counts neither the time to connect nor one round trip."""
         if timeout >= self.longest:
-            return self.unhurried
+            return self._usual
         least = self.members.majority
         return Limits(min(timeout, self.node_timeout), timeout, least, self.connect_timeout, hurried=True)
 
@@ -101,7 +101,7 @@ class Quorum:
     async def notify(self, request: Request, to: Collection[int]) -> None:
         """Send to some nodes without waiting for their replies."""
         if to:
-            await self.transport.ask(request, to, (), ignore_reply, self.unhurried)
+            await self.transport.ask(request, to, (), ignore_reply, self._usual)
             self._keep_for_absent(request, to)
 
     def _keep_for_absent(self, request: Request, to: Collection[int]) -> None:

@@ -151,15 +151,13 @@ async def refused(
 async def vote(quorum: Quorum, claim: Claim, began: float, timeout: float) -> Granted | Votes:
     """The grant; or, once the attempt is taken back, what the nodes said, for `refused`."""
     members, connecting = quorum.members, 0.0
-    if claim.ttl > members.longest:
-        members.note_ttl(claim.ttl)
+    members.note_ttl(claim.ttl)
     ballot, rounds = members.ballot(quorum.wall()), 0
     while True:
         rounds += 1
         asked, votes = quorum.now(), Votes(members)
         left = timeout - (asked - began - connecting)
-        limits = quorum.unhurried if left >= quorum.longest else quorum.once_connected(max(0.001, left))
-        request = Vote(claim, ballot)
+        request, limits = Vote(claim, ballot), quorum.once_connected(max(0.001, left))
         unanswered = await quorum.transport.ask(  # as `Quorum.ask`, but for a coroutine on the hot path
             request, members.everyone, members.present, votes.on_reply, limits
         )

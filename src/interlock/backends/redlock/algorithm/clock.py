@@ -21,9 +21,8 @@ class ClockWatch:
 
     def __init__(self) -> None:
         self._low, self._high = float("-inf"), float("inf")
-        self.seen = float(
-            "-inf"
-        )  # the earliest instant at which it may last have been read: drift counts from there
+        # The earliest instant at which it may last have been read: drift counts from there.
+        self.seen = float("-inf")
         self.distrusted_until = 0.0
 
     @property

@@ -88,16 +88,10 @@ class BlockingQuorumTransport:
         on_reply: OnReply,
         limits: Limits,
     ) -> list[int]:
-        packing = self._packing
-        if type(request) is Vote:
-            packed = packing.vote(request)
-        elif type(request) is Release:
-            packed = packing.release(request)
-        else:
-            packed = packing.pack(request)
-            if type(request) not in PLAIN_REPLIES:
-                on_reply = packing.decoding(request, on_reply)
+        packed = self._packing.pack(request)
         connections = self._take_set(request, limits)
+        if type(request) not in PLAIN_REPLIES:
+            on_reply = self._packing.decoding(request, on_reply)
         try:
             unanswered = connections.ask(packed, to, awaited, on_reply, limits)
         except BaseException:  # also an interrupt: nobody knows which replies will still arrive

@@ -204,10 +204,9 @@ class ConnectionSet:
             limits = limits.after(0.0, len(awaited), transport.round_trip(limits.least))
         head, identity_form, tail = packed.head, packed.identity_form, packed.tail
         packed.sent, waiting = sent, set(awaited)
-        behind: list[
-            tuple[int, int]
-        ] = []  # connections with replies to earlier requests, which nobody has read
-        without = 0  # their nodes
+        # Connections with replies to earlier requests, which nobody has read; and the bits of their nodes.
+        behind: list[tuple[int, int]] = []
+        without = 0
         for node in to:
             connection = connections[node]
             if connection is None or (
@@ -231,6 +230,7 @@ class ConnectionSet:
             except (OSError, InterlockError) as failure:
                 error = connection.send_error(failure) if isinstance(failure, OSError) else failure
                 self._drop(connection)
+                behind = [one for one in behind if one[0] != connection.fd]
                 if packed.request is not None:
                     transport.on_unacknowledged(node, packed.request)
                 if node in waiting:
@@ -259,9 +259,8 @@ class ConnectionSet:
                 if reply is False or node not in waiting:
                     continue
                 waiting.discard(node)
-                received = (
-                    now()
-                )  # not when the poll returned: the node may have answered, and read its clock, since then
+                # Not when the poll returned: the node may have read its clock, and answered, since then.
+                received = now()
                 if on_reply(node, reply, sent, received):
                     self.used = received
                     return [*lost, *self._overdue()] if self._late else lost

@@ -138,9 +138,9 @@ class Packing:
 
     def pack(self, request: Request) -> Packed:
         if isinstance(request, Vote):
-            return self.vote(request)
+            return self._vote(request)
         if isinstance(request, Release):
-            return self.release(request)
+            return self._release(request)
         if isinstance(request, Renew):
             return self._renew(request)
         if isinstance(request, Inspect):
@@ -163,7 +163,7 @@ class Packing:
         assert isinstance(request, Scan)
         return self._scan(request)
 
-    def vote(self, request: Vote) -> Packed:
+    def _vote(self, request: Vote) -> Packed:
         claim, keys = request.claim, self.keys
         note, who, id, ballot = (
             claim.note.encode(),
@@ -182,7 +182,7 @@ class Packing:
         shared = bulk(b"%d" % claim.permits) + bulk(b"%d" % claim.capacity) + bulk(b"%d" % request.fill)
         return Packed(VOTE_SHARED, body, 1, shared, request)
 
-    def release(self, request: Release) -> Packed:
+    def _release(self, request: Release) -> Packed:
         id, keys, resource = request.id.encode(), self.keys, request.resource
         names = keys.of_quorum_releases.get(resource) or keys.waiters_keys(resource)
         body = b"%b$%d\r\n%b\r\n" % (names, len(id), id)
