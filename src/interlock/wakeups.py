@@ -1,14 +1,17 @@
-"""Resumes a task in the turn of the event loop in which its answer arrives.
+"""Resumes tasks in the turn of the event loop in which their answers arrive.
 
 asyncio resumes a task that waits for a future in the turn after the one that set its result. That turn asks the selector once
 more and makes a handle for each task, which costs more than the rest of a lock on a server nearby. A callback of the loop runs
-in no task, so it can run the one that waits for it right there. The task cannot tell the difference.
+in no task, so it can run those that wait for it right there. A task cannot tell the difference.
 """
 
 from __future__ import annotations
 
 import asyncio
 import sys
+from collections import deque
+from collections.abc import Callable
+from contextvars import Context
 from typing import Any
 
 if sys.version_info >= (3, 12):
@@ -18,24 +21,43 @@ else:
     task_of = running_tasks.get
 """The running task of a loop. Every acquire asks, and until Python 3.12 asyncio's own function is one in Python."""
 
+WakeUp = tuple[Callable[[Any], object], "asyncio.Future[Any]", Context]
 
-def resume(waiting: asyncio.Future[Any], result: Any, loop: asyncio.AbstractEventLoop) -> None:
-    """Set the result of a future that is not done, and run the task that waits for it, unless another task of the loop runs now."""
-    callbacks: list[Any] | None = waiting._callbacks
-    if callbacks is None or len(callbacks) != 1 or task_of(loop) is not None:
+
+class Wakeups:
+    """The tasks whose answers came in one read of a connection: first all answers are given, then the tasks go on."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        # A transport of uvloop takes a SystemExit that leaves a task for its own failure, and the program would go on.
+        self._at_once = isinstance(loop, asyncio.BaseEventLoop)
+        self.ready: deque[WakeUp] = deque()  # those that go on next
+
+    def add(self, waiting: asyncio.Future[Any], result: Any) -> None:
+        """Set the result of a future that is not done; the task that waits for it goes on with the next `run`."""
+        callbacks: list[Any] | None = waiting._callbacks
+        if not self._at_once or callbacks is None or len(callbacks) != 1:
+            waiting.set_result(result)
+            return
+        ((wake_up, context),) = callbacks
+        waiting.remove_done_callback(wake_up)
         waiting.set_result(result)
-        return
-    ((wake_up, context),) = callbacks
-    waiting.remove_done_callback(wake_up)
-    waiting.set_result(result)
-    try:
-        context.run(wake_up, waiting)
-    except (
-        SystemExit,
-        KeyboardInterrupt,
-    ) as end:  # of the task, and for the loop: the caller's connection is well
-        loop.call_soon(_end_loop, end)
+        self.ready.append((wake_up, waiting, context))
 
-
-def _end_loop(end: BaseException) -> None:
-    raise end
+    def run(self) -> None:
+        """Run the tasks that have been added; in the next turn if some other task of the loop runs now."""
+        ready, loop = self.ready, self._loop
+        if not ready:
+            return
+        if task_of(loop) is not None:
+            while ready:
+                wake_up, waiting, context = ready.popleft()
+                loop.call_soon(wake_up, waiting, context=context)
+            return
+        if len(ready) > 1:
+            # If one of them does not come back to us, because it ends the program or runs the loop itself (nest_asyncio), the
+            # others go on from there.
+            loop.call_soon(self.run)
+        while ready:
+            wake_up, waiting, context = ready.popleft()
+            context.run(wake_up, waiting)

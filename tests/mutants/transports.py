@@ -10,8 +10,8 @@ MUTANTS: list[Mutant] = [
         "replies are matched in order, so tasks get each other's answers",
         (
             "backends/redis/transport/multiplexed.py",
-            "if not pending:  # as",
-            "if len(pending) != 1:  # as",
+            "if not pending and not self.wakeups.ready:",
+            "if len(pending) != 1 and not self.wakeups.ready:",
         ),
         tests=Tests("tests/redis/test_multiplexed_order.py"),
     ),
@@ -68,14 +68,20 @@ MUTANTS: list[Mutant] = [
     mutant(
         "asyncio: a task is resumed inside of another",
         "the loop knows one running task, and either of them is taken for the other",
-        ("wakeups.py", " or task_of(loop) is not None:", ":"),
-        tests=Tests("tests/unit/test_wakeups.py"),
+        ("wakeups.py", "if task_of(loop) is not None:", "if task_of(loop) is loop:"),
+        tests=Tests("tests/unit/test_wakeups.py", "another_task"),
     ),
     mutant(
-        "asyncio: a task that ends the program does not end the loop",
-        "a program goes on after sys.exit",
-        ("wakeups.py", "loop.call_soon(_end_loop, end)", "pass"),
-        tests=Tests("tests/unit/test_wakeups.py"),
+        "asyncio: the tasks of one read depend on each other",
+        "a task that ends the program, or runs the loop itself, leaves others behind for ever",
+        ("wakeups.py", "            loop.call_soon(self.run)", "            pass"),
+        tests=Tests("tests/unit/test_wakeups.py", "runs_the_loop"),
+    ),
+    mutant(
+        "asyncio: tasks are resumed at once below uvloop, too",
+        "a program that calls sys.exit goes on, without its connection",
+        ("wakeups.py", "isinstance(loop, asyncio.BaseEventLoop)", "True"),
+        tests=Tests("tests/unit/test_wakeups.py", "uvloop"),
     ),
     mutant(
         "asyncio: a reply is set for a task that was cancelled",

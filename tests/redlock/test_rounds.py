@@ -29,6 +29,8 @@ class Clock:
 class Node:
     """All that a round asks of a connection."""
 
+    wakeups = None
+
     def __init__(self, node: int) -> None:
         self.node = node
 

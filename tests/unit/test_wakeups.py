@@ -1,4 +1,4 @@
-"""A task is resumed in the turn in which its answer arrives, and cannot tell."""
+"""A task goes on in the turn in which its answer arrives, and cannot tell."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from interlock.wakeups import resume, task_of
+from interlock.wakeups import Wakeups, task_of
 
-Deliver = Callable[[], object]
+Main = Callable[[], Coroutine[Any, Any, None]]
 
 
-def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
+def run(main: Main) -> None:
     """Run it on a loop that waits for no other task at its end: one that was never resumed would keep it for ever."""
     loop = asyncio.new_event_loop()
     try:
@@ -23,31 +23,42 @@ def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
         loop.close()
 
 
-async def delivered(deliver: Deliver) -> None:
-    """Run this as the loop runs the callback of a socket: in no task."""
-    loop = asyncio.get_running_loop()
-    loop.call_soon(deliver)
-    await asyncio.sleep(0)
+class Reply:
+    """A future for which one task waits, or several, or none."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[int] = self.loop.create_future()
+        self.wakeups = Wakeups(self.loop)
+
+    def give(self, result: int = 7) -> None:
+        self.wakeups.add(self.future, result)
+        self.wakeups.run()
+
+    async def arrives(self, after: Callable[[], object] = lambda: None) -> None:
+        """Give it as the loop runs the callback of a socket: in no task."""
+
+        def received() -> None:
+            assert task_of(self.loop) is None
+            self.give()
+            after()
+            assert task_of(self.loop) is None
+
+        self.loop.call_soon(received)
+        await asyncio.sleep(0)
 
 
 def test_a_task_goes_on_in_the_turn_of_its_answer() -> None:
     async def main() -> None:
-        loop = asyncio.get_running_loop()
-        waiting: asyncio.Future[int] = loop.create_future()
-        steps: list[str] = []
+        reply, steps = Reply(), list[str]()
 
         async def waits() -> None:
-            steps.append(f"got {await waiting}")
+            steps.append(f"got {await reply.future}")
             steps.append(f"in its own task: {asyncio.current_task() is task}")
-
-        def deliver() -> None:
-            resume(waiting, 7, loop)
-            steps.append("delivered")
-            assert task_of(loop) is None
 
         task = asyncio.create_task(waits())
         await asyncio.sleep(0)
-        await delivered(deliver)
+        await reply.arrives(lambda: steps.append("delivered"))
         assert steps == ["got 7", "in its own task: True", "delivered"]
         await task
 
@@ -58,16 +69,14 @@ def test_a_task_goes_on_a_turn_later_if_another_task_answers() -> None:
     """Tasks do not run inside of each other."""
 
     async def main() -> None:
-        loop = asyncio.get_running_loop()
-        waiting: asyncio.Future[int] = loop.create_future()
-        got: list[int] = []
+        reply, got = Reply(), list[int]()
 
         async def waits() -> None:
-            got.append(await waiting)
+            got.append(await reply.future)
 
         task = asyncio.create_task(waits())
         await asyncio.sleep(0)
-        resume(waiting, 7, loop)
+        reply.give()
         assert got == []
         await task
         assert got == [7]
@@ -76,18 +85,17 @@ def test_a_task_goes_on_a_turn_later_if_another_task_answers() -> None:
 
 
 @pytest.mark.parametrize("waiters", [0, 2])
-def test_an_answer_for_nobody_or_for_several_is_delivered_as_usual(waiters: int) -> None:
+def test_an_answer_for_nobody_or_for_several_is_given_as_usual(waiters: int) -> None:
     async def main() -> None:
-        loop = asyncio.get_running_loop()
-        waiting: asyncio.Future[int] = loop.create_future()
+        reply = Reply()
 
         async def waits() -> int:
-            return await waiting
+            return await reply.future
 
         tasks = [asyncio.create_task(waits()) for _ in range(waiters)]
         await asyncio.sleep(0)
-        await delivered(lambda: resume(waiting, 7, loop))
-        assert waiting.result() == 7
+        await reply.arrives()
+        assert reply.future.result() == 7
         assert await asyncio.gather(*tasks) == [7] * waiters
 
     run(main)
@@ -97,17 +105,16 @@ def test_the_task_sees_its_own_context() -> None:
     name: contextvars.ContextVar[str] = contextvars.ContextVar("name", default="nobody's")
 
     async def main() -> None:
-        loop = asyncio.get_running_loop()
-        waiting: asyncio.Future[None] = loop.create_future()
+        reply = Reply()
 
         async def waits() -> str:
             name.set("the task's")
-            await waiting
+            await reply.future
             return name.get()
 
         task = asyncio.create_task(waits())
         await asyncio.sleep(0)
-        await delivered(lambda: resume(waiting, None, loop))
+        await reply.arrives()
         assert await task == "the task's"
         assert name.get() == "nobody's"
 
@@ -116,64 +123,128 @@ def test_the_task_sees_its_own_context() -> None:
 
 def test_an_error_of_the_task_stays_in_the_task() -> None:
     async def main() -> None:
-        loop = asyncio.get_running_loop()
-        waiting: asyncio.Future[None] = loop.create_future()
+        reply = Reply()
 
         async def waits() -> None:
-            await waiting
+            await reply.future
             raise IndexError("the task's own")
 
         task = asyncio.create_task(waits())
         await asyncio.sleep(0)
-        await delivered(lambda: resume(waiting, None, loop))
+        await reply.arrives()
         with pytest.raises(IndexError):
             await task
 
     run(main)
 
 
-@pytest.mark.parametrize("end", [SystemExit, KeyboardInterrupt])
-def test_a_task_that_ends_the_program_ends_the_loop_and_not_its_callers_connection(
-    end: type[BaseException],
-) -> None:
-    after: list[str] = []
+def ended_by_a_task(end: type[BaseException], *, at_once: bool) -> list[str]:
+    """What happens when the second of three tasks, whose answers came together, ends the program."""
+    steps: list[str] = []
+    tasks: list[asyncio.Task[None]] = []
 
     async def main() -> None:
         loop = asyncio.get_running_loop()
-        waiting: asyncio.Future[None] = loop.create_future()
+        wakeups, futures = Wakeups(loop), [loop.create_future() for _ in range(3)]
+
+        async def waits(number: int) -> None:
+            try:
+                await futures[number]
+                steps.append(f"{number} goes on")
+                if number == 1:
+                    raise end(3)
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                await asyncio.sleep(0)
+                steps.append(f"{number} cleaned up")
+                raise
+
+        def received() -> None:
+            for future in futures:
+                wakeups.add(future, None) if at_once else future.set_result(None)
+            wakeups.run()
+
+        tasks.extend(asyncio.create_task(waits(number)) for number in range(3))
+        await asyncio.sleep(0)
+        loop.call_soon(received)
+        await asyncio.sleep(60)
+
+    with pytest.raises(end):
+        asyncio.run(main())
+    tasks[1].exception()  # or it would be reported in the midst of pytest's own work
+    return sorted(steps[2:])
+
+
+@pytest.mark.parametrize("end", [SystemExit, KeyboardInterrupt])
+def test_a_task_that_ends_the_program_ends_it_as_in_asyncio(end: type[BaseException]) -> None:
+    """At once, and nobody who cleans up is struck by it later."""
+    usual = ended_by_a_task(end, at_once=False)
+    assert usual == ["0 cleaned up", "2 cleaned up"]
+    assert ended_by_a_task(end, at_once=True) == usual
+
+
+def test_a_task_that_runs_the_loop_itself_does_not_keep_the_others() -> None:
+    """As `nest_asyncio` lets it do: what it waits for may have arrived in the same read."""
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        wakeups, futures, steps = Wakeups(loop), [loop.create_future() for _ in range(2)], list[str]()
+        later: list[asyncio.Handle] = []
+
+        async def waits(number: int) -> None:
+            await futures[number]
+            if number == 0:  # the next turn comes before this step is over
+                wakeups_run = [handle for handle in loop._ready if "Wakeups.run" in repr(handle)]  # type: ignore[attr-defined]
+                later.extend(wakeups_run)
+            steps.append(f"{number} goes on")
+
+        def received() -> None:
+            for future in futures:
+                wakeups.add(future, None)
+            wakeups.run()
+
+        tasks = [asyncio.create_task(waits(number)) for number in range(2)]
+        await asyncio.sleep(0)
+        loop.call_soon(received)
+        await asyncio.gather(*tasks)
+        assert later, "nobody would have resumed the second one"
+        assert steps == ["0 goes on", "1 goes on"]
+
+    run(main)
+
+
+def test_below_uvloop_a_task_goes_on_a_turn_later() -> None:
+    """Its transports take a SystemExit that leaves a task for a failure of theirs."""
+    uvloop = pytest.importorskip("uvloop")
+    steps: list[str] = []
+
+    async def main() -> None:
+        reply = Reply()
 
         async def waits() -> None:
-            await waiting
-            raise end
-
-        def deliver() -> None:
-            resume(waiting, None, loop)
-            after.append("delivered")
+            steps.append(f"got {await reply.future}")
 
         task = asyncio.create_task(waits())
         await asyncio.sleep(0)
-        await delivered(deliver)
-        for _ in range(3):  # turns in which the loop should have ended
-            await asyncio.sleep(0)
-        task.exception()  # or it would be reported in the midst of pytest's own work
+        await reply.arrives(lambda: steps.append("delivered"))
+        await task
 
-    with pytest.raises(end):
-        run(main)
-    assert after == ["delivered"]
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(main())
+    assert steps == ["delivered", "got 7"]
 
 
 def test_a_task_that_is_cancelled_meanwhile_is_cancelled() -> None:
     async def main() -> None:
-        loop = asyncio.get_running_loop()
-        waiting: asyncio.Future[Any] = loop.create_future()
+        reply = Reply()
 
         async def waits() -> None:
-            await waiting
+            await reply.future
 
         task = asyncio.create_task(waits())
         await asyncio.sleep(0)
         task.cancel()
-        assert waiting.done()  # so that nobody delivers to it
+        assert reply.future.done()  # so that nobody gives it a result
         with pytest.raises(asyncio.CancelledError):
             await task
 

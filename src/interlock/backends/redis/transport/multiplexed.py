@@ -20,7 +20,6 @@ from interlock.backends.redis.transport.keeper_connection import KeeperConnectio
 from interlock.backends.redis.transport.pipelined import PipelinedConnection
 from interlock.backends.redis.transport.pool import FARTHEST
 from interlock.errors import ClientClosed, InterlockError, StoreUnavailable, Unreached
-from interlock.wakeups import resume
 
 Pending = tuple["asyncio.Future[Any]", float, float]  # the reply, its deadline, and the timeout behind it
 
@@ -40,7 +39,8 @@ class MultiplexedConnection(PipelinedConnection):
         loop, pending = self.loop, self._pending
         if timeout < self._least:
             timeout = self._least
-        if not pending:  # as `_send`, but for a call that most would pay for
+        # As `_send`, but for a call that most would pay for; tasks that are resumed after this one may ask as well.
+        if not pending and not self.wakeups.ready:
             self._transport.write(request)
         elif self._out:
             self._out.append(request)
@@ -61,11 +61,11 @@ class MultiplexedConnection(PipelinedConnection):
         return list(await asyncio.gather(*waiting))
 
     def _on_replies(self, gets: Callable[[], Any]) -> None:
-        popleft = self._pending.popleft
+        popleft, give = self._pending.popleft, self.wakeups.add
         while (reply := gets()) is not False:
             waiting = popleft()[0]
             if not waiting.done():  # otherwise it was cancelled or timed out, and nobody wants the reply
-                resume(waiting, reply, self.loop)
+                give(waiting, reply)
 
     # ---- deadlines ------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from interlock.backends.redis.errors import protocol_error, unreachable
 from interlock.backends.redis.transport.pool import AT_ONCE
 from interlock.backends.redis.wire.resp import ProtocolError, reader
 from interlock.errors import InterlockError
+from interlock.wakeups import Wakeups
 
 
 class PipelinedConnection(asyncio.Protocol, ABC):
@@ -26,6 +27,7 @@ class PipelinedConnection(asyncio.Protocol, ABC):
         self._transport.set_protocol(self)
         self._reader = reader()
         self._out: list[bytes] = []
+        self.wakeups = Wakeups(loop)
 
     @abstractmethod
     def _on_replies(self, gets: Callable[[], Any]) -> None:
@@ -65,6 +67,7 @@ class PipelinedConnection(asyncio.Protocol, ABC):
             self._on_replies(reader.gets)
         except (ProtocolError, IndexError) as error:
             self.end(protocol_error(self.place, error))
+        self.wakeups.run()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.end(unreachable(self.place, exc or "the server closed the connection"))
@@ -82,6 +85,7 @@ class PipelinedConnection(asyncio.Protocol, ABC):
             self._reset()
         self._transport.abort()  # nothing is left to send, and a TLS goodbye would take time
         self._connection._writer = self._connection._reader = None
+        self.wakeups.run()
 
     def _reset(self) -> None:
         sock = self._transport.get_extra_info("socket")

@@ -28,7 +28,7 @@ from interlock.backends.redlock.wire.packing import (
 )
 from interlock.backends.redlock.wire.requests import OnLateVote, OnReply, OnUnacknowledged, Request
 from interlock.errors import ClientClosed, InterlockError
-from interlock.wakeups import resume
+from interlock.wakeups import Wakeups
 
 MAX_UNANSWERED = 5000  # requests a silent node may leave unanswered before its connection is closed
 
@@ -59,7 +59,7 @@ class AsyncNodeConnection(PipelinedConnection):
         if self._out:  # as `_send`, but for a call that every round would pay for on each node
             self._out.append(request)
         else:
-            self._send(request, not pending)
+            self._send(request, not pending and not self.wakeups.ready)
         pending.append(asking)
         if len(pending) > MAX_UNANSWERED:
             self.end(timeout_error(self.place, 0.0))
@@ -146,9 +146,9 @@ class Round:
         self.replied += answers
         if self._on_reply(node, reply, self._sent, now):
             self.enough = True
-            self.end()
+            self.end(connection.wakeups)
         elif not self.waiting or now >= self.until:
-            self.end()
+            self.end(connection.wakeups)
         elif answers and self.replied == self._limits.least:
             self.until = self._sent + self._limits.patience(now - self._sent)
             self._transport.expire_at(self.until)
@@ -168,10 +168,14 @@ class Round:
             self._transport.on_unacknowledged(connection.node, packed.request)
         return reply
 
-    def end(self) -> None:
+    def end(self, wakeups: Wakeups | None = None) -> None:
+        """Nobody waits any more; the task that asked goes on with these wake-ups, or in the next turn of the loop."""
         self.over = True
         if self.done is not None and not self.done.done():
-            resume(self.done, None, self.done.get_loop())
+            if wakeups is None:
+                self.done.set_result(None)
+            else:
+                wakeups.add(self.done, None)
 
 
 class AsyncQuorumTransport:
