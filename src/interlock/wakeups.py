@@ -21,6 +21,8 @@ else:
     task_of = running_tasks.get
 """The running task of a loop. Every acquire asks, and until Python 3.12 asyncio's own function is one in Python."""
 
+modules = vars(asyncio)  # where nest_asyncio leaves its mark
+
 WakeUp = tuple[Callable[[Any], object], "asyncio.Future[Any]", Context]
 
 
@@ -49,15 +51,27 @@ class Wakeups:
         ready, loop = self.ready, self._loop
         if not ready:
             return
-        if task_of(loop) is not None:
-            while ready:
-                wake_up, waiting, context = ready.popleft()
-                loop.call_soon(wake_up, waiting, context=context)
+        # With nest_asyncio a task may run the loop itself. It could read no socket in whose callback it runs.
+        if task_of(loop) is not None or "_nest_patched" in modules:
+            self.run_later()
             return
         if len(ready) > 1:
-            # If one of them does not come back to us, because it ends the program or runs the loop itself (nest_asyncio), the
-            # others go on from there.
-            loop.call_soon(self.run)
+            loop.call_soon(
+                self.run
+            )  # for the rest, if one of them does not come back to us but ends the program
         while ready:
             wake_up, waiting, context = ready.popleft()
-            context.run(wake_up, waiting)
+            try:
+                context.run(wake_up, waiting)
+            except (SystemExit, KeyboardInterrupt):
+                raise
+            except BaseException as error:  # not of a task, which keeps its errors, but of a callback
+                loop.call_exception_handler(
+                    {"message": f"Exception in callback {wake_up!r}", "exception": error}
+                )
+
+    def run_later(self) -> None:
+        """Let the tasks that have been added go on in the next turn of the loop."""
+        while self.ready:
+            wake_up, waiting, context = self.ready.popleft()
+            self._loop.call_soon(wake_up, waiting, context=context)

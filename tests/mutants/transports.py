@@ -73,9 +73,25 @@ MUTANTS: list[Mutant] = [
     ),
     mutant(
         "asyncio: the tasks of one read depend on each other",
-        "a task that ends the program, or runs the loop itself, leaves others behind for ever",
-        ("wakeups.py", "            loop.call_soon(self.run)", "            pass"),
-        tests=Tests("tests/unit/test_wakeups.py", "runs_the_loop"),
+        "a task that ends the program leaves others behind for ever",
+        ("wakeups.py", "loop.call_soon(self.run)  #", "pass  #"),
+        tests=Tests("tests/unit/test_wakeups.py", "as_in_asyncio"),
+    ),
+    mutant(
+        "asyncio: tasks are resumed at once with nest_asyncio, too",
+        "a lock inside a nested run of the loop waits for five seconds",
+        ("wakeups.py", ' or "_nest_patched" in modules:', ":"),
+        tests=Tests("tests/unit/test_wakeups.py", "may_run_the_loop"),
+    ),
+    mutant(
+        "redis, asyncio: a connection goes on after an interrupt between a reply and its request",
+        "every later request gets the answer to another, and a lock may be held that was not granted",
+        (
+            "backends/redis/transport/pipelined.py",
+            'self.end(unreachable(self.place, "the program was interrupted while it read a reply"))',
+            "pass",
+        ),
+        tests=Tests("tests/redis/test_multiplexed_order.py", "interrupt"),
     ),
     mutant(
         "asyncio: tasks are resumed at once below uvloop, too",

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from interlock.backends.redis.errors import unreachable
 from interlock.backends.redis.transport.multiplexed import MultiplexedConnection
+from interlock.errors import StoreUnavailable
 
 
 class Wire:
@@ -15,11 +19,17 @@ class Wire:
 
     def __init__(self) -> None:
         self.writes: list[bytes] = []
+        self.aborted = False
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None: ...
 
     def write(self, data: bytes) -> None:
         self.writes.append(data)
+
+    def get_extra_info(self, name: str) -> None: ...
+
+    def abort(self) -> None:
+        self.aborted = True
 
 
 def test_no_request_overtakes_another_and_those_of_one_turn_leave_together() -> None:
@@ -81,5 +91,38 @@ def test_a_task_that_is_resumed_asks_in_the_same_turn_and_in_order() -> None:
         loop.call_soon(connection.data_received, b":4\r\n:5\r\n:6\r\n")
         assert await asyncio.gather(*tasks) == [[1, 4], [2, 5], [3, 6]]
         connection._sweep()
+
+    asyncio.run(play())
+
+
+class Interrupted(deque[Any]):
+    """Ctrl-C strikes when the second reply is to be matched with its request."""
+
+    taken = 0
+
+    def popleft(self) -> Any:
+        self.taken += 1
+        if self.taken == 2:
+            raise KeyboardInterrupt
+        return super().popleft()
+
+
+def test_an_interrupt_between_a_reply_and_its_request_gives_nobody_the_reply_of_another() -> None:
+    """It did: from then on each request got the answer to the one before it."""
+
+    async def play() -> None:
+        wire = Wire()
+        raw: Any = SimpleNamespace(_writer=SimpleNamespace(transport=wire), _reader=None)
+        connection = MultiplexedConnection("somewhere", asyncio.get_running_loop(), raw)
+        connection._pending = Interrupted()
+        asked = [connection.ask(word, 5.0) for word in (b"a", b"b", b"c")]
+        with pytest.raises(KeyboardInterrupt):
+            connection.data_received(b":1\r\n:2\r\n:3\r\n")
+        assert await asked[0] == 1
+        for reply in asked[1:]:
+            with pytest.raises(StoreUnavailable, match="interrupted"):
+                await reply
+        assert wire.aborted
+        assert not connection.usable
 
     asyncio.run(play())

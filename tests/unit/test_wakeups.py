@@ -183,34 +183,39 @@ def test_a_task_that_ends_the_program_ends_it_as_in_asyncio(end: type[BaseExcept
     assert ended_by_a_task(end, at_once=True) == usual
 
 
-def test_a_task_that_runs_the_loop_itself_does_not_keep_the_others() -> None:
-    """As `nest_asyncio` lets it do: what it waits for may have arrived in the same read."""
+def test_where_a_task_may_run_the_loop_itself_it_goes_on_a_turn_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As with nest_asyncio: inside the callback of a socket, the loop could not call that callback again."""
+    monkeypatch.setattr(asyncio, "_nest_patched", True, raising=False)
 
     async def main() -> None:
-        loop = asyncio.get_running_loop()
-        wakeups, futures, steps = Wakeups(loop), [loop.create_future() for _ in range(2)], list[str]()
-        later: list[asyncio.Handle] = []
+        reply, steps = Reply(), list[str]()
 
-        async def waits(number: int) -> None:
-            await futures[number]
-            if number == 0:  # the next turn comes before this step is over
-                wakeups_run = [handle for handle in loop._ready if "Wakeups.run" in repr(handle)]  # type: ignore[attr-defined]
-                later.extend(wakeups_run)
-            steps.append(f"{number} goes on")
+        async def waits() -> None:
+            steps.append(f"got {await reply.future}")
 
-        def received() -> None:
-            for future in futures:
-                wakeups.add(future, None)
-            wakeups.run()
-
-        tasks = [asyncio.create_task(waits(number)) for number in range(2)]
+        task = asyncio.create_task(waits())
         await asyncio.sleep(0)
-        loop.call_soon(received)
-        await asyncio.gather(*tasks)
-        assert later, "nobody would have resumed the second one"
-        assert steps == ["0 goes on", "1 goes on"]
+        await reply.arrives(lambda: steps.append("delivered"))
+        await task
+        assert steps == ["delivered", "got 7"]
 
     run(main)
+
+
+def test_an_error_of_a_callback_is_told_to_the_loop_and_to_nobody_else() -> None:
+    """A coroutine may be driven by something that is no task."""
+    told: list[object] = []
+
+    async def main() -> None:
+        reply = Reply()
+        reply.loop.set_exception_handler(lambda loop, context: told.append(context["exception"]))
+        reply.future.add_done_callback(lambda future: [][future.result()])
+        await reply.arrives()
+
+    run(main)
+    assert [type(error) for error in told] == [IndexError]
 
 
 def test_below_uvloop_a_task_goes_on_a_turn_later() -> None:

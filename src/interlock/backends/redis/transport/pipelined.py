@@ -67,6 +67,11 @@ class PipelinedConnection(asyncio.Protocol, ABC):
             self._on_replies(reader.gets)
         except (ProtocolError, IndexError) as error:
             self.end(protocol_error(self.place, error))
+        except (
+            BaseException
+        ):  # Ctrl-C, perhaps between a reply and its request: later replies would go to others
+            self.end(unreachable(self.place, "the program was interrupted while it read a reply"))
+            raise
         self.wakeups.run()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -85,7 +90,7 @@ class PipelinedConnection(asyncio.Protocol, ABC):
             self._reset()
         self._transport.abort()  # nothing is left to send, and a TLS goodbye would take time
         self._connection._writer = self._connection._reader = None
-        self.wakeups.run()
+        self.wakeups.run_later()
 
     def _reset(self) -> None:
         sock = self._transport.get_extra_info("socket")
