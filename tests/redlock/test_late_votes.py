@@ -18,7 +18,7 @@ from interlock.backends.redlock.wire.requests import Release
 from interlock.model import Claim, Granted
 from tests.patience import PATIENCE
 from tests.redlock.colours import COLOURS, run
-from tests.redlock.servers import steady
+from tests.redlock.servers import quorum, say, steady
 
 
 async def locked(store: RedlockStore, times: int = 1) -> None:
@@ -59,6 +59,27 @@ def test_a_client_knows_the_clocks_of_all_nodes_after_one_lock(colour: str) -> N
         assert [clock.offset is not None for clock in clocks] == [True] * 5
 
     run(colour, steady().url("late-votes"), main)
+
+
+@COLOURS
+def test_a_node_that_has_lost_its_memory_is_noticed_also_if_it_answers_late(colour: str) -> None:
+    """Or its quarantine would never begin, and the quorum would go on with a node less."""
+
+    async def main(store: RedlockStore) -> None:
+        members = store._quorum.members
+        await locked(store)
+        say(servers[4], "FLUSHALL")
+        noticed = False
+        for _ in range(2):  # it is one of the majority, or of the others
+            claim = Claim("late-votes", uuid4().hex, 20.0)
+            assert isinstance(await store.claim(claim), Granted)
+            await answered(store)
+            assert await store.release(claim.resource, claim.id)
+            noticed = noticed or 4 in members.non_voting
+        assert noticed
+
+    with quorum() as servers:
+        run(colour, servers.url("late-votes"), main)
 
 
 def test_no_node_stays_behind_with_its_replies() -> None:

@@ -78,7 +78,7 @@ def test_a_task_goes_on_a_turn_later_if_another_task_answers() -> None:
         await asyncio.sleep(0)
         reply.give()
         assert got == []
-        await task
+        await asyncio.wait([task], timeout=5)
         assert got == [7]
 
     run(main)
@@ -169,8 +169,14 @@ def ended_by_a_task(end: type[BaseException], *, at_once: bool) -> list[str]:
         loop.call_soon(received)
         await asyncio.sleep(60)
 
+    loop = asyncio.new_event_loop()
     with pytest.raises(end):
-        asyncio.run(main())
+        loop.run_until_complete(main())
+    others = asyncio.all_tasks(loop)  # then as `asyncio.run` does, but it would wait for ever
+    for task in others:
+        task.cancel()
+    loop.run_until_complete(asyncio.wait(others, timeout=5))
+    loop.close()
     tasks[1].exception()  # or it would be reported in the midst of pytest's own work
     return sorted(steps[2:])
 

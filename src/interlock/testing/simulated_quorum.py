@@ -120,7 +120,7 @@ class SimulatedQuorumTransport:
         self._network = network
         self.on_unacknowledged: OnUnacknowledged = ignore_unacknowledged
         self.on_late_vote: OnLateVote = ignore_late_vote
-        self._late: list[list[tuple[int, float]]] = [
+        self._late: list[list[tuple[Any, float]]] = [
             [] for _ in nodes
         ]  # votes that nobody has read yet, and when they were sent
         self._lives = [0] * len(nodes)  # which process each connection leads to; 0: there is none
@@ -169,13 +169,13 @@ class SimulatedQuorumTransport:
         """Deliver a reply; or keep a vote that nobody waits for, as a blocking transport does, until the node is next read."""
         if not box.over:
             box.put(node, reply)
-        elif isinstance(request, Vote) and isinstance(reply, int):
+        elif isinstance(request, Vote) and isinstance(reply, int | list):
             self._late[node].append((reply, box.sent))
 
     def _read_late(self, node: int) -> None:
         late, self._late[node] = self._late[node], []
-        for clock, sent in late:
-            self.on_late_vote(node, clock, sent, self._runtime.now())
+        for reply, sent in late:
+            self.on_late_vote(node, reply, sent, self._runtime.now())
 
     def _post(self, node: int, request: Request, box: Mailbox | None) -> None:
         """Send one request; a node that is awaited is connected to first, if need be."""

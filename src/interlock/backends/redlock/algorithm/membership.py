@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from interlock.backends.redlock.algorithm.clock import DRIFT, ClockWatch
-from interlock.backends.redlock.wire.requests import Clock, Release
+from interlock.backends.redlock.wire.requests import NO_VOTE, Clock, Release
 from interlock.model import Claim
 from interlock.record import record
 
@@ -79,10 +80,12 @@ class Membership:
     def mark_voting(self, node: int) -> None:
         self.non_voting = self.non_voting - {node}
 
-    def on_late_vote(self, node: int, clock: Clock, sent: float, received: float) -> None:
-        """Learn the clock of a node that voted when a majority had voted already, unless it is known well enough."""
+    def on_late_vote(self, node: int, reply: Clock | list[Any], sent: float, received: float) -> None:
+        """Learn what a node tells that was asked for its vote, and answered when a majority had voted already."""
+        if isinstance(reply, list) and reply[1] == NO_VOTE:
+            self.mark_non_voting(node)
         if self.clocks[node].seen < sent - WELL_KNOWN:
-            self.counts(node, clock, sent, received)
+            self.counts(node, reply[0] if isinstance(reply, list) else reply, sent, received)
 
     def counts(self, node: int, clock: Clock, sent: float, received: float) -> bool:
         """Whether the node's reply counts: its clock has run like ours for as long as any lease may last."""

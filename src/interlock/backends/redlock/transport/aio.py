@@ -26,7 +26,7 @@ from interlock.backends.redlock.wire.packing import (
     Packing,
     node_identity,
 )
-from interlock.backends.redlock.wire.requests import OnLateVote, OnReply, OnUnacknowledged, Request
+from interlock.backends.redlock.wire.requests import OnLateVote, OnReply, OnUnacknowledged, Request, Vote
 from interlock.errors import ClientClosed, InterlockError
 from interlock.wakeups import Wakeups
 
@@ -134,7 +134,7 @@ class Round:
 
     def on_reply(self, connection: AsyncNodeConnection, reply: Any) -> None:
         kind, node = reply.__class__, connection.node
-        if self.over and kind is bytes:
+        if self.over and (kind is bytes or kind is list) and self._packed.request.__class__ is Vote:
             self._transport.on_late_vote(node, reply, self._sent, self._transport.now())
             return
         if kind is not bytes and kind is not int and kind is not list:

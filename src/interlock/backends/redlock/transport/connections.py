@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from interlock.backends.redlock.transport.connecting import EndedAttempts
 
 FRESH = 0.5  # seconds of idleness after which connections are checked before they are used
+MAX_POLLS = 100  # poll objects that are kept: of five nodes, two may be behind in ten ways, of fifteen seven in thousands
 MAX_UNANSWERED = 64  # requests a silent node may leave unanswered before it gets no new ones
 CHUNK = 2048  # replies are small, and a large buffer costs more to get
 POLLIN = select.POLLIN
@@ -142,12 +143,17 @@ class NodeConnection:
                         reply = reply_error(self.place, reply)
                     if packed is asked:
                         return reply
-                    if reply.__class__ is bytes and (transport := self.transport) is not None:
-                        transport.on_late_vote(self.node, reply, packed.sent, transport.now())
+                    if packed.request.__class__ is Vote and reply.__class__ in (bytes, list):
+                        self.tell_late_vote(packed, reply)
             except (ProtocolError, IndexError) as error:  # IndexError: a reply to no request
                 raise protocol_error(self.place, error) from None
             if asked is not None and type(self.sock) is not ssl.SSLSocket and len(data) < CHUNK:
                 return False
+
+    def tell_late_vote(self, packed: Packed, reply: Any) -> None:
+        transport = self.transport
+        assert transport is not None  # it belongs to a set: a vote was sent on it
+        transport.on_late_vote(self.node, reply, packed.sent, transport.now())
 
     def unacknowledged(self) -> list[Vote | Release]:
         """The votes and releases that no reply can answer any more: nobody knows whether the node has read them."""
@@ -281,6 +287,8 @@ class ConnectionSet:
         for connection in self._by_fd.values():
             if not connection.bit & without:
                 made.register(connection.fd, POLLIN)
+        if len(self._polls) >= MAX_POLLS:
+            self._polls.clear()
         self._polls[without] = made
         return made
 

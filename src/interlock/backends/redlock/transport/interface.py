@@ -28,9 +28,9 @@ class QuorumTransport(Protocol):
     Every vote and release is either answered or passed to this callback, so no caller has to wait for the slowest node."""
 
     on_late_vote: OnLateVote
-    """Called with the clock in each yes to a vote that was read when a majority had answered, and when it was sent and read.
+    """Called with each reply to a vote that was read when a majority had answered, and when the vote was sent and the reply read.
 
-    The vote counts for nothing any more, but a client must know a node's clock before it can see it jump."""
+    It counts for nothing any more. But a client must know a node's clock before it can see it jump, and that a node has no vote."""
 
     @property
     def places(self) -> Sequence[str]:
@@ -83,5 +83,5 @@ def ignore_unacknowledged(node: int, request: Vote | Release) -> None:
     """The callback of a transport that belongs to no quorum yet."""
 
 
-def ignore_late_vote(node: int, clock: Clock, sent: float, received: float) -> None:
+def ignore_late_vote(node: int, reply: Clock | list[Any], sent: float, received: float) -> None:
     """The callback of a transport that belongs to no quorum yet."""

@@ -119,7 +119,7 @@ Words: TypeAlias = str | bytes
 """What an operator said when evicting a claim: bytes, as they came from a server, or text from a simulated node."""
 OnUnacknowledged: TypeAlias = Callable[[int, "Vote | Release"], None]
 OnReply: TypeAlias = Callable[[int, Any, float, float], bool]
-OnLateVote: TypeAlias = Callable[[int, Clock, float, float], None]
+OnLateVote: TypeAlias = Callable[[int, "Clock | list[Any]", float, float], None]
 
 
 def decoded(words: Words) -> str:
