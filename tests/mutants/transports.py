@@ -56,6 +56,12 @@ MUTANTS: list[Mutant] = [
         tests=Tests("tests/redlock/test_late_votes.py", "hold_up"),
     ),
     mutant(
+        "redlock: a release that went another way than its vote counts as carried out",
+        "the claim stands on a node for its whole ttl, and others have one node less",
+        ("backends/redlock/transport/connections.py", "if packed.crossed and reply == 0:", "if False:"),
+        tests=Tests("tests/redlock/test_late_votes.py", "before_its_vote"),
+    ),
+    mutant(
         "redlock: a connection that broke is still read first",
         "a lock fails with a KeyError when one node of five is restarted",
         (

@@ -9,6 +9,8 @@ import time
 from collections.abc import Sequence
 from uuid import uuid4
 
+import pytest
+
 from interlock.backends.redlock.algorithm.clock import ClockWatch
 from interlock.backends.redlock.store import RedlockStore
 from interlock.backends.redlock.transport.aio import AsyncQuorumTransport
@@ -117,5 +119,29 @@ def test_a_connection_that_breaks_with_unread_replies_costs_nothing_but_that_nod
             one.receive(None)
         behind.sock.shutdown(socket.SHUT_WR)  # what is sent from here on is refused
         await locked(store)
+
+    run("sync", steady().url("late-votes"), main)
+
+
+def test_a_release_that_a_node_read_before_its_vote_is_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With more threads than connections, a release may go another way than its vote; the claim then stood for its whole ttl."""
+
+    async def main(store: RedlockStore) -> None:
+        recovery, members, transport = store._quorum.recovery, store._quorum.members, store._quorum.transport
+        assert isinstance(transport, BlockingQuorumTransport)
+        await locked(store)
+        monkeypatch.setattr(recovery, "start", lambda: None)  # it would send it again at once
+        claim, key = Claim("late-votes", uuid4().hex, 20.0), "late-voteslate-votes"
+        assert isinstance(await store.claim(claim), Granted)
+        await answered(store)
+        entered = say(steady()[4], "GET", key)
+        say(steady()[4], "DEL", key)  # as if the node had not read the vote yet
+        transport._set_of_vote[claim.id] = -1  # as if its connections were in use
+        assert await store.release(claim.resource, claim.id)
+        await locked(store)  # which also reads what nobody has waited for
+        assert (4, claim.id) in members.pending_releases
+        say(steady()[4], "SET", key, entered, "PX", "20000")  # and now it does
+        await store._quorum.retry_releases(4, PATIENCE)
+        assert say(steady()[4], "EXISTS", key) == 0
 
     run("sync", steady().url("late-votes"), main)

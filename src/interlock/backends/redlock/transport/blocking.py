@@ -15,7 +15,7 @@ from interlock.backends.redlock.transport.connecting import ConnectAttempts
 from interlock.backends.redlock.transport.connections import ConnectionSet
 from interlock.backends.redlock.transport.interface import ignore_late_vote, ignore_unacknowledged
 from interlock.backends.redlock.transport.patience import Limits
-from interlock.backends.redlock.wire.packing import PLAIN_REPLIES, Packing
+from interlock.backends.redlock.wire.packing import PLAIN_REPLIES, Packed, Packing
 from interlock.backends.redlock.wire.requests import (
     OnLateVote,
     OnReply,
@@ -89,7 +89,7 @@ class BlockingQuorumTransport:
         limits: Limits,
     ) -> list[int]:
         packed = self._packing.pack(request)
-        connections = self._take_set(request, limits)
+        connections = self._take_set(request, packed, limits)
         if type(request) not in PLAIN_REPLIES:
             on_reply = self._packing.decoding(request, on_reply)
         try:
@@ -111,10 +111,10 @@ class BlockingQuorumTransport:
             self._shrink(connections.used)
         return unanswered
 
-    def _take_set(self, request: Request, limits: Limits) -> ConnectionSet:
-        """Take an idle set, the one used last; for a release, the one on which its vote was sent.
+    def _take_set(self, request: Request, packed: Packed, limits: Limits) -> ConnectionSet:
+        """Take an idle set, the one used last; for a release, the one on which its vote was sent, unless another thread uses it.
 
-        On another connection, a node that comes back from a hang might read the release before the vote.
+        On another connection, a node may read the release before the vote: if it hangs, or just because it is busy.
         """
         connections: ConnectionSet | None = None
         if not self._waiting:  # otherwise an idle set belongs to the thread that has waited longest
@@ -131,7 +131,8 @@ class BlockingQuorumTransport:
         elif type(request) is Release:
             number = self._set_of_vote.pop(request.id, connections.number)
             if number != connections.number:
-                return self._swap_for(connections, number)
+                connections = self._swap_for(connections, number)
+                packed.crossed = number != connections.number
         return connections
 
     def _swap_for(self, connections: ConnectionSet, number: int) -> ConnectionSet:

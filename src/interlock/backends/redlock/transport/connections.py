@@ -141,6 +141,8 @@ class NodeConnection:
                                 self.send(packed, packed.with_source(self.identity))
                             continue
                         reply = reply_error(self.place, reply)
+                    if packed.crossed and reply == 0:
+                        self.tell_crossed(packed)
                     if packed is asked:
                         return reply
                     if packed.request.__class__ is Vote and reply.__class__ in (bytes, list):
@@ -149,6 +151,12 @@ class NodeConnection:
                 raise protocol_error(self.place, error) from None
             if asked is not None and type(self.sock) is not ssl.SSLSocket and len(data) < CHUNK:
                 return False
+
+    def tell_crossed(self, packed: Packed) -> None:
+        """A release found no claim, perhaps because its vote comes on another connection and is read later: it is sent again."""
+        assert self.transport is not None
+        assert packed.request is not None
+        self.transport.on_unacknowledged(self.node, packed.request)
 
     def tell_late_vote(self, packed: Packed, reply: Any) -> None:
         transport = self.transport

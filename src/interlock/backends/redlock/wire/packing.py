@@ -54,7 +54,7 @@ PLAIN_REPLIES = (Vote, Release, Renew)  # the hot path: their replies are used a
 class Packed:
     """One encoded request; only the node's identity, which its connection knows, is missing."""
 
-    __slots__ = ("_call", "head", "identity_form", "lasting", "request", "sent", "tail")
+    __slots__ = ("_call", "crossed", "head", "identity_form", "lasting", "request", "sent", "tail")
 
     def __init__(
         self,
@@ -71,6 +71,9 @@ class Packed:
         )
         self.tail = tail  # what follows the identity
         self.sent = 0.0  # when; set by the transport
+        self.crossed = (
+            False  # a release that was not sent on the connections of its vote: a node may read it first
+        )
         self.request = request  # the vote or release that must be reported if no reply comes
         self.lasting = (
             request.__class__ is Release
