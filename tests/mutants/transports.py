@@ -72,6 +72,12 @@ MUTANTS: list[Mutant] = [
         tests=Tests("tests/redlock/test_late_votes.py", "unread"),
     ),
     mutant(
+        "a client that is closed cuts off the releases of others",
+        "a program that cancels all its tasks at its end leaves their claims behind, each for a whole ttl",
+        ("_core/client.py", "for lease in list(self.releasing):", "for lease in list(self.releasing)[:0]:"),
+        tests=Tests("tests/redis/test_closing_beside_releases.py"),
+    ),
+    mutant(
         "asyncio: a task is resumed inside of another",
         "the loop knows one running task, and either of them is taken for the other",
         ("wakeups.py", "if task_of(loop) is not None or", "if task_of(loop) is loop or"),

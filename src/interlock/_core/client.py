@@ -51,6 +51,7 @@ class Client:
         self.guard = runtime.guard()
         self.leases: dict[Lease, None] = {}
         self.attempts: dict[Attempt, None] = {}  # those on their way to a lease
+        self.releasing: dict[Lease, None] = {}  # leases that the store is being asked to release
         self._closer: Owner | None = None
         self._none_under_way: Signal | None = None  # set once there are none but the closer's own
         self.entries: WeakKeyDictionary[Owner, dict[str, Entry]] = WeakKeyDictionary()
@@ -158,6 +159,14 @@ class Client:
                         attempt.claim.resource, attempt.claim.id, 0.0, timing.patience(left)
                     )
 
+    async def _see_releases_end(self, timeout: float = 1.0) -> None:
+        """Release what others are releasing right now: their requests, which we are about to cut off, are before ours."""
+        until = self.runtime.now() + timeout
+        for lease in list(self.releasing):
+            if (left := until - self.runtime.now()) > 0:
+                with suppress(Exception):  # what cannot be taken back lapses by itself
+                    await self.store.release(lease.resource, lease.id, 0.0, timing.patience(left))
+
     async def _dismiss(self, timeout: float = 1.0) -> None:
         """Take back the claims of all waiters: that wakes them, and they learn that the client was closed."""
         until = self.runtime.now() + timeout
@@ -197,6 +206,7 @@ class Client:
         await self._dismiss()
         await self._see_attempts_end()
         await self.release_all()
+        await self._see_releases_end()
         await self.keeper.stop(1.0)
         await self.store.close()
         self._ended = True
@@ -207,6 +217,7 @@ class Client:
         await self._dismiss(timing.HURRY / 2)
         await self._see_attempts_end(0.0, timing.HURRY / 2)
         await self.release_all(timing.HURRY)
+        await self._see_releases_end(timing.HURRY / 2)
         await self.keeper.stop(timing.HURRY)
         await self.store.close()
         self._ended = True
@@ -217,6 +228,7 @@ class Client:
         for lease in self.leases:
             lease._forget()
         self.leases.clear()
+        self.releasing.clear()
         self.attempts.clear()
         self.entries.clear()
         self.cohorts.after_fork()

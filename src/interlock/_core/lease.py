@@ -463,6 +463,7 @@ class Lease:
                     return
                 raise NotHeld(f"{self.resource}: lease with token {self._token} was released before")
             holding.discharge(self)
+            client.releasing[self] = None  # whoever closes the client sees to it
             if before is LOST:
                 await self._give_back_lost()
             now, claim = client.runtime.now(), self._claim
@@ -484,6 +485,8 @@ class Lease:
         except BaseException:  # interrupted, by a time limit perhaps: other waiters must not pay for it
             await self._give_back_anyway()
             raise
+        finally:
+            client.releasing.pop(self, None)
         if removal is not DONE:
             self._check_removal(removal, strict)
         if client.wants_all_events():
