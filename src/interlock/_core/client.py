@@ -59,8 +59,7 @@ class Client:
         self._listener = listener
         # Most programs listen to warnings only: they should not pay for making other events.
         self.wants_all_events: Callable[[], bool] = getattr(listener, "wants_all_events", _always)
-        self.closed = False
-        self._ended = False  # nothing of it is left to close
+        self.closed = self._ended = False  # ended: nothing of it is left to close
         self._draining_until = 0.0
         keeper_store = (store if keeper_runtime is runtime else store.blocking()).for_keeper()
         # Weakly: a client nobody has any more, and that holds nothing, must be able to go.

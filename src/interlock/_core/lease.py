@@ -447,7 +447,8 @@ class Lease:
 
         Never touches another's: the store removes by claim id. With `strict` an unreachable store is
         an error; otherwise it is reported, and the claim lapses by itself. Nobody waits for the store for longer than
-        the lease could live, nor for longer than about `left` seconds.
+        the lease could live, nor for longer than about `left` seconds. Long because whatever interrupts it, on any line, is
+        dealt with in one place.
         """
         holding, client = self._holding, self._holding.client
         if client.guard._is_owned() or (self._turn is None and client.store.inside()):
