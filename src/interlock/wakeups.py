@@ -37,7 +37,7 @@ class Wakeups:
 
     def add(self, waiting: asyncio.Future[Any], result: Any) -> None:
         """Set the result of a future that is not done; the task that waits for it goes on with the next `run`."""
-        callbacks: list[Any] | None = waiting._callbacks
+        callbacks: Any = waiting._callbacks
         if not self._at_once or callbacks is None or len(callbacks) != 1:
             waiting.set_result(result)
             return

@@ -169,7 +169,7 @@ class SimulatedQuorumTransport:
         """Deliver a reply; or keep a vote that nobody waits for, as a blocking transport does, until the node is next read."""
         if not box.over:
             box.put(node, reply)
-        elif isinstance(request, Vote) and isinstance(reply, int | list):
+        elif isinstance(request, Vote) and not isinstance(reply, InterlockError):
             self._late[node].append((reply, box.sent))
 
     def _read_late(self, node: int) -> None:
