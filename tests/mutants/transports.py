@@ -74,7 +74,7 @@ MUTANTS: list[Mutant] = [
     mutant(
         "a client that is closed cuts off the releases of others",
         "a program that cancels all its tasks at its end leaves their claims behind, each for a whole ttl",
-        ("_core/client.py", "for lease in list(self.releasing):", "for lease in list(self.releasing)[:0]:"),
+        ("_core/client.py", "if self._others_releasing():", "if not self.closed:"),
         tests=Tests("tests/redis/test_closing_beside_releases.py"),
     ),
     mutant(

@@ -31,6 +31,11 @@ DRAINING = 1.0  # seconds for which waiters ask for nothing because their proces
 class Client:
     """The core of `interlock.Client` and `interlock.aio.Client`."""
 
+    _closer: Owner | None = None
+    # Set once there are no attempts, and no releases, but the closer's own.
+    _none_under_way: Signal | None = None
+    _none_releasing: Signal | None = None
+
     def __init__(
         self,
         store: Store,
@@ -52,8 +57,6 @@ class Client:
         self.leases: dict[Lease, None] = {}
         self.attempts: dict[Attempt, None] = {}  # those on their way to a lease
         self.releasing: dict[Lease, None] = {}  # leases that the store is being asked to release
-        self._closer: Owner | None = None
-        self._none_under_way: Signal | None = None  # set once there are none but the closer's own
         self.entries: WeakKeyDictionary[Owner, dict[str, Entry]] = WeakKeyDictionary()
         self.cohorts = Cohorts()
         self._listener = listener
@@ -158,13 +161,21 @@ class Client:
                         attempt.claim.resource, attempt.claim.id, 0.0, timing.patience(left)
                     )
 
+    def release_ended(self) -> None:
+        """One release fewer is under way in a client that was closed."""
+        if (signal := self._none_releasing) is not None and not self._others_releasing():
+            signal.set()
+
+    def _others_releasing(self) -> list[Lease]:
+        """Leases that others are releasing right now; a release of our own, which we interrupt, cannot end while we wait."""
+        return [lease for lease in list(self.releasing) if lease._owner is not self._closer]
+
     async def _see_releases_end(self, timeout: float = 1.0) -> None:
-        """Release what others are releasing right now: their requests, which we are about to cut off, are before ours."""
-        until = self.runtime.now() + timeout
-        for lease in list(self.releasing):
-            if (left := until - self.runtime.now()) > 0:
-                with suppress(Exception):  # what cannot be taken back lapses by itself
-                    await self.store.release(lease.resource, lease.id, 0.0, timing.patience(left))
+        """Wait for releases that the store has been asked for: we are about to cut off their requests."""
+        self._closer = self.runtime.runner()
+        self._none_releasing = self.runtime.signal()
+        if self._others_releasing():
+            await self.runtime.wait(self._none_releasing, timeout)
 
     async def _dismiss(self, timeout: float = 1.0) -> None:
         """Take back the claims of all waiters: that wakes them, and they learn that the client was closed."""

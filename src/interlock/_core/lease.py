@@ -488,6 +488,8 @@ class Lease:
             raise
         finally:
             client.releasing.pop(self, None)
+            if client.closed:
+                client.release_ended()
         if removal is not DONE:
             self._check_removal(removal, strict)
         if client.wants_all_events():
