@@ -37,6 +37,7 @@ class Membership:
         self.away: frozenset[int] = frozenset()
         self.faults: dict[int, str] = {}  # why a node is away
         self.non_voting: frozenset[int] = frozenset()  # nodes without a vote
+        self._voted = [float("-inf")] * self.size  # when each node was last seen to have its vote
         self.clocks = [ClockWatch() for _ in places]
         # When a node's clock jumped. How long it is distrusted is not known until it tells its longest ttl.
         self.jumped: dict[int, float] = {}
@@ -77,12 +78,13 @@ class Membership:
     def mark_non_voting(self, node: int) -> None:
         self.non_voting = self.non_voting | {node}
 
-    def mark_voting(self, node: int) -> None:
+    def mark_voting(self, node: int, now: float) -> None:
         self.non_voting = self.non_voting - {node}
+        self._voted[node] = now
 
     def on_late_vote(self, node: int, reply: Clock | list[Any], sent: float, received: float) -> None:
         """Learn what a node tells that was asked for its vote, and answered when a majority had voted already."""
-        if isinstance(reply, list) and reply[1] == NO_VOTE:
+        if isinstance(reply, list) and reply[1] == NO_VOTE and sent > self._voted[node]:
             self.mark_non_voting(node)
         if self.clocks[node].seen < sent - WELL_KNOWN:
             self.counts(node, reply[0] if isinstance(reply, list) else reply, sent, received)

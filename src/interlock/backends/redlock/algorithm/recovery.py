@@ -144,7 +144,7 @@ class Recovery:
             members.mark_present(node)
             await self._quorum.retry_releases(node, PATIENCE)
             if state.votes:
-                members.mark_voting(node)
+                members.mark_voting(node, self._quorum.now())
             else:
                 members.mark_non_voting(node)
         waiting = [node for node, state in enumerate(states) if state.reachable and not state.votes]
@@ -231,7 +231,7 @@ class Recovery:
             return
         for node, state in enumerate(await self._poll(CheckIn(), PATIENCE)):
             if node in requests and state.votes:
-                members.mark_voting(node)
+                members.mark_voting(node, self._quorum.now())
 
     # ---- for operators ------------------------------------------------------------
 
