@@ -21,7 +21,7 @@ else:
     task_of = running_tasks.get
 """The running task of a loop. Every acquire asks, and until Python 3.12 asyncio's own function is one in Python."""
 
-modules = vars(asyncio)  # where nest_asyncio leaves its mark
+names_in_asyncio = vars(asyncio)  # nest_asyncio adds one
 
 WakeUp = tuple[Callable[[Any], object], "asyncio.Future[Any]", Context]
 
@@ -52,13 +52,12 @@ class Wakeups:
         if not ready:
             return
         # With nest_asyncio a task may run the loop itself. It could read no socket in whose callback it runs.
-        if task_of(loop) is not None or "_nest_patched" in modules:
+        if task_of(loop) is not None or "_nest_patched" in names_in_asyncio:
             self.run_later()
             return
         if len(ready) > 1:
-            loop.call_soon(
-                self.run
-            )  # for the rest, if one of them does not come back to us but ends the program
+            # For the rest, if one of them does not come back to us but ends the program.
+            loop.call_soon(self.run)
         while ready:
             wake_up, waiting, context = ready.popleft()
             try:

@@ -92,7 +92,7 @@ MUTANTS: list[Mutant] = [
     mutant(
         "asyncio: tasks are resumed at once with nest_asyncio, too",
         "a lock inside a nested run of the loop waits for five seconds",
-        ("wakeups.py", ' or "_nest_patched" in modules:', ":"),
+        ("wakeups.py", ' or "_nest_patched" in names_in_asyncio:', ":"),
         tests=Tests("tests/unit/test_wakeups.py", "may_run_the_loop"),
     ),
     mutant(
