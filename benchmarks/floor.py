@@ -19,13 +19,16 @@ from interlock.backends.redis.wire import packing
 from interlock.backends.redis.wire.keys import Keys
 from interlock.backends.redis.wire.resp import bulk
 from interlock.backends.redis.wire.scripts import CLAIM, RELEASE
-from interlock.backends.redlock.wire.packing import Packed, Packing
+from interlock.backends.redlock.wire.packed import RUN_ID_LENGTH
+from interlock.backends.redlock.wire.packing import Packing
+from interlock.backends.redlock.wire.quick_votes import NodeClock
 from interlock.backends.redlock.wire.requests import Release, Vote
 from interlock.model import Claim
 
 ID, CHANNEL = "0123456789abcdef0123-1f", b"interlock:0123456789abcdef"
 WHO = '["host",1234,"MainThread","app/jobs.py:88"]'
-BALLOT = 8  # which word of a vote it is
+QUICK_REPLIES = 4
+TASKS = 64
 Words = list[bytes]
 
 
@@ -84,38 +87,59 @@ def _warmed(address: str) -> None:
         pass
 
 
-def _ballots(name: str) -> tuple[Packed, Packed]:
-    packing = Packing("")
-    return packing.pack(Vote(_claim(name), time.time_ns() // 1000)), packing.pack(Release(name, ID))
+Quick = Callable[[bytes], list[bytes]]
+"""For a ballot, the quick votes to all servers."""
 
 
-def _run_ids(infos: list[bytes]) -> list[bytes]:
-    return [bulk(info.partition(b"run_id:")[2].partition(b"\r")[0]) for info in infos]
+def _quorum(ports: list[int], names: list[str]) -> list[bytes]:
+    """The seats of the nodes, which know a number for each of these names."""
+    with interlock.connect("redlock://" + ",".join(f"127.0.0.1:{port}" for port in ports)) as client:
+        for name in names:
+            with client.lock(name):
+                pass
+    seats: list[bytes] = []
+    for port in ports:
+        bare = Bare(port)
+        seats += bare.ask(b"ZRANGEBYSCORE", b"\x1fquorum", b"-0.2", b"-0.2")
+        bare.close()
+    return seats
 
 
-def _votes(name: str, runs: list[bytes]) -> tuple[list[Words], Words]:
-    vote, release = _ballots(name)
-    words = [(b"", run, b"") for run in runs]
-    return [_words(vote.by_hash(each)) for each in words], _words(release.by_hash(words[0]))
+def _quick_votes(name: str, seats: list[bytes]) -> Quick:
+    """Builds quick votes from the parts that `packing` makes, with ballots of the same length."""
+    ballot = b"1" * 16
+    ends = [seat[RUN_ID_LENGTH:] for seat in seats]
+    vote = Packing("").pack(Vote(_claim(name), int(ballot), seats=ends, quick=True))
+    clock = NodeClock()
+    clock.read(ballot, time.monotonic())
+    quick = vote.quick
+    assert quick is not None
+    whole = [
+        quick.to(node, (b"", b"", b"", seat[:RUN_ID_LENGTH]), clock, 0.0) or b""
+        for node, seat in enumerate(seats)
+    ]
+    return lambda number: [each.replace(ballot, number) for each in whole]
+
+
+def _release(name: str) -> bytes:
+    return Packing("").pack(Release(name, ID)).head
 
 
 def on_five(ports: list[int], stack: ExitStack) -> Callable[[], object]:
-    _warmed("redlock://" + ",".join(f"127.0.0.1:{port}" for port in ports))
+    votes, release = _quick_votes("bench", _quorum(ports, ["bench"])), _release("bench")
     five = [Bare(port) for port in ports]
     for bare in five:
         stack.callback(bare.close)
-    votes, release = _votes("bench", _run_ids([bare.ask(b"INFO", b"server") for bare in five]))
-    ballots = count(int(votes[0][BALLOT]) + 60_000_000)
+    ballots = count(time.time_ns() // 1000 + 60_000_000)
 
     def pair() -> None:
-        ballot = b"%d" % next(ballots)
-        for bare, vote in zip(five, votes, strict=True):
-            vote[BALLOT] = ballot
-            bare.send(*vote)
+        for bare, vote in zip(five, votes(b"%d" % next(ballots)), strict=True):
+            bare.send_encoded(vote)
         for bare in five:
-            bare.read()
+            for _ in range(QUICK_REPLIES):
+                bare.read()
         for bare in five:
-            bare.send(*release)
+            bare.send_encoded(release)
         for bare in five:
             bare.read()
 
@@ -123,22 +147,19 @@ def on_five(ports: list[int], stack: ExitStack) -> Callable[[], object]:
 
 
 async def in_tasks_on_five(ports: list[int]) -> Opened:
-    _warmed("redlock://" + ",".join(f"127.0.0.1:{port}" for port in ports))
+    seats = _quorum(ports, [f"bench/{number}" for number in range(TASKS)])
     five: list[BareProtocol] = [await bare_protocol(port) for port in ports]
-    runs = _run_ids([await bare.ask(b"INFO", b"server") for bare in five])
-    requests: dict[str, tuple[list[Words], Words]] = {}
+    requests: dict[str, tuple[Quick, bytes]] = {}
     ballots = count(time.time_ns() // 1000 + 60_000_000)
 
     async def pair(name: str) -> None:
         if name not in requests:
-            requests[name] = _votes(name, runs)
+            requests[name] = _quick_votes(name, seats), _release(name)
         votes, release = requests[name]
-        ballot = b"%d" % next(ballots)
-        for vote in votes:
-            vote[BALLOT] = ballot
-        for reply in [bare.ask(*vote) for bare, vote in zip(five, votes, strict=True)]:
+        quick = votes(b"%d" % next(ballots))
+        for reply in [bare.ask_encoded(vote, QUICK_REPLIES) for bare, vote in zip(five, quick, strict=True)]:
             await reply
-        for reply in [bare.ask(*release) for bare in five]:
+        for reply in [bare.ask_encoded(release) for bare in five]:
             await reply
 
     async def close() -> None:

@@ -78,14 +78,15 @@ class Bare:
         return self.read()
 
     def send(self, *words: bytes) -> None:
-        self._socket.sendall(hiredis.pack_command(words))  # type: ignore[arg-type]
+        self.send_encoded(hiredis.pack_command(words))  # type: ignore[arg-type]
+
+    def send_encoded(self, request: bytes) -> None:
+        self._socket.sendall(request)
 
     def read(self) -> Any:
-        while True:
+        while (answer := self._reader.gets()) is False:
             self._reader.feed(self._socket.recv(65536))
-            answer = self._reader.gets()
-            if answer is not False:
-                return answer
+        return answer
 
     def pair(self, name: bytes) -> None:
         self.ask(b"SET", name, b"0123456789abcdef", b"NX", b"PX", b"30000")
@@ -133,11 +134,15 @@ class BareProtocol(asyncio.Protocol):
                 waiter.set_result(answer)
 
     def ask(self, *words: bytes) -> asyncio.Future[Any]:
+        return self.ask_encoded(hiredis.pack_command(words))  # type: ignore[arg-type]
+
+    def ask_encoded(self, request: bytes, replies: int = 1) -> asyncio.Future[Any]:
+        """Send a request of one or more commands; the future gets the reply to the first of them."""
         if not self._out:
             self._loop.call_soon(self._flush)
-        self._out.append(hiredis.pack_command(words))  # type: ignore[arg-type]
+        self._out.append(request)
         waiter: asyncio.Future[Any] = self._loop.create_future()
-        self._waiting.append(waiter)
+        self._waiting.extend([waiter] * replies)
         return waiter
 
     def _flush(self) -> None:

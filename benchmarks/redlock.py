@@ -23,7 +23,7 @@ SERVERS, TASKS = 5, 64
 GIVE_UP = 3.0  # seconds after which a pair that hangs is let go
 ID = b"0123456789abcdef"
 OURS, BARE, REDLOCK_PY = (
-    ("evalsha", "eval"),
+    ("evalsha", "eval", "time"),
     ("set", "evalsha"),
     ("set", "eval"),
 )  # what clients send in a pair
@@ -38,7 +38,7 @@ def questions() -> list[Question]:
             "D1: uncontended acquire+release on five servers, sync",
             [
                 Case("bare, send all, read all", _five(_bare, BARE)),
-                Case("interlock's scripts, bare", _five(floor.on_five, OURS)),
+                Case("interlock's requests, bare", _five(floor.on_five, OURS)),
                 Case("interlock", _five(_interlock, OURS)),
                 *when("redlock", Case("redlock-py", _five(_redlock_py, REDLOCK_PY, 100))),
                 *when("pottery", Case("pottery", _five(_pottery, (), 40))),
@@ -50,7 +50,7 @@ def questions() -> list[Question]:
             f"D2: acquire+release on five servers, asyncio, {TASKS} tasks on {TASKS} locks, for one pair",
             [
                 Case("bare, five multiplexed", _tasks(_open_bare)),
-                Case("interlock's scripts, bare", _tasks(floor.in_tasks_on_five)),
+                Case("interlock's requests, bare", _tasks(floor.in_tasks_on_five)),
                 Case("interlock", _tasks(lambda ports: ours.in_tasks(_url(ports)))),
                 *when("aioredlock", Case("aioredlock", _tasks(_open_aioredlock, 128))),
                 *when("pottery", Case("pottery", _tasks(_open_pottery, 128))),

@@ -15,7 +15,7 @@ from interlock.backends.redlock.store import RedlockStore
 from interlock.backends.redlock.transport.blocking import MAX_SETS, BlockingQuorumTransport
 from interlock.backends.redlock.transport.connections import ConnectionSet
 from interlock.backends.redlock.transport.patience import Limits
-from interlock.backends.redlock.wire.packing import Packed
+from interlock.backends.redlock.wire.packed import Packed
 from interlock.backends.redlock.wire.requests import Request
 from interlock.model import Claim, Granted
 from tests.patience import PATIENCE

@@ -1,8 +1,8 @@
 """One node of a quorum in plain Python: the executable specification of the Lua scripts, for simulation and comparison.
 
-A node keeps its claims and a small table (the quorum hash on a server): its run id, when its quarantine began, the highest
-number it accepted, the longest ttl it granted, and for each resource a number with the attempt that set it. `restart` and
-`flush` take from it what they take from a server.
+A node keeps its claims and a small table (a sorted set on a server): its run id, since when it has its vote or its
+quarantine, the longest ttl it granted, and for each resource the highest number it accepted. `restart` and `flush` take from
+it what they take from a server.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from interlock.backends.redlock.wire.requests import (
     RENEWED,
     STRAY,
     TOO_LOW,
+    UNDECIDED,
     Admit,
     CheckIn,
     Evict,
@@ -28,6 +29,7 @@ from interlock.backends.redlock.wire.requests import (
     RenewalItem,
     Request,
     Scan,
+    Seat,
     Vote,
 )
 from interlock.model import Claim, Standing
@@ -60,8 +62,8 @@ class NodeMemory:
         self.durable = durable
         self.claims: dict[str, dict[str, StandingClaim]] = {}
         self.marks: dict[tuple[str, str], tuple[str, int]] = {}  # evictions: the operator's words, until when
-        self.quorum: dict[str, Any] = {}  # run, vote, since, top, longest, floor, durable
-        self.numbers: dict[str, tuple[int, str]] = {}
+        self.quorum: dict[str, Any] = {}  # run, vote, seat, since, longest, floor, durable
+        self.numbers: dict[str, int] = {}  # only while it has its vote
 
     # ---- what can happen to a server ----------------------------------------------------
 
@@ -85,11 +87,14 @@ class NodeMemory:
 
     # ---- requests -------------------------------------------------------------------
 
-    def answer(self, request: Request) -> int | list[Any]:
-        """The reply of the script for this request, as `requests` describes it."""
+    def answer(self, request: Request, node: int = 0) -> bytes | int | list[Any]:
+        """The reply to this request, as `requests` describes it; `node` is the place of this node among the others."""
         match request:
             case Vote():
-                return self.vote(request)
+                seat = request.seats[node] if request.seats else None
+                if request.quick and seat is not None:
+                    return self.quick_vote(request, seat)
+                return self.vote(request, seat)
             case Renew():
                 return self.renew(request)
             case Release():
@@ -123,21 +128,27 @@ class NodeMemory:
         words, until = self.marks.get((resource, id), ("", 0))
         return words if until > now else None
 
-    def vote(self, request: Vote) -> int | list[Any]:
+    @property
+    def top(self) -> int:
+        """The highest number that it accepted, never below the floor."""
+        return max(int(self.quorum.get("floor", 0)), *self.numbers.values(), 0)
+
+    def vote(self, request: Vote, seat: Seat | None = None) -> bytes | list[Any]:
         now, claim = self._clock(), request.claim
         if not self.votes:
             return [now, NO_VOTE]
         self._forget(now)
         live = self._live(claim.resource, now)
-        if (reason := self._mark(claim.resource, claim.id, now)) is not None:
-            return [now, EVICTED, reason]
+        mark, stands = self._mark(claim.resource, claim.id, now), live.get(claim.id)
+        if self._exclusive(stands) and (mark is not None or self._sharers(live)):
+            live.pop(claim.id)  # a quick vote entered it, and found what was in its way only then
+        if mark is not None:
+            return [now, EVICTED, mark]
         under = next((s.claim.capacity for s in live.values()), claim.capacity)
         if under != claim.capacity:
             return [now, MISMATCH, under]
-        number, setter = self.numbers.get(claim.resource, (0, ""))
-        if self.quorum.get("floor", 0) > number:
-            number, setter = self.quorum["floor"], ""
-        accepted = request.ballot > number or (request.ballot == number and setter == claim.id)
+        number = max(self.numbers.get(claim.resource, 0), self.quorum.get("floor", 0))
+        accepted = request.ballot > number
         stands = live.get(claim.id)
         if stands is None or stands.foreign:
             if sum(s.permits for s in live.values()) + claim.permits > claim.capacity:
@@ -146,12 +157,47 @@ class NodeMemory:
         stands.lapses = max(stands.lapses, now + round(claim.ttl * 1000) * 1000)
         self.quorum["longest"] = max(self.quorum.get("longest", 0), round(claim.ttl * 1000))
         if accepted:
-            self.numbers[claim.resource] = (request.ballot, claim.id)
-            self.quorum["top"] = max(self.quorum.get("top", 0), request.ballot)
+            self.numbers[claim.resource] = request.ballot
         if accepted or request.fill:
             stands.token = max(stands.token, request.ballot)  # a late fill does not replace a later number
-            return now
+            own = self.quorum.get("seat", b"")
+            return b"%d" % now if seat == own else b"%d %b" % (now, own)
         return [now, TOO_LOW, number]
+
+    def quick_vote(self, request: Vote, seat: Seat) -> bytes | list[Any]:
+        """SET NX, EXISTS, ZADD XX GT, TIME: what a client asks for that knows the node's seat."""
+        return self.raise_number(request, seat, self.set_claim(request))
+
+    def set_claim(self, request: Vote) -> bool:
+        """The first half: SET NX, which sees exclusive claims and those of other programs."""
+        now, claim = self._clock(), request.claim
+        live = self._live(claim.resource, now)
+        if any(self._exclusive(s) for s in live.values()):
+            return False
+        self.claims.setdefault(claim.resource, {})[claim.id] = StandingClaim(claim, request.ballot, now)
+        return True
+
+    def raise_number(self, request: Vote, seat: Seat, entered: bool) -> bytes | list[Any]:
+        """The second half. The number has the seat in its name, and so is found only in this seat."""
+        now, name = self._clock(), request.claim.resource
+        marked = any(resource == name for resource, _ in self.marks)
+        beside = marked or bool(self._sharers(self._live(name, now)))
+        raised = (
+            self.votes and self.quorum.get("seat") == seat and 0 < self.numbers.get(name, 0) < request.ballot
+        )
+        if raised:
+            self.numbers[name] = request.ballot
+        if entered and raised and not beside:
+            return b"%d" % now
+        return [now, UNDECIDED, int(entered)]
+
+    @staticmethod
+    def _exclusive(stands: StandingClaim | None) -> bool:
+        """Whether the claim has the holder's key."""
+        return stands is not None and stands.claim.capacity == 1
+
+    def _sharers(self, live: dict[str, StandingClaim]) -> list[StandingClaim]:
+        return [s for s in live.values() if not self._exclusive(s)]
 
     @staticmethod
     def _retry(live: dict[str, StandingClaim], now: int) -> int:
@@ -203,7 +249,7 @@ class NodeMemory:
         """Merge old numbers into one, the floor. A server does it step by step."""
         if len(self.numbers) + len(self.quorum) <= MANY:
             return
-        for resource, (number, _) in list(self.numbers.items()):
+        for resource, number in list(self.numbers.items()):
             if number < now - OLD:
                 del self.numbers[resource]
                 self.quorum["floor"] = max(self.quorum.get("floor", 0), number)
@@ -245,26 +291,29 @@ class NodeMemory:
     def checkin(self, request: CheckIn) -> list[Any]:
         now, q = self._clock(), self.quorum
         if not request.read_only and q.get("run") != self.run:
+            if self.top:
+                q["floor"] = self.top
+            self.numbers = {}
             if not ("run" in q and q.get("durable") and self.durable):
                 q["since"], q["about"] = now // 1000, "what must not be forgotten"
             q["run"] = self.run
+            q.pop("vote", None)
         if not request.read_only:
             q["durable"] = self.durable
-            if "since" not in q:
-                q["vote"] = self.run
-        fields = len(q) + len(self.numbers)
-        facts = [q.get(name, 0) for name in ("since", "top", "longest", "floor")]
+            if "since" not in q and "vote" not in q:
+                q["vote"], q["seat"] = self.run, b":%d" % now
+        fields = len(self.numbers) + sum(name != "seat" and value is not False for name, value in q.items())
+        facts = [q.get("since", 0), self.top, q.get("longest", 0), q.get("floor", 0)]
         return [now, q.get("run", ""), *facts, fields, self.run, int(self.durable)]
 
     def admit(self, request: Admit) -> list[Any]:
         now, q = self._clock(), self.quorum
         if q.get("run") != self.run or q.get("since") != request.since:
             return [now, 0]
-        if now // 1000 < request.since + request.quarantine or (request.unused and q.get("top", 0)):
+        if now // 1000 < request.since + request.quarantine or (request.unused and q.get("floor", 0)):
             return [now, 0]
-        for name in ("floor", "top"):
-            if request.floor > q.get(name, 0):
-                q[name] = request.floor
+        if request.floor > q.get("floor", 0):
+            q["floor"] = request.floor
         del q["since"]
-        q["vote"] = self.run
+        q["vote"], q["seat"] = self.run, b":%d" % now
         return [now, 1]

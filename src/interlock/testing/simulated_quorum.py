@@ -120,9 +120,8 @@ class SimulatedQuorumTransport:
         self._network = network
         self.on_unacknowledged: OnUnacknowledged = ignore_unacknowledged
         self.on_late_vote: OnLateVote = ignore_late_vote
-        self._late: list[list[tuple[Any, float]]] = [
-            [] for _ in nodes
-        ]  # votes that nobody has read yet, and when they were sent
+        # By node: replies to votes that nobody has read yet, and when the votes were sent.
+        self._late: list[list[tuple[Vote, Any, float]]] = [[] for _ in nodes]
         self._lives = [0] * len(nodes)  # which process each connection leads to; 0: there is none
 
     async def ask(
@@ -170,12 +169,12 @@ class SimulatedQuorumTransport:
         if not box.over:
             box.put(node, reply)
         elif isinstance(request, Vote) and not isinstance(reply, InterlockError):
-            self._late[node].append((reply, box.sent))
+            self._late[node].append((request, reply, box.sent))
 
     def _read_late(self, node: int) -> None:
         late, self._late[node] = self._late[node], []
-        for reply, sent in late:
-            self.on_late_vote(node, reply, sent, self._runtime.now())
+        for vote, reply, sent in late:
+            self.on_late_vote(node, vote, reply, sent, self._runtime.now())
 
     def _post(self, node: int, request: Request, box: Mailbox | None) -> None:
         """Send one request; a node that is awaited is connected to first, if need be."""
@@ -218,11 +217,14 @@ class SimulatedQuorumTransport:
             if not life and server.up:  # connected to the process that runs now
                 life = self._lives[node] = server.life
             await self._stand_still(server)
+            entered = None
+            if isinstance(request, Vote) and request.quick and server.up and server.life == life:
+                entered = await self._first_half(node, request)
         finally:
             arrived.set()
         reply: Any
         if server.up and server.life == life:
-            reply = server.memory.answer(request)
+            reply = self._answer(node, request, entered)
         else:
             reply = StoreUnavailable(f"{server.place}: the connection broke")
             self._lives[node] = 0
@@ -232,6 +234,23 @@ class SimulatedQuorumTransport:
         await self._travel(link, link.happens(link.faults.delay))
         if not link.severed:
             self._put(node, request, reply, box)
+
+    async def _first_half(self, node: int, vote: Vote) -> bool | None:
+        """Carry out the first command of a quick vote, and let others come before the next; None if it must be one step."""
+        link = self._links[node]
+        if vote.seats[node] is None or link.random.random() < 0.5:
+            return None
+        entered = self._nodes[node].memory.set_claim(vote)
+        await self._network.sleep(link.flight(link.happens(link.faults.delay)))
+        return entered
+
+    def _answer(self, node: int, request: Request, entered: bool | None) -> Any:
+        memory = self._nodes[node].memory
+        if isinstance(request, Vote) and entered is not None:
+            seat = request.seats[node]
+            assert seat is not None
+            return memory.raise_number(request, seat, entered)
+        return memory.answer(request, node)
 
     def _not_read(self, node: int, request: Request) -> None:
         if isinstance(request, Vote | Release):
@@ -243,7 +262,7 @@ class SimulatedQuorumTransport:
         await self._network.sleep(link.random.random() * link.faults.long)
         await self._stand_still(server)
         if not link.severed and server.up and server.life == life:
-            server.memory.answer(request)
+            server.memory.answer(request, node)
 
     async def _travel(self, link: Link, delayed: bool) -> None:
         await self._network.sleep(link.flight(delayed))

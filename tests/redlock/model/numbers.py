@@ -22,7 +22,6 @@ from collections.abc import Iterator
 from itertools import combinations
 from typing import NamedTuple
 
-from tests.redlock.model import shipped
 from tests.redlock.model.search import Label
 from tests.redlock.model.variants import Variant
 
@@ -105,7 +104,10 @@ class Numbers:
         known = self._known.get((node, alive))
         if known is None:
             number, setter, floor, votes, heard, quarantine, read = node
-            if (seen := self.seen(node)) > number:
+            seen = self.seen(node)
+            if (
+                seen > number and self.variant.quick is None
+            ):  # a quick vote sees the number, and not the floor
                 number, setter = seen, NOBODY
             if seen == self.variant.exceed(number, 0):
                 floor = 0
@@ -154,6 +156,9 @@ class Numbers:
             if not node.votes or node.heard >> a & 1:
                 continue
             answer = self.variant.accept(self.seen(node), node.setter, attempt.ballot, self._id(a))
+            if answer is None and self.variant.quick is not None:
+                raised = self.variant.quick(node.number, node.floor, attempt.ballot)
+                answer = None if raised is None else (raised, self._id(a))
             if answer is None:
                 continue
             number, setter = answer
@@ -247,7 +252,7 @@ class Numbers:
                 if floor != node.read:
                     yield ("somebody reads {} for node {}", floor, n), state.put(n, node._replace(read=floor))
         if node.read != UNREAD and (over or variant.admit == "no compare"):
-            number, floor = shipped.admitted(node.number, node.read)
+            number, floor = variant.admitted(node.number, node.read)
             read = node.read if variant.admit == "no compare" else UNREAD
             back = Node(number, NOBODY, floor, heard=node.heard, read=read)
             yield ("node {} has its vote again, its floor is {}", n, node.read), state.put(n, back)

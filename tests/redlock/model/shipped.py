@@ -4,31 +4,39 @@ from __future__ import annotations
 
 from functools import cache
 
-from interlock.backends.redlock.wire.requests import TOO_LOW, Admit, Vote
+from interlock.backends.redlock.wire.requests import TOO_LOW, Admit, CheckIn, Vote
 from interlock.model import Claim
 from interlock.testing.redlock_node import MANY, OLD, NodeMemory
 
 LATER = 10 * OLD  # by when a number of the model is old
+SEAT = b":1"
 
 
-def _node(number: int, floor: int, setter: int = -1) -> NodeMemory:
+def _node(number: int, floor: int) -> NodeMemory:
     node = NodeMemory(lambda: LATER)
-    node.quorum = {"run": node.run, "vote": node.run, "floor": floor}
+    node.quorum = {"run": node.run, "vote": node.run, "seat": SEAT, "floor": floor}
     if number:
-        node.numbers["r"] = (number, str(setter))
+        node.numbers["r"] = number
     return node
 
 
 @cache
 def accept(seen: int, setter: int, ballot: int, id: int) -> tuple[int, int] | None:
-    """The number and its setter after a vote; None when the ballot is too low."""
-    node = _node(seen, 0, setter)
+    """The number, and the attempt that set it, after a vote; None when the ballot is too low."""
+    node = _node(seen, 0)
     said = node.answer(Vote(Claim("r", str(id), 1.0), ballot))
     if isinstance(said, list):
         assert said[1] == TOO_LOW
         return None
-    number, owner = node.numbers["r"]
-    return number, int(owner)
+    return node.numbers["r"], id
+
+
+@cache
+def quick(number: int, floor: int, ballot: int) -> int | None:
+    """The number after a quick vote; None if it was not accepted."""
+    node = _node(number, floor)
+    said = node.answer(Vote(Claim("r", "asks", 1.0), ballot, seats=(SEAT,), quick=True))
+    return None if isinstance(said, list) else node.numbers["r"]
 
 
 @cache
@@ -36,7 +44,7 @@ def fill(seen: int, token: int) -> int:
     """What a ballot has to exceed after a holder filled in its claim."""
     node = _node(seen, 0)
     node.answer(Vote(Claim("r", "filler", 1.0), token, fill=True))
-    return exceed(node.numbers.get("r", (0, ""))[0], node.quorum["floor"])
+    return exceed(node.numbers.get("r", 0), node.quorum["floor"])
 
 
 @cache
@@ -52,7 +60,7 @@ def exceed(number: int, floor: int) -> int:
 def pruned(number: int, floor: int) -> int:
     """The floor after the number was found to be old."""
     node = _node(number, floor)
-    node.numbers |= {f"other {n}": (LATER, "") for n in range(MANY)}
+    node.numbers |= {f"other {n}": LATER for n in range(MANY)}
     node.answer(Vote(Claim("another", "passes by", 1.0), LATER))
     assert "r" not in node.numbers
     return int(node.quorum["floor"])
@@ -62,7 +70,8 @@ def pruned(number: int, floor: int) -> int:
 def admitted(number: int, read: int) -> tuple[int, int]:
     """The number and the floor of a node that came back with this number and was admitted with this floor."""
     node = _node(number, 0)
-    node.quorum["since"] = 1
-    assert node.answer(Admit(since=1, quarantine=1, floor=read)) == [LATER, 1]
+    node.run = "another"
+    since = node.checkin(CheckIn())[2]
+    assert node.answer(Admit(since=since, quarantine=0, floor=read)) == [LATER, 1]
     assert node.votes
-    return node.numbers.get("r", (0, ""))[0], int(node.quorum["floor"])
+    return node.numbers.get("r", 0), int(node.quorum.get("floor", 0))

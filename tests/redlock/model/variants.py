@@ -12,11 +12,28 @@ Accept = Callable[[int, int, int, int], "tuple[int, int] | None"]
 """(number seen, its setter, ballot, id) to (number, setter) afterwards; None: refused."""
 
 Rule = Callable[[int, int], int]
+Quick = Callable[[int, int, int], "int | None"]
+"""(number, floor, ballot) to the number afterwards; None: not accepted."""
 
 
 def accept_again(seen: int, setter: int, ballot: int, id: int) -> tuple[int, int] | None:
     """Whoever set it."""
     return (ballot, id) if ballot >= seen else None
+
+
+def accept_from_setter(seen: int, setter: int, ballot: int, id: int) -> tuple[int, int] | None:
+    """Also the same number again, if the same id set it."""
+    return (ballot, id) if ballot > seen or (ballot == seen and setter == id) else None
+
+
+def quick_whatever(number: int, floor: int, ballot: int) -> int | None:
+    """A number is made where there is none: the floor is not asked."""
+    return ballot if ballot > number else None
+
+
+def keeps_numbers(number: int, read: int) -> tuple[int, int]:
+    """A node that is admitted has the numbers that it came back with."""
+    return number, read
 
 
 def accept_counting(seen: int, setter: int, ballot: int, id: int) -> tuple[int, int] | None:
@@ -50,6 +67,10 @@ class Variant:
     grant: Literal["one number", "highest"] = "one number"  # what a majority has to agree on
     ids: Literal["attempt", "client"] = "attempt"
     rounds: int = 0  # further rounds with a higher ballot
+    quick: Quick | None = None
+    admitted: Callable[[int, int], tuple[int, int]] = (
+        shipped.admitted
+    )  # (number it came back with, floor read) to both
     fill: Rule = shipped.fill  # (seen, token) to what is seen afterwards
     fill_needs_majority: bool = True
     exceed: Rule = shipped.exceed  # (number, floor) to what a ballot has to exceed
@@ -83,9 +104,21 @@ SHIPPED = [
     ),
     Variant("twice", "nodes lose their memory and are readmitted again and again", faults=2, admit="quiet"),
     Variant(
+        "quick",
+        "quick votes, which see only the number of the name, beside pruning, loss and readmission",
+        quick=shipped.quick,
+        prune=shipped.pruned,
+        loses="newest",
+        faults=1,
+        admit="quiet",
+        top=2,
+        deep=(3, 3),
+    ),
+    Variant(
         "all of it",
-        "second rounds, pruning, loss and readmission together",
+        "second rounds, quick votes, pruning, loss and readmission together",
         rounds=1,
+        quick=shipped.quick,
         prune=shipped.pruned,
         loses="newest",
         faults=1,
@@ -107,7 +140,30 @@ BROKEN = [
         "naive max", "the token is the highest that a majority answers", True, accept_counting, "highest"
     ),
     Variant("naive le", "a node accepts what it has, whoever set it", True, accept_again),
-    Variant("client ids", "two attempts of one client share an id", True, ids="client"),
+    Variant(
+        "client ids",
+        "a node accepts what the same id set, and two attempts of one client share an id",
+        True,
+        accept_from_setter,
+        ids="client",
+    ),
+    Variant(
+        "quick and rolled back",
+        "a quick vote meets a number that was rolled back, below the floor",
+        True,
+        loses="newest",
+        faults=1,
+        admit="quiet",
+        quick=shipped.quick,
+        admitted=keeps_numbers,
+    ),
+    Variant(
+        "quick without a number",
+        "a quick vote makes a number where there is none",
+        True,
+        prune=shipped.pruned,
+        quick=quick_whatever,
+    ),
     Variant("no marker", "a node loses its memory and goes on", True, faults=1, marker=False),
     Variant(
         "no run id",
@@ -153,6 +209,7 @@ BROKEN = [
         faults=1,
         admit="quiet",
         exceed=field_or_floor,
+        admitted=keeps_numbers,
     ),
     Variant(
         "late admission", "a late admission meets the node's next life", True, faults=2, admit="no compare"

@@ -69,14 +69,14 @@ def _ids_per_client() -> list[Patch]:
     def shared(id: str) -> str:
         return id.partition("-")[0]
 
-    def known_by_client(self: NodeMemory, request: Request) -> int | list[Any]:
+    def known_by_client(self: NodeMemory, request: Request, node: int = 0) -> Any:
         if isinstance(request, Vote):
             request = replaced(request, claim=replaced(request.claim, id=shared(request.claim.id)))
         elif isinstance(request, Renew):
             request = Renew(tuple(replaced(item, id=shared(item.id)) for item in request.items))
         elif isinstance(request, Release):
             request = replaced(request, id=shared(request.id))
-        return answer(self, request)
+        return answer(self, request, node)
 
     return [(NodeMemory, "answer", known_by_client)]
 
@@ -126,11 +126,10 @@ def _no_clock_watch() -> list[Patch]:
 def _whoever_set_it() -> list[Patch]:
     vote = NodeMemory.vote
 
-    def again(self: NodeMemory, request: Vote) -> int | list[Any]:
-        number, _ = self.numbers.get(request.claim.resource, (0, ""))
-        if request.ballot == number:
-            self.numbers[request.claim.resource] = (number, request.claim.id)
-        return vote(self, request)
+    def again(self: NodeMemory, request: Vote, seat: Any = None) -> Any:
+        if request.ballot == self.numbers.get(request.claim.resource):
+            self.numbers[request.claim.resource] -= 1
+        return vote(self, request, seat)
 
     return [(NodeMemory, "vote", again)]
 

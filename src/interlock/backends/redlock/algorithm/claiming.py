@@ -2,6 +2,7 @@
 
     T1 -> Vote to all -> a majority holds the claim and accepted the same number      granted
                       -> a majority holds it, but some node has seen more             again, with a higher ballot
+                      -> a quick vote was not enough to tell                          again, by script
                       -> others are in the way, or too few answer                     taken back on all nodes
 
 The number is a ballot, as in Paxos (Leslie Lamport, "The Part-Time Parliament", 1998). It is unique, and above the number of
@@ -17,6 +18,7 @@ from typing import Any
 from interlock.backends.redlock.algorithm.clock import DRIFT, SLACK
 from interlock.backends.redlock.algorithm.membership import Membership
 from interlock.backends.redlock.quorum import QUARANTINED, ROUND, Quorum
+from interlock.backends.redlock.wire.quick_votes import CLOCK_DIGITS
 from interlock.backends.redlock.wire.requests import (
     BUSY,
     CLOCKS,
@@ -24,6 +26,7 @@ from interlock.backends.redlock.wire.requests import (
     MISMATCH,
     NO_VOTE,
     TOO_LOW,
+    UNDECIDED,
     Clock,
     Release,
     Reply,
@@ -47,11 +50,13 @@ class Votes:
     holding = 0  # nodes that count and hold the claim
     ahead = 0
     seen = 0  # the highest number in the way of our ballot
+    undecided = 0  # nodes whose scripts must be asked
     evicted: str | None = None
     mismatch = 0
 
-    def __init__(self, members: Membership) -> None:
+    def __init__(self, members: Membership, vote: Vote) -> None:
         self._members = members
+        self._vote = vote
         self.stands: list[int] = []  # nodes that hold the claim, whether they count or not
         self.busy: dict[int, list[Any]] = {}  # by node: what it says of the claims in the way
         self.said: dict[int, str | InterlockError] = {}
@@ -61,6 +66,8 @@ class Votes:
         self.sent = sent
         members = self._members
         if isinstance(reply, CLOCKS):
+            if isinstance(reply, bytes) and (len(reply) > CLOCK_DIGITS or not self._vote.quick):
+                reply = members.accepted(node, self._vote, reply)
             self.stands.append(node)
             if not members.counts(node, reply, sent, received):
                 self.said[node] = "its clock jumped"
@@ -76,6 +83,8 @@ class Votes:
         else:
             self._not_accepted(node, reply, members.counts(node, reply[0], sent, received))
         pending = members.size - self.replied
+        if self.undecided:  # the scripts are asked next, unless the others are enough
+            return self.accepted + pending < members.majority
         if self.holding + pending < members.majority:
             # A majority is out of reach. Go on until a majority has said whether others hold it, or cannot any more: if a node
             # without a vote among the first to answer ended the round, the claim would fail instead of waiting for its holder.
@@ -93,7 +102,13 @@ class Votes:
 
     def _not_accepted(self, node: int, reply: list[Any], counts: bool) -> None:
         code = reply[1]
-        if code == TOO_LOW:
+        if code == UNDECIDED:
+            self.undecided += 1
+            self._members.note_undecided(self._vote.claim.resource)
+            if reply[2]:
+                self.stands.append(node)
+            self.said[node] = "undecided"
+        elif code == TOO_LOW:
             self.stands.append(node)
             if not counts:
                 self.said[node] = "its clock jumped"
@@ -152,12 +167,13 @@ async def vote(quorum: Quorum, claim: Claim, began: float, timeout: float) -> Gr
     """The grant; or, once the attempt is taken back, what the nodes said, for `refused`."""
     members, connecting = quorum.members, 0.0
     members.note_ttl(claim.ttl)
-    ballot, rounds = members.ballot(quorum.wall()), 0
+    ballot, rounds, seats = members.ballot(quorum.wall()), 0, members.quick_seats(claim, began)
     while True:
         rounds += 1
-        asked, votes = quorum.now(), Votes(members)
-        left = timeout - (asked - began - connecting)
-        request, limits = Vote(claim, ballot), quorum.once_connected(max(0.001, left))
+        asked, quick = quorum.now(), seats is not None
+        request = Vote(claim, ballot, False, members.seats if seats is None else seats, quick)
+        votes, left = Votes(members, request), timeout - (asked - began - connecting)
+        limits = quorum.once_connected(max(0.001, left))
         unanswered = await quorum.transport.ask(  # as `Quorum.ask`, but for a coroutine on the hot path
             request, members.everyone, members.present, votes.on_reply, limits
         )
@@ -167,13 +183,20 @@ async def vote(quorum: Quorum, claim: Claim, began: float, timeout: float) -> Gr
         if votes.accepted >= members.majority:
             if now - votes.sent < ROUND and claim.ttl * (1 - DRIFT - LEAST) - SLACK > now - began:
                 members.hold(claim, ballot, now)
+                if not votes.undecided:
+                    members.note_grant(claim.resource, asked)
                 return Granted(ballot, claim.ttl)
             votes.said = {node: f"granted, but only after {now - began:.3f} s" for node in votes.stands}
             votes.busy = {}
             break
-        if votes.holding < members.majority or votes.evicted is not None or left <= 0 or rounds == ROUNDS:
+        if votes.busy:
+            members.note_contended(claim.resource, now)
+        if votes.undecided:
+            pass  # also if the time is up: only a script can tell who is in the way
+        elif votes.holding < members.majority or votes.evicted is not None or left <= 0 or rounds == ROUNDS:
             break
         connecting += votes.sent - asked
+        seats = None
         members.note_number(votes.seen)
         ballot = members.ballot(0)
     await _take_back(quorum, claim, ballot, votes)

@@ -6,13 +6,19 @@ from collections.abc import Iterable
 from typing import Any
 
 from interlock.backends.redlock.algorithm.clock import DRIFT, ClockWatch
-from interlock.backends.redlock.wire.requests import NO_VOTE, Clock, Release
+from interlock.backends.redlock.wire.requests import NO_VOTE, UNDECIDED, Clock, Release, Seat, Vote
 from interlock.model import Claim
 from interlock.record import record
 
 MAX_PENDING_RELEASES = 1000  # for each node that is away; of older ones, the claims lapse by themselves
 FARTHEST = 2**52  # us, in the year 2112: whatever a clock says, Lua tells numbers apart only up to twice that
 SWEPT = 256  # claims remembered before lapsed ones are first swept
+MAX_NAMES = 4096  # names that may be voted for quickly
+MAX_TTLS = 100  # for which the table of seats is kept
+FRESH = 45.0  # seconds after a grant for which the nodes remember the number of its name: they do for 60
+CONTENDED = (
+    1.0  # seconds for which a name that somebody else held is voted for by script, which says who it is
+)
 WELL_KNOWN = 0.05  # seconds for which a node's clock need not be looked at again: the next vote does
 
 
@@ -50,6 +56,11 @@ class Membership:
             tuple[int, str], tuple[Release, float]
         ] = {}  # by node and id; with the instant when the claim has lapsed anyway
         self._sweep_at = SWEPT
+        # By node: its seat, and the longest ttl that it is known to remember there.
+        self._seats: list[tuple[Seat | None, float]] = [(None, 0.0)] * self.size
+        self._quick_seats: dict[float, list[Seat | None]] = {}  # by ttl: those that remember one as long
+        # By resource: from when on it may be voted for quickly. The nodes know a number for each of these names.
+        self._quick_from: dict[str, float] = {}
 
     @property
     def unhealthy(self) -> bool:
@@ -82,12 +93,75 @@ class Membership:
         self.non_voting = self.non_voting - {node}
         self._voted[node] = now
 
-    def on_late_vote(self, node: int, reply: Clock | list[Any], sent: float, received: float) -> None:
+    # ---- quick votes: see `wire.quick_votes` ------------------------------------------------------
+
+    @property
+    def seats(self) -> list[Seat | None]:
+        """The seat of each node, as far as it is known."""
+        return [seat for seat, _ in self._seats]
+
+    def quick_seats(self, claim: Claim, now: float) -> list[Seat | None] | None:
+        """The seats of the nodes that may be asked for a quick vote; None if the claim must be voted for by script."""
+        since = self._quick_from.get(claim.resource)
+        if since is None or not 0.0 <= now - since < FRESH or claim.capacity != 1:
+            return None
+        known = self._quick_seats  # first: if another thread learns a seat meanwhile, it makes a new table
+        found = known.get(claim.ttl)
+        if found is None:
+            found = [seat if claim.ttl <= noted else None for seat, noted in self._seats]
+            if len(known) < MAX_TTLS:
+                known[claim.ttl] = found
+        return found
+
+    def accepted(self, node: int, vote: Vote, reply: bytes) -> bytes:
+        """Learn the node's seat from its reply to a vote that it accepted; return its clock."""
+        clock, _, told = reply.partition(b" ")
+        seat, noted = self._seats[node]
+        if told:
+            self._seats[node] = told, vote.claim.ttl
+            self._quick_seats = {}
+        elif vote.claim.ttl > noted and vote.seats and vote.seats[node] == seat:
+            self._seats[node] = (
+                seat,
+                vote.claim.ttl,
+            )  # its script did: no quick vote is sent for a ttl as long
+            self._quick_seats = {}
+        return clock
+
+    def note_grant(self, resource: str, now: float) -> None:
+        """The nodes know a number for this name: the next vote may be quick."""
+        if now >= self._quick_from.get(resource, now):
+            self._from(resource, now)
+
+    def note_contended(self, resource: str, now: float) -> None:
+        """Somebody else has it: for a while votes are by script, which says who."""
+        self._from(resource, now + CONTENDED)
+
+    def note_undecided(self, resource: str) -> None:
+        """A node knows no number for this name, or a higher one: the next vote is by script, which mends that."""
+        self._quick_from.pop(resource, None)
+
+    def _from(self, resource: str, instant: float) -> None:
+        if len(self._quick_from) >= MAX_NAMES:
+            self._quick_from.clear()
+        self._quick_from[resource] = instant
+
+    # ---- replies ---------------------------------------------------------------------------
+
+    def on_late_vote(
+        self, node: int, vote: Vote, reply: Clock | list[Any], sent: float, received: float
+    ) -> None:
         """Learn what a node tells that was asked for its vote, and answered when a majority had voted already."""
-        if isinstance(reply, list) and reply[1] == NO_VOTE and sent > self._voted[node]:
-            self.mark_non_voting(node)
+        if isinstance(reply, list):
+            if reply[1] == NO_VOTE and sent > self._voted[node]:
+                self.mark_non_voting(node)
+            elif reply[1] == UNDECIDED:
+                self.note_undecided(vote.claim.resource)
+            clock: Clock = reply[0]
+        else:
+            clock = self.accepted(node, vote, reply) if isinstance(reply, bytes) else reply
         if self.clocks[node].seen < sent - WELL_KNOWN:
-            self.counts(node, reply[0] if isinstance(reply, list) else reply, sent, received)
+            self.counts(node, clock, sent, received)
 
     def counts(self, node: int, clock: Clock, sent: float, received: float) -> bool:
         """Whether the node's reply counts: its clock has run like ours for as long as any lease may last."""

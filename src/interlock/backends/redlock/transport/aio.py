@@ -18,19 +18,21 @@ from interlock.backends.redis.transport.pipelined import PipelinedConnection
 from interlock.backends.redis.wire.resp import ErrorReply
 from interlock.backends.redlock.transport.interface import ignore_late_vote, ignore_unacknowledged
 from interlock.backends.redlock.transport.patience import ConnectPatience, ConnectTimes, Limits
+from interlock.backends.redlock.wire.packed import Identity, Packed
 from interlock.backends.redlock.wire.packing import (
     HANDSHAKE,
     HANDSHAKE_REPLIES,
     PLAIN_REPLIES,
-    Packed,
     Packing,
     node_identity,
 )
+from interlock.backends.redlock.wire.quick_votes import NodeClock, quick_reply
 from interlock.backends.redlock.wire.requests import OnLateVote, OnReply, OnUnacknowledged, Request, Vote
 from interlock.errors import ClientClosed, InterlockError
 from interlock.wakeups import Wakeups
 
-MAX_UNANSWERED = 5000  # requests a silent node may leave unanswered before its connection is closed
+MAX_UNANSWERED = 20_000  # commands a silent node may leave unanswered before its connection is closed
+NOBODY = (None, None, None)  # waits for the replies to a quick vote, but for the last
 
 
 class ReplyReceiver(Protocol):
@@ -51,15 +53,20 @@ class AsyncNodeConnection(PipelinedConnection):
         self._connections = (
             transport._connections
         )  # the transport's connections; this one is removed when it ends
-        self.identity: tuple[bytes, bytes, bytes] = (b"", b"", b"")
-        self._pending: deque[ReplyReceiver] = deque()
+        self.identity: Identity = (b"", b"", b"", b"")
+        # Who gets the next replies; nobody those to a quick vote, but for the last, which are collected.
+        self._pending: deque[ReplyReceiver | None] = deque()
+        self.parts: list[Any] = []
+        self.clock = NodeClock()
 
-    def ask(self, asking: ReplyReceiver, request: bytes) -> None:
+    def ask(self, asking: ReplyReceiver, request: bytes, quick: bool = False) -> None:
         pending = self._pending
         if self._out:  # as `_send`, but for a call that every round would pay for on each node
             self._out.append(request)
         else:
             self._send(request, not pending and not self.wakeups.ready)
+        if quick:
+            pending.extend(NOBODY)
         pending.append(asking)
         if len(pending) > MAX_UNANSWERED:
             self.end(timeout_error(self.place, 0.0))
@@ -72,6 +79,12 @@ class AsyncNodeConnection(PipelinedConnection):
         popleft = self._pending.popleft
         while (reply := gets()) is not False:
             asking = popleft()
+            if asking is None:
+                self.parts.append(reply)
+                continue
+            if self.parts:
+                parts, self.parts = self.parts, []
+                reply = quick_reply(parts, reply)
             # A release that was answered after a majority says nothing new.
             if not asking.over or reply.__class__ is not int:
                 asking.on_reply(self, reply)
@@ -80,7 +93,9 @@ class AsyncNodeConnection(PipelinedConnection):
         if self._connections[self.node] is self:
             self._connections[self.node] = None
         while self._pending:
-            self._pending.popleft().on_reply(self, error)
+            asking = self._pending.popleft()
+            if asking is not None:
+                asking.on_reply(self, error)
 
 
 class NodeHandshake:
@@ -107,7 +122,7 @@ class Round:
     """One request to several nodes, and the replies to it."""
 
     __slots__ = (
-        *("_limits", "_on_reply", "_packed", "_sent", "_transport", "until"),
+        *("_limits", "_on_reply", "_packed", "_transport", "sent", "until"),
         *("broken", "done", "enough", "over", "replied", "waiting"),
     )
 
@@ -122,7 +137,7 @@ class Round:
         self._transport = transport
         self._packed = packed
         self._on_reply = on_reply
-        self._sent = sent = transport.now()
+        self.sent = sent = transport.now()
         self._limits = limits
         self.until = sent + (limits.longest if limits.least else limits.timeout)
         self.waiting = set(awaited)
@@ -134,8 +149,12 @@ class Round:
 
     def on_reply(self, connection: AsyncNodeConnection, reply: Any) -> None:
         kind, node = reply.__class__, connection.node
+        if kind is bytes:  # a vote was accepted
+            connection.clock.read(reply, self.sent)
         if self.over and (kind is bytes or kind is list) and self._packed.request.__class__ is Vote:
-            self._transport.on_late_vote(node, reply, self._sent, self._transport.now())
+            vote = self._packed.request
+            assert isinstance(vote, Vote)
+            self._transport.on_late_vote(node, vote, reply, self.sent, self._transport.now())
             return
         if kind is not bytes and kind is not int and kind is not list:
             reply = self._not_done(connection, reply)
@@ -144,13 +163,13 @@ class Round:
         self.waiting.discard(node)
         now, answers = self._transport.now(), not isinstance(reply, InterlockError)
         self.replied += answers
-        if self._on_reply(node, reply, self._sent, now):
+        if self._on_reply(node, reply, self.sent, now):
             self.enough = True
             self.end(connection.wakeups)
         elif not self.waiting or now >= self.until:
             self.end(connection.wakeups)
         elif answers and self.replied == self._limits.least:
-            self.until = self._sent + self._limits.patience(now - self._sent)
+            self.until = self.sent + self._limits.patience(now - self.sent)
             self._transport.expire_at(self.until)
 
     def _not_done(self, connection: AsyncNodeConnection, reply: Any) -> Any:
@@ -159,7 +178,7 @@ class Round:
         packed = self._packed
         if isinstance(reply, ErrorReply):
             if reply.code == "NOSCRIPT" and (wanted or packed.lasting):
-                connection.ask(self, packed.with_source(connection.identity))
+                connection.ask(self, packed.with_source(connection.identity, connection.node))
                 return None
             return reply_error(connection.place, reply)
         if wanted:
@@ -229,14 +248,7 @@ class AsyncQuorumTransport:
         elif limits.hurried:
             limits = limits.after(0.0, len(awaited), self.round_trip(limits.least))
         asked = Round(self, packed, on_reply, awaited, limits)
-        for node in to:
-            connection = connections[node]
-            if connection is None:
-                asked.waiting.discard(node)
-                if packed.request is not None:
-                    self.on_unacknowledged(node, packed.request)
-            else:
-                connection.ask(asked, packed.head + connection.identity[packed.identity_form] + packed.tail)
+        self._send(asked, packed, to)
         if asked.waiting and not asked.over:
             asked.done = loop.create_future()
             self._rounds.add(asked)
@@ -248,6 +260,19 @@ class AsyncQuorumTransport:
                 asked.over = True  # also when the task is cancelled: later replies are dropped
         lost += asked.broken
         return lost if asked.enough else [*lost, *asked.waiting]
+
+    def _send(self, asked: Round, packed: Packed, to: Collection[int]) -> None:
+        quick = packed.quick
+        for node in to:
+            connection = self._connections[node]
+            if connection is None:
+                asked.waiting.discard(node)
+                if packed.request is not None:
+                    self.on_unacknowledged(node, packed.request)
+            elif quick and (commands := quick.to(node, connection.identity, connection.clock, asked.sent)):
+                connection.ask(asked, commands, True)
+            else:
+                connection.ask(asked, packed.by_hash(connection.identity, node))
 
     def expire_at(self, when: float) -> None:
         """End rounds whose time is up no later than `when`."""

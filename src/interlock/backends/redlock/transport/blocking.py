@@ -15,7 +15,8 @@ from interlock.backends.redlock.transport.connecting import ConnectAttempts
 from interlock.backends.redlock.transport.connections import ConnectionSet
 from interlock.backends.redlock.transport.interface import ignore_late_vote, ignore_unacknowledged
 from interlock.backends.redlock.transport.patience import Limits
-from interlock.backends.redlock.wire.packing import PLAIN_REPLIES, Packed, Packing
+from interlock.backends.redlock.wire.packed import Packed
+from interlock.backends.redlock.wire.packing import PLAIN_REPLIES, Packing
 from interlock.backends.redlock.wire.requests import (
     OnLateVote,
     OnReply,

@@ -24,7 +24,9 @@ from interlock.backends.redis.errors import (
 )
 from interlock.backends.redis.wire.resp import ErrorReply, ProtocolError, reader
 from interlock.backends.redlock.transport.patience import ConnectPatience, Limits
-from interlock.backends.redlock.wire.packing import HANDSHAKE, HANDSHAKE_REPLIES, Packed, node_identity
+from interlock.backends.redlock.wire.packed import Identity, Packed
+from interlock.backends.redlock.wire.packing import HANDSHAKE, HANDSHAKE_REPLIES, node_identity
+from interlock.backends.redlock.wire.quick_votes import PART, PARTS, NodeClock, quick_reply
 from interlock.backends.redlock.wire.requests import OnReply, Release, Vote
 from interlock.errors import InterlockError
 
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
 
 FRESH = 0.5  # seconds of idleness after which connections are checked before they are used
 MAX_POLLS = 100  # poll objects that are kept: of five nodes, two may be behind in ten ways, of fifteen seven in thousands
-MAX_UNANSWERED = 64  # requests a silent node may leave unanswered before it gets no new ones
+MAX_UNANSWERED = 256  # commands a silent node may leave unanswered before it gets no new ones
 CHUNK = 2048  # replies are small, and a large buffer costs more to get
 POLLIN = select.POLLIN
 EMPTY = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
@@ -44,7 +46,7 @@ class NodeConnection:
     """One blocking connection to one node."""
 
     __slots__ = (
-        *("_connection", "_reader", "bit", "due", "fd", "identity"),
+        *("_connection", "_parts", "_reader", "bit", "clock", "due", "fd", "identity"),
         *("node", "place", "round_trip", "sock", "transport"),
     )
 
@@ -60,6 +62,8 @@ class NodeConnection:
         self.sock: Any = self._connection._sock
         self._reader = reader()
         self.due: deque[Packed] = deque()  # sent and not yet answered; only the last of them is waited for
+        self._parts: list[Any] = []  # the replies to a quick vote, but for the last
+        self.clock = NodeClock()
         try:
             began = time.monotonic()
             self.identity = self._handshake(timeout, until)
@@ -70,7 +74,7 @@ class NodeConnection:
             raise
         self.fd: int = self.sock.fileno()
 
-    def _handshake(self, timeout: float, until: float) -> tuple[bytes, bytes, bytes]:
+    def _handshake(self, timeout: float, until: float) -> Identity:
         replies: list[Any] = []
         try:
             self.sock.settimeout(max(0.001, until - time.monotonic()))
@@ -135,12 +139,20 @@ class NodeConnection:
                 reader.feed(data)
                 while (reply := reader.gets()) is not False:
                     packed = due.popleft()
+                    if packed is PART:
+                        self._parts.append(reply)
+                        continue
+                    if self._parts:
+                        parts, self._parts = self._parts, []
+                        reply = quick_reply(parts, reply)
                     if reply.__class__ is ErrorReply:
                         if reply.code == "NOSCRIPT":
                             if packed is asked or packed.lasting:
-                                self.send(packed, packed.with_source(self.identity))
+                                self.send(packed, packed.with_source(self.identity, self.node))
                             continue
                         reply = reply_error(self.place, reply)
+                    elif reply.__class__ is bytes:  # a vote was accepted
+                        self.clock.read(reply, packed.sent)
                     if packed.crossed and reply == 0:
                         self.tell_crossed(packed)
                     if packed is asked:
@@ -161,7 +173,8 @@ class NodeConnection:
     def tell_late_vote(self, packed: Packed, reply: Any) -> None:
         transport = self.transport
         assert transport is not None  # it belongs to a set: a vote was sent on it
-        transport.on_late_vote(self.node, reply, packed.sent, transport.now())
+        assert isinstance(packed.request, Vote)
+        transport.on_late_vote(self.node, packed.request, reply, packed.sent, transport.now())
 
     def unacknowledged(self) -> list[Vote | Release]:
         """The votes and releases that no reply can answer any more: nobody knows whether the node has read them."""
@@ -217,6 +230,7 @@ class ConnectionSet:
         elif limits.hurried:
             limits = limits.after(0.0, len(awaited), transport.round_trip(limits.least))
         head, identity_form, tail = packed.head, packed.identity_form, packed.tail
+        quick, vote = packed.quick, packed.request.__class__ is Vote
         packed.sent, waiting = sent, set(awaited)
         # Connections with replies to earlier requests, which nobody has read; and the bits of their nodes.
         behind: list[tuple[int, int]] = []
@@ -236,7 +250,14 @@ class ConnectionSet:
                 without |= connection.bit
                 if len(due) >= MAX_UNANSWERED:
                     self._late = True
-            request = head + connection.identity[identity_form] + tail if identity_form or tail else head
+            identity = connection.identity
+            if not vote:
+                request = head + identity[identity_form] + tail if identity_form or tail else head
+            elif quick and (commands := quick.to(node, identity, connection.clock, sent)):
+                request = commands
+                due.extend(PARTS)
+            else:
+                request = packed.by_hash(identity, node)
             due.append(packed)  # as in `NodeConnection.send`, but for a call for each node
             try:
                 if (gone := connection.sock.send(request)) < len(request):

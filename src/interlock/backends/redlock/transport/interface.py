@@ -28,9 +28,10 @@ class QuorumTransport(Protocol):
     Every vote and release is either answered or passed to this callback, so no caller has to wait for the slowest node."""
 
     on_late_vote: OnLateVote
-    """Called with each reply to a vote that was read when a majority had answered, and when the vote was sent and the reply read.
+    """Called with each vote whose reply was read when a majority had answered, the reply, and when they were sent and read.
 
-    It counts for nothing any more. But a client must know a node's clock before it can see it jump, and that a node has no vote."""
+    It counts for nothing any more. But a client must know a node's clock before it can see it jump, that a node has no vote,
+    and the seat of one that has."""
 
     @property
     def places(self) -> Sequence[str]:
@@ -83,5 +84,5 @@ def ignore_unacknowledged(node: int, request: Vote | Release) -> None:
     """The callback of a transport that belongs to no quorum yet."""
 
 
-def ignore_late_vote(node: int, reply: Clock | list[Any], sent: float, received: float) -> None:
+def ignore_late_vote(node: int, vote: Vote, reply: Clock | list[Any], sent: float, received: float) -> None:
     """The callback of a transport that belongs to no quorum yet."""

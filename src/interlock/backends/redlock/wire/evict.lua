@@ -6,10 +6,12 @@
 --
 -- Returns  {us, 1 or -9, found}  whether this node has a vote, and what the eviction on one server answers
 
+-- include ../../redlock/wire/seat.lua
+
 local function evict(KEYS, ARGV)
 -- include evict.lua
 end
 
 local found = evict(KEYS, {ARGV[1], ARGV[2], '', ARGV[3], ARGV[5], ARGV[6]})
-local vote = redis.call('HGET', KEYS[5], 'vote') == ARGV[4]
+local vote = seated(marks(KEYS[5]), ARGV[4])
 return {tonumber(found[1]), vote and 1 or -9, found}

@@ -5,10 +5,12 @@
 --
 -- Returns  {us, 1 or -9, found}  whether this node has a vote, and what the inspection of one server answers
 
+-- include ../../redlock/wire/seat.lua
+
 local function inspect(KEYS, ARGV)
 -- include inspect.lua
 end
 
 local found = inspect(KEYS, {'', ARGV[2]})
-local vote = redis.call('HGET', KEYS[5], 'vote') == ARGV[1]
+local vote = seated(marks(KEYS[5]), ARGV[1])
 return {tonumber(found[1]), vote and 1 or -9, found}

@@ -14,6 +14,15 @@ from interlock.backends.redis.wire.keys import Keys
 from interlock.backends.redis.wire.packing import millis
 from interlock.backends.redis.wire.resp import ErrorReply, bulk, command
 from interlock.backends.redis.wire.scripts import Call, Script
+from interlock.backends.redlock.wire.packed import (
+    RUN_ID_LENGTH,
+    TTLS,
+    Identity,
+    Packed,
+    PackedVote,
+    encoded_ttl,
+)
+from interlock.backends.redlock.wire.quick_votes import QuickVotes
 from interlock.backends.redlock.wire.requests import (
     Admit,
     CheckIn,
@@ -45,46 +54,9 @@ ADMIT = Call(_ADMIT.with_source, _ADMIT.with_source)
 SCAN = Script(HERE + "scan").call(0, 3)
 
 NONE = bulk(b"")  # an argument that is not given
-_millis: dict[float, bytes] = {}
 
 
 PLAIN_REPLIES = (Vote, Release, Renew)  # the hot path: their replies are used as they come
-
-
-class Packed:
-    """One encoded request; only the node's identity, which its connection knows, is missing."""
-
-    __slots__ = ("_call", "crossed", "head", "identity_form", "lasting", "request", "sent", "tail")
-
-    def __init__(
-        self,
-        call: Call,
-        body: bytes,
-        identity_form: int,
-        tail: bytes = b"",
-        request: Vote | Release | None = None,
-    ) -> None:
-        self._call = call
-        self.head = call.by_hash + body
-        self.identity_form = (
-            identity_form  # which form of the node's identity follows the head: see `node_identity`
-        )
-        self.tail = tail  # what follows the identity
-        self.sent = 0.0  # when; set by the transport
-        self.crossed = (
-            False  # a release that was not sent on the connections of its vote: a node may read it first
-        )
-        self.request = request  # the vote or release that must be reported if no reply comes
-        self.lasting = (
-            request.__class__ is Release
-        )  # must be carried out even if nobody waits for it any more
-
-    def by_hash(self, identity: tuple[bytes, bytes, bytes]) -> bytes:
-        return self.head + identity[self.identity_form] + self.tail
-
-    def with_source(self, identity: tuple[bytes, bytes, bytes]) -> bytes:
-        """The request with the script itself, for a node that does not know it."""
-        return self._call.with_source + self.by_hash(identity)[len(self._call.by_hash) :]
 
 
 _SETTINGS = (b"appendonly", b"appendfsync", b"no-appendfsync-on-rewrite")
@@ -102,12 +74,11 @@ HANDSHAKE = b"".join(
 HANDSHAKE_REPLIES = 2 + len(_SETTINGS) + len(_LOADED)
 
 
-def node_identity(place: str, replies: list[Any]) -> tuple[bytes, bytes, bytes]:
-    """A node's identity in three forms: nothing; its run id; its run id, and whether it is durable."""
+def node_identity(place: str, replies: list[Any]) -> Identity:
     info, past, settings = replies[0], replies[1], replies[2 : 2 + len(_SETTINGS)]
     if isinstance(info, ErrorReply):
         error = reply_error(place, info)
-        raise type(error)(f"{error}; the nodes of a quorum need these, too: info hlen hscan script|load")
+        raise type(error)(f"{error}; the nodes of a quorum need these, too: info script|load")
     run = info.partition(b"run_id:")[2].partition(b"\r")[0]
     # A promoted replica may have missed what its master had on disk, and CONFIG may be forbidden: neither counts as durable.
     original = (
@@ -118,7 +89,8 @@ def node_identity(place: str, replies: list[Any]) -> tuple[bytes, bytes, bytes]:
         b"always",
         b"no",
     ]
-    return b"", bulk(run), bulk(run) + bulk(b"%d" % durable)
+    usual = run if len(run) == RUN_ID_LENGTH else b""
+    return b"", bulk(run), bulk(run) + bulk(b"%d" % durable), usual
 
 
 class Packing:
@@ -128,8 +100,9 @@ class Packing:
         self.keys = Keys(prefix)
         self._quorum = bulk(self.keys.prefix + b"\x1fquorum")
         self._places: dict[bytes, str] = {}  # by run id: the address under which a server was met
+        self._quick_votes = QuickVotes(self.keys, self._quorum, self.script_vote)
 
-    def refuse_duplicate(self, place: str, identity: tuple[bytes, bytes, bytes]) -> None:
+    def refuse_duplicate(self, place: str, identity: Identity) -> None:
         """Refuse a server that was met under another address: it would vote twice, and one crash would end both votes."""
         run = identity[1]
         known = self._places.setdefault(run, place) if run != bulk(b"") else place
@@ -141,7 +114,7 @@ class Packing:
 
     def pack(self, request: Request) -> Packed:
         if isinstance(request, Vote):
-            return self._vote(request)
+            return self._quick_votes.pack(request) if request.quick else self.script_vote(request)
         if isinstance(request, Release):
             return self._release(request)
         if isinstance(request, Renew):
@@ -166,7 +139,7 @@ class Packing:
         assert isinstance(request, Scan)
         return self._scan(request)
 
-    def _vote(self, request: Vote) -> Packed:
+    def script_vote(self, request: Vote) -> Packed:
         claim, keys = request.claim, self.keys
         note, who, id, ballot = (
             claim.note.encode(),
@@ -177,13 +150,13 @@ class Packing:
         end = b"\n%d\n%b%b" % (len(note), note, who)
         body = b"%b%b$%d\r\n%b\r\n%b$%d\r\n%b\r\n$%d\r\n%b\r\n" % (
             *(keys.of_votes.get(claim.resource) or keys.holder_keys(claim.resource), self._quorum),
-            *(len(id), id, _millis.get(claim.ttl) or _ttl(claim.ttl)),
+            *(len(id), id, TTLS.get(claim.ttl) or encoded_ttl(claim.ttl)),
             *(len(ballot), ballot, len(end), end),
         )
         if claim.capacity == 1 and not request.fill:
-            return Packed(VOTE, body, 1, b"", request)
+            return PackedVote(VOTE, body, 1, b"", request)
         shared = bulk(b"%d" % claim.permits) + bulk(b"%d" % claim.capacity) + bulk(b"%d" % request.fill)
-        return Packed(VOTE_SHARED, body, 1, shared, request)
+        return PackedVote(VOTE_SHARED, body, 1, shared, request)
 
     def _release(self, request: Release) -> Packed:
         id, keys, resource = request.id.encode(), self.keys, request.resource
@@ -200,7 +173,7 @@ class Packing:
         keys = [self._quorum]
         args: list[bytes] = []
         for item in items:
-            ttl = _ttl(item.ttl)
+            ttl = encoded_ttl(item.ttl)
             keys.append(self.keys.claim_keys(item.resource))
             permits = NONE if item.permits is None else bulk(b"%d" % item.permits)
             note = NONE if item.note is None else bulk(b"=" + item.note.encode())
@@ -251,13 +224,3 @@ class Packing:
         reply[2] = tuple([name for name in names if name is not None and name.startswith(request.prefix)])
         cursor = reply[1].decode()
         reply[1] = f"{kind}:{cursor}" if cursor != "0" else ("hash:0" if kind == "string" else "")
-
-
-def _ttl(ttl: float) -> bytes:
-    """The ttl, encoded; most claims of a program share a few, so these are kept."""
-    found = _millis.get(ttl)
-    if found is None:
-        if len(_millis) > 1000:
-            _millis.clear()
-        found = _millis[ttl] = bulk(millis(ttl))
-    return found

@@ -8,11 +8,13 @@
 --          {us, -9, lost}        no vote; 1: this node lost its memory, or has not been admitted yet, 0: it is
 --                                another process than before, and it is not known yet whether it lost anything
 
+-- include ../../redlock/wire/seat.lua
+
 local t = redis.call('TIME')
 local clock = tonumber(string.format('%d%06d', t[1], t[2]))
 local now = 8e15 + t[1] * 1000 + math.floor(t[2] / 1000) -- as lapses are kept: see queue.lua
-local f = redis.call('HMGET', KEYS[1], 'vote', 'run', 'longest')
-if f[1] ~= ARGV[1] then return {clock, -9, (f[2] and f[2] ~= ARGV[1]) and 0 or 1} end
+local seat, run = marks(KEYS[1])
+if not seated(seat, ARGV[1]) then return {clock, -9, (run and run ~= ARGV[1]) and 0 or 1} end
 
 local function renew(KEYS, ARGV)
 -- include renew.lua
@@ -30,7 +32,7 @@ local function stray(at, id, token) -- whether it stands with another token than
   return found and found ~= token
 end
 
-local keys, args, places, answers, longest = {}, {''}, {}, {clock, 1}, tonumber(f[3] or 0)
+local keys, args, places, answers, longest = {}, {''}, {}, {clock, 1}, 0
 for i = 0, (#KEYS - 1) / 4 - 1 do
   local k, a = 2 + 4 * i, 2 + 5 * i
   if ARGV[a + 4] ~= '' and stray(k, ARGV[a], ARGV[a + 4]) then
@@ -47,5 +49,7 @@ end
 local inner = renew(keys, args)
 if inner.err then return inner end
 for n, place in ipairs(places) do answers[place] = inner[n] end
-if longest > tonumber(f[3] or 0) then redis.call('HSET', KEYS[1], 'longest', string.format('%.0f', longest)) end
+if longest > -tonumber(redis.call('ZSCORE', KEYS[1], 'longest') or 0) then -- only then: a full server refuses it
+  redis.call('ZADD', KEYS[1], string.format('%.0f', -longest), 'longest')
+end
 return answers

@@ -2,21 +2,27 @@
 
 Only the transports to real servers know bytes (`packing`). A reply is a list that begins with the node's clock in
 microseconds; the header of each script says what follows. The clock alone, as a number or as digits, means that a vote was
-accepted. A release is answered by 1 or 0. `testing.redlock_node` says in Python what the scripts do.
+accepted; behind the clock, after a space, the node may tell since when it has its vote. A release is answered by 1 or 0.
+`testing.redlock_node` says in Python what the scripts do.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from interlock.errors import InterlockError
 from interlock.model import Claim
 from interlock.record import record
 
-TOO_LOW, BUSY, EVICTED, MISMATCH, NO_VOTE = 2, 0, -1, -2, -9
+UNDECIDED, TOO_LOW, BUSY, EVICTED, MISMATCH, NO_VOTE = 3, 2, 0, -1, -2, -9
 """The second part of the reply to a vote that was not accepted. After BUSY follow the number of claims ahead, the ms until
-those in the way lapse, and the oldest holder, which `QuorumTransport.standing` reads."""
+those in the way lapse, and the oldest holder, which `QuorumTransport.standing` reads. UNDECIDED answers a quick vote: the
+node's script must be asked; 1 follows if the claim stands there, 0 if it does not."""
+
+Seat: TypeAlias = bytes
+"""A colon, and since when a node has its vote: microseconds on its clock, as digits. Together with the run id, which the
+node's connection knows, it names one life of the node's memory: a node that forgets gets another seat."""
 
 RENEWED, GONE, STRAY = 1, 0, 2
 """The answer of a renewal for one claim; words instead of a number are the reason for which an operator evicted it."""
@@ -24,11 +30,17 @@ RENEWED, GONE, STRAY = 1, 0, 2
 
 @record
 class Vote:
-    """Enter the claim, and accept the ballot as its number. -> us, or [us, TOO_LOW...NO_VOTE, ...]"""
+    """Enter the claim, and accept the ballot as its number. -> us, or [us, UNDECIDED...NO_VOTE, ...]
+
+    A quick vote asks nodes whose seat is known without their script, by plain commands: see `quick_votes`. It finds a number to
+    raise only if the node has accepted one for this resource, not long ago, in the seat that the client knows.
+    """
 
     claim: Claim
     ballot: int
     fill: bool = False  # a majority already holds it under this number: enter it here too
+    seats: Sequence[Seat | None] = ()  # by node, as far as they are known; none is
+    quick: bool = False
 
 
 @record
@@ -119,7 +131,7 @@ Words: TypeAlias = str | bytes
 """What an operator said when evicting a claim: bytes, as they came from a server, or text from a simulated node."""
 OnUnacknowledged: TypeAlias = Callable[[int, "Vote | Release"], None]
 OnReply: TypeAlias = Callable[[int, Any, float, float], bool]
-OnLateVote: TypeAlias = Callable[[int, "Clock | list[Any]", float, float], None]
+OnLateVote: TypeAlias = Callable[[int, Vote, "Clock | list[Any]", float, float], None]
 
 
 def decoded(words: Words) -> str:

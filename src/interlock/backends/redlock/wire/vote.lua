@@ -1,10 +1,12 @@
 -- Enter a claim on this node if no other claim is in its way, and accept its ballot as the resource's number.
 --
--- KEYS  1 holder  2 records  3 quorum (hash)
--- ARGV  1 id  2 ttl ms  3 ballot  4 the record's end: channel \n bytes of note \n note who  5 run id
+-- KEYS  1 holder  2 records  3 quorum (see seat.lua)
+-- ARGV  1 id  2 ttl ms  3 ballot  4 the record's end: channel \n bytes of note \n note who  5 the node's seat, or if the
+--       caller does not know it its run id
 --       and, if it is not a new claim of 1 permit out of 1: 6 permits  7 capacity  8 1: a majority holds it already
 --
 -- Returns  us                it stands here and the ballot was accepted; us is this node's clock, as digits
+--          us :us            the same, and the end of the node's seat, which the caller did not know
 --          {us, 2, number}   it stands here, but this number was accepted before: the ballot is too low
 --          {us, 0, ahead, ms, holder}  others are in its way, nothing changed; claim again after so many ms; the oldest
 --                            holder's id and record, '' if that is another program
@@ -12,46 +14,52 @@
 --          {us, -2, capacity}  live claims stand under another capacity
 --          {us, -9}          no vote: this node lost its memory, or has not been admitted yet
 
-local holder, quorum, id, ttl, ballot = KEYS[1], KEYS[3], ARGV[1], ARGV[2], ARGV[3]
+local holder, quorum, id, ttl, ballot, seat = KEYS[1], KEYS[3], ARGV[1], ARGV[2], ARGV[3], ARGV[5]
 local t = redis.call('TIME')
 local us = t[1] .. (#t[2] == 6 and t[2] or string.sub('00000' .. t[2], -6))
-local f = redis.call('HMGET', quorum, 'vote', 'top', 'longest')
-if f[1] ~= ARGV[5] then return {tonumber(us), -9} end
-local top, longest = f[2], f[3]
+local field = '=' .. seat .. holder
+local f = redis.call('ZMSCORE', quorum, seat, 'longest', field, 'floor')
+local longest, last = f[2], f[3] or f[4]
 
--- The fast path: no claim stands here, and no number here is as high. Numbers of equal length are compared as strings, and
+-- The fast path: no claim stands here, and the number is lower. Numbers of equal length are compared as strings, and
 -- the clock stays a string: every function call here costs time on each of five servers for each lock.
-local entered = not ARGV[6] and top and longest and #top == #ballot and ballot > top
-  and (longest == ttl or tonumber(longest) > tonumber(ttl)) and redis.call('EXISTS', holder, KEYS[2]) == 0
+local entered = f[1] and not ARGV[6] and (not last or (#last == #ballot and ballot > last))
+  and longest and -longest >= tonumber(ttl) and redis.call('EXISTS', holder, KEYS[2]) == 0
 if entered then
   redis.call('SET', holder, id .. '\n' .. ballot .. '\n' .. us .. '\n' .. ttl .. '\n1\n' .. ARGV[4], 'PX', ttl)
-  redis.call('HSET', quorum, '=' .. holder, ballot .. ' ' .. id, 'top', ballot)
+  redis.call('ZADD', quorum, ballot, field)
 end
 local tidy = string.byte(us, -1) % 8 == 0
 if entered and not tidy then return us end
 
 -- apart
 
-local MANY = 512 -- fields of the quorum hash that are kept however old they are
+local MANY = 512 -- members of the quorum's set that are kept however old they are
 local OLD = 60e6 -- us after which a number may be merged into the floor: no attempt lasts that long
 local clock = tonumber(us)
 
-if tidy and redis.call('HLEN', quorum) > MANY then -- now and then some old numbers are merged into one, the floor
-  local known = redis.call('HMGET', quorum, 'cursor', 'floor')
-  local floor, old = tonumber(known[2] or 0), {}
-  local step = redis.call('HSCAN', quorum, known[1] or '0', 'MATCH', '=*', 'COUNT', 32)
-  for i = 1, #step[2], 2 do
-    local number = tonumber(string.match(step[2][i + 1], '^%d+'))
-    if number < clock - OLD then
-      old[#old + 1] = step[2][i]
-      if number > floor then floor = number end
-    end
-    if #old == 100 then break end
+if tidy and redis.call('ZCARD', quorum) > MANY then -- now and then some old numbers are merged into one, the floor
+  local old = redis.call('ZRANGEBYSCORE', quorum, '(0', string.format('%.0f', clock - OLD), 'WITHSCORES', 'LIMIT', 0, 100)
+  local gone = {}
+  for i = 1, #old, 2 do
+    if old[i] ~= 'floor' then gone[#gone + 1] = old[i] end
   end
-  if #old > 0 then redis.call('HDEL', quorum, unpack(old)) end
-  redis.call('HSET', quorum, 'cursor', step[1], 'floor', string.format('%.0f', floor))
+  if #gone > 0 then -- the lowest first, so none that is left is below the floor
+    redis.call('ZADD', quorum, old[#old], 'floor')
+    redis.call('ZREM', quorum, unpack(gone))
+  end
 end
 if entered then return us end
+
+-- include ../../redlock/wire/seat.lua
+
+local learnt = '' -- what the caller did not know of the seat
+if not f[1] then
+  local run = string.match(seat, '^[^:]*')
+  seat = marks(quorum)
+  if not seated(seat, run) then return {clock, -9} end
+  field, learnt = '=' .. seat .. holder, ' ' .. string.sub(seat, #run + 1)
+end
 
 local stem = string.sub(KEYS[2], 1, -2)
 local held = not ARGV[6] and redis.call('GET', holder)
@@ -61,21 +69,15 @@ if held and string.sub(held, 1, #id + 1) ~= id .. '\n' and redis.call('EXISTS', 
   if lasts and left > 0 and left <= 4 * lasts + 60000 then return {clock, 0, 1, left, held} end
 end
 
-local field, proposed = '=' .. holder, tonumber(ballot)
-local known = redis.call('HMGET', quorum, 'floor', field)
-local number, setter = string.match(known[2] or '', '^(%d+) (.*)$')
-number = tonumber(number or 0)
-if known[1] and tonumber(known[1]) > number then number, setter = tonumber(known[1]), nil end
-local accepted = proposed > number or (proposed == number and setter == id)
+local known = redis.call('ZMSCORE', quorum, field, 'floor') -- again: the seat may be another, and the floor has perhaps risen
+local proposed, number = tonumber(ballot), math.max(tonumber(known[1] or 0), tonumber(known[2] or 0))
+local accepted = proposed > number
 local own = accepted or ARGV[8] == '1' -- a claim that is filled in was granted by a majority under this number
 
 local function standing_here() -- the claim stands: record what the quorum must remember of it
-  if accepted then
-    redis.call('HSET', quorum, field, ballot .. ' ' .. id)
-    if proposed > tonumber(top or 0) then redis.call('HSET', quorum, 'top', ballot) end
-  end
-  if tonumber(ttl) > tonumber(longest or 0) then redis.call('HSET', quorum, 'longest', ttl) end
-  if own then return us end
+  if accepted then redis.call('ZADD', quorum, ballot, field) end
+  if tonumber(ttl) > -(longest or 0) then redis.call('ZADD', quorum, '-' .. ttl, 'longest') end
+  if own then return us .. learnt end
   return {clock, 2, number}
 end
 
@@ -90,6 +92,10 @@ local function answer(reply)
 end
 
 local mark = redis.call('HGET', q.h, '!' .. id)
+if is(q, id) and (mark or q.n > 0) then -- a quick vote entered it, and found what was in its way only then
+  redis.call('DEL', q.k)
+  q.held = false
+end
 if mark then return answer({clock, -1, string.sub(mark, 2)}) end
 
 local under = standing(q)
