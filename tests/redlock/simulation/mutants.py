@@ -9,7 +9,15 @@ from __future__ import annotations
 from typing import Any
 
 from interlock.backends.redlock.algorithm import claiming, membership, recovery, renewing
-from interlock.backends.redlock.wire.requests import TOO_LOW, Release, Renew, RenewalItem, Request, Vote
+from interlock.backends.redlock.wire.requests import (
+    TOO_LOW,
+    UNDECIDED,
+    Release,
+    Renew,
+    RenewalItem,
+    Request,
+    Vote,
+)
 from interlock.record import replaced
 from interlock.testing.redlock_node import NodeMemory
 from tests.redlock.simulation.mutant import Mutant, Patch
@@ -162,7 +170,86 @@ def _late_votes_tell_nothing() -> list[Patch]:
     return [(membership.Membership, "on_late_vote", unheard)]
 
 
+def _quick_votes_make_numbers() -> list[Patch]:
+    raised = NodeMemory.raise_number
+
+    def made(self: NodeMemory, request: Vote, seat: Any, entered: bool) -> Any:
+        """ZADD without XX: where there is no number there is one now."""
+        if request.claim.resource not in self.numbers and entered:
+            return self._clock()
+        return raised(self, request, seat, entered)
+
+    return [(NodeMemory, "raise_number", made)]
+
+
+def _numbers_of_any_seat() -> list[Patch]:
+    raised = NodeMemory.raise_number
+
+    def whichever(self: NodeMemory, request: Vote, seat: Any, entered: bool) -> Any:
+        """The seat is not in the name of a number."""
+        vote, own = self.quorum.get("vote"), self.quorum.get("seat", b"")
+        self.quorum["vote"] = self.run
+        try:
+            return raised(self, request, own, entered)
+        finally:
+            self.quorum["vote"] = vote
+
+    return [(NodeMemory, "raise_number", whichever)]
+
+
+def _numbers_outlive_their_seat() -> list[Patch]:
+    checkin = NodeMemory.checkin
+
+    def kept(self: NodeMemory, request: Any) -> list[Any]:
+        """A node that comes back keeps its numbers, and their names do not say which process made them."""
+        numbers = self.numbers
+        said = checkin(self, request)
+        self.numbers = numbers
+        return said
+
+    return [*_numbers_of_any_seat(), (NodeMemory, "checkin", kept)]
+
+
+def _undecided_counts() -> list[Patch]:
+    on_reply = claiming.Votes.on_reply
+
+    def believing(self: claiming.Votes, place: int, reply: Any, sent: float, received: float) -> bool:
+        if isinstance(reply, list) and reply[1:] == [UNDECIDED, 1]:
+            reply = reply[0]
+        return on_reply(self, place, reply, sent, received)
+
+    return [(claiming.Votes, "on_reply", believing)]
+
+
 MUTANTS = [
+    Mutant(
+        "quick votes make numbers",
+        "a node that lost its memory grants what others hold",
+        _quick_votes_make_numbers,
+        BOTH,
+        schedule="a quick vote meets a node that has just forgotten",
+    ),
+    Mutant(
+        "numbers outlive their seat",
+        "a node comes back with old numbers, and a quick vote raises one of them",
+        _numbers_outlive_their_seat,
+        TOKENS,
+        schedule="a quick vote meets numbers that were rolled back",
+    ),
+    Mutant(
+        "ttl of an earlier seat",
+        "a node that forgets waits for a shorter ttl than that of a quick vote",
+        _numbers_of_any_seat,
+        BOTH,
+        schedule="a quick vote meets nodes that began anew",
+    ),
+    Mutant(
+        "undecided counts",
+        "a quick vote with too low a ballot is granted",
+        _undecided_counts,
+        TOKENS,
+        weather="calm",
+    ),
     Mutant(
         "less than a majority", "two minorities grant at once", _less_than_a_majority, BOTH, weather="calm"
     ),

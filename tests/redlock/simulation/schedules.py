@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
 from interlock.aio import Lease
-from interlock.backends.redlock.wire.requests import Release, Vote
+from interlock.backends.redlock.wire.requests import Admit, CheckIn, Release, Vote
 from interlock.errors import StoreUnavailable
 from interlock.testing.checkers import Terms, Violation, judge
 from interlock.testing.faults import Faults
@@ -37,10 +37,16 @@ class Scene:
         self.run(1.0, *(self.held(process, f"{process.name}'s own") for process in self.processes))
 
     async def held(
-        self, process: ClientProcess, name: str, *, timeout: float = 0.5, keep: float = 0.0
+        self,
+        process: ClientProcess,
+        name: str,
+        *,
+        ttl: float | None = None,
+        timeout: float = 0.5,
+        keep: float = 0.0,
     ) -> None:
         """Take a lock, keep it a while, and let go; it is renewed as long as this runs."""
-        lease = await self.taken(process, name, timeout=timeout)
+        lease = await self.taken(process, name, ttl, timeout)
         if lease is not None:
             await process.runtime.sleep(keep)
             await lease.release()
@@ -243,6 +249,67 @@ def a_node_restarts_with_old_numbers() -> list[Violation]:
     scene.cut(behind, *rest[:2])
     for _ in range(8):
         scene.run(0.5, scene.held(behind, "r"))
+    return scene.found()
+
+
+@schedule
+def a_quick_vote_meets_a_node_that_has_just_forgotten() -> list[Violation]:
+    """Nobody has noticed yet, and the client that asks has locked the name a moment ago."""
+    scene = Scene(ttl=6.0)
+    holder, _, other = scene.processes
+    for _ in range(3):
+        scene.run(0.1, scene.held(other, "r"))
+    scene.cut(holder, 3, 4)
+    scene.run(0.2, scene.taken(holder, "r"))
+    scene.servers[0].flush()
+    scene.cut(other, 1, 2)
+    scene.run(0.5, scene.held(other, "r", keep=0.02))
+    return scene.found()
+
+
+@schedule
+def a_quick_vote_meets_numbers_that_were_rolled_back() -> list[Violation]:
+    """The node has its vote again, with a floor above what it had forgotten, when the client comes back to the name."""
+    scene = Scene(ttl=0.5)
+    ahead, mender, behind = scene.processes
+    server = next(server for server in scene.servers if not server.memory.durable)
+    rest = [n for n in range(SIZE) if scene.servers[n] is not server]
+    for _ in range(3):
+        scene.run(0.1, scene.held(behind, "r"))
+    server.save()
+    scene.cluster.walls[ahead.name] = 3600.0
+    scene.cut(ahead, *rest[2:])
+    scene.run(0.1, scene.held(ahead, "r"))
+    server.crash()
+    server.start(saved=True)
+    for _ in range(16):
+        scene.run(0.5, scene.held(mender, "m"))
+    assert server.memory.votes
+    scene.cut(behind, *rest[:2])
+    for _ in range(2):  # its connection to the old process breaks
+        scene.run(1.0, scene.held(behind, "r"))
+    return scene.found()
+
+
+@schedule
+def a_quick_vote_meets_nodes_that_began_anew() -> list[Violation]:
+    """They remember a shorter ttl than when the client learnt their seats, and one of them forgets again."""
+    scene = Scene(ttl=0.06)
+    holder, mender, other = scene.processes
+    for _ in range(3):  # by then it knows all seats, and that they remember its ttl
+        scene.run(0.1, scene.held(holder, "r", ttl=30.0))
+    for server in scene.servers:  # as an operator may, with `interlock quorum init`
+        server.flush()
+        since = server.memory.checkin(CheckIn())[2]
+        server.memory.admit(Admit(since=since, quarantine=0, floor=server.clock() - 1_000_000))
+    scene.run(0.5, scene.held(other, "r"))  # by script: from now on the nodes know a number for this name
+    scene.cut(holder, 3, 4)
+    scene.run(0.2, scene.taken(holder, "r", ttl=30.0))
+    scene.servers[0].flush()
+    for _ in range(50):
+        scene.run(0.1, scene.held(mender, "m"))
+    scene.cut(other, 1, 2)
+    scene.run(0.5, scene.held(other, "r", keep=0.02))
     return scene.found()
 
 

@@ -101,9 +101,13 @@ class Membership:
         return [seat for seat, _ in self._seats]
 
     def quick_seats(self, claim: Claim, now: float) -> list[Seat | None] | None:
-        """The seats of the nodes that may be asked for a quick vote; None if the claim must be voted for by script."""
+        """The seats of the nodes that may be asked for a quick vote; None if the claim must be voted for by script.
+
+        A claim with a note is a candidate's, and those who observe its election must see no token that is never granted. A
+        quick vote with too low a ballot shows such a token, until the script is asked.
+        """
         since = self._quick_from.get(claim.resource)
-        if since is None or not 0.0 <= now - since < FRESH or claim.capacity != 1:
+        if since is None or not 0.0 <= now - since < FRESH or claim.capacity != 1 or claim.note:
             return None
         known = self._quick_seats  # first: if another thread learns a seat meanwhile, it makes a new table
         found = known.get(claim.ttl)
