@@ -40,7 +40,7 @@ MUTANTS: list[Mutant] = [
         "a client counts a node whose clock has jumped, because it had never read it before",
         (
             "backends/redlock/transport/aio.py",
-            "self._transport.on_late_vote(node, reply, self._sent, self._transport.now())",
+            "self._transport.on_late_vote(node, vote, reply, self.sent, self._transport.now())",
             "pass",
         ),
         tests=Tests("tests/redlock/test_late_votes.py", "async"),
@@ -70,6 +70,48 @@ MUTANTS: list[Mutant] = [
             "pass",
         ),
         tests=Tests("tests/redlock/test_late_votes.py", "unread"),
+    ),
+    mutant(
+        "redlock: a quick vote does not see who shares the resource",
+        "a reader and the holder of a plain lock of the same name are inside together",
+        ("backends/redlock/wire/quick_votes.py", "parts == ACCEPTED", "parts[::2] == ACCEPTED[::2]"),
+        tests=Tests("tests/redlock/test_scripts.py", "beside_sharers"),
+    ),
+    mutant(
+        "redlock: a quick vote makes a number where there is none",
+        "a node that lost its memory grants what others hold",
+        (
+            "backends/redlock/wire/quick_votes.py",
+            '[bulk(b"XX"), bulk(b"GT"), bulk(b"CH")]',
+            '[bulk(b"GT"), bulk(b"GT"), bulk(b"CH")]',
+        ),
+        tests=Tests("tests/redlock/test_scripts.py", "memory_was_lost"),
+    ),
+    mutant(
+        "redlock: a node that restarts without loss forgets its numbers",
+        "a client whose clock is behind gets a lower token",
+        (
+            "backends/redlock/wire/checkin.lua",
+            "redis.call('ZADD', quorum, exact(highest), 'floor')",
+            "highest = 0",
+        ),
+        tests=Tests("tests/redlock/test_scripts.py", "restarts_without_loss"),
+    ),
+    mutant(
+        "redlock: a claim that a quick vote entered beside others stays",
+        "an evicted claim comes back, and a claim stands beside those that share",
+        ("backends/redlock/wire/vote.lua", "if is(q, id) and (mark or q.n > 0) then", "if false then"),
+        tests=Tests("tests/redlock/test_scripts.py", "beside_sharers"),
+    ),
+    mutant(
+        "redlock: a quick vote that settles nothing is the last word",
+        "who does not wait is told that the servers are down, not who holds the lock",
+        (
+            "backends/redlock/algorithm/claiming.py",
+            "if votes.undecided:\n            pass",
+            "if votes.undecided:\n            break",
+        ),
+        tests=Tests("tests/redlock/test_quick_votes.py", "does_not_wait"),
     ),
     mutant(
         "a client that is closed cuts off the releases of others",

@@ -39,7 +39,7 @@ from interlock.model import EVERYTHING, Busy, Claim, Granted, Standing
 from interlock.testing.redlock_node import MANY, OLD, NodeMemory
 from interlock.urls import open_store
 from tests.redis.server import Server, running
-from tests.redlock.servers import say
+from tests.redlock.servers import DURABLE, say
 
 SHORT = 0.06  # seconds: a ttl that lapses within a run
 YES: list[Any] = []  # nothing but the clock
@@ -292,6 +292,24 @@ def test_flushed_memory_has_no_vote(server: Server) -> None:
     pair.node.flush()
     assert pair.agree(Vote(Claim("x", "b", 30.0), 8)) == [NO_VOTE]
     assert pair.agree(Renew((RenewalItem("x", "a", 30.0, None, None, 0),))) == [NO_VOTE, 1]
+
+
+def test_a_node_that_restarts_without_loss_keeps_its_vote_and_accepts_no_lower_number() -> None:
+    with running(*DURABLE) as server:
+        pair = Pair(server, durable=True)
+        pair.admitted()
+        for name, ballot in (("x", 100), ("y", 60)):
+            assert pair.agree(Vote(Claim(name, "a", 30.0), ballot)) == YES
+            pair.agree(Release(name, "a"))
+        server.restart()
+        pair.connect()
+        pair.node.restart(say(server, "INFO", "server").partition(b"run_id:")[2].partition(b"\r")[0].decode())
+        assert pair.agree(Vote(Claim("x", "a", 30.0), 50)) == [NO_VOTE], "it has to check in first"
+        pair.agree(CheckIn())
+        for name in ("x", "y", "z"):
+            assert pair.agree(Vote(Claim(name, "a", 30.0), 99)) == [TOO_LOW, 100]
+            assert pair.agree(Vote(Claim(name, "a", 30.0), 101)) == YES
+            pair.agree(Release(name, "a"))
 
 
 def test_a_node_is_admitted_only_as_it_was_seen_and_when_its_time_has_come(server: Server) -> None:

@@ -1,0 +1,249 @@
+"""Votes by plain commands, on real servers: when they are sent, what they change, and when the script is asked instead."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from uuid import uuid4
+
+import pytest
+
+import interlock
+from interlock.backends.redlock.algorithm import membership
+from interlock.backends.redlock.store import RedlockStore
+from interlock.errors import AcquireTimeout
+from interlock.model import Busy, Claim, Granted
+from interlock.testing.lag import at_most
+from tests.patience import PATIENCE
+from tests.redlock.colours import COLOURS, holders, opened, run, until
+from tests.redlock.servers import Servers, quorum, say, steady
+
+
+def claim(name: str = "x", ttl: float = 30.0, note: str = "") -> Claim:
+    return Claim(name, uuid4().hex, ttl, note=note)
+
+
+def scripts(servers: Servers) -> list[int]:
+    """How many scripts clients have called on each server."""
+    found: list[int] = []
+    for server in servers.all:
+        lines = say(server, "INFO", "commandstats").decode().splitlines()
+        told = [line.partition(":calls=")[2] for line in lines if line.startswith("cmdstat_eval")]
+        found.append(sum(int(rest.split(",")[0]) for rest in told))
+    return found
+
+
+async def pair(store: RedlockStore, wanted: Claim) -> int:
+    granted = await store.claim(wanted)
+    assert isinstance(granted, Granted), granted
+    assert await store.release(wanted.resource, wanted.id)
+    return granted.token
+
+
+@contextmanager
+def expected(servers: Servers, *, pairs: int, votes_by_script: int) -> Iterator[None]:
+    """So many pairs are made inside the block; each release is a script, and so are so many votes."""
+    before, until = scripts(servers), time.monotonic() + PATIENCE
+    yield
+    meant = [count + pairs + votes_by_script for count in before]
+    while any(count < least for count, least in zip(scripts(servers), meant, strict=True)):
+        assert time.monotonic() < until, "some node never got what nobody waited for"
+    assert scripts(servers) == meant
+
+
+async def settled(store: RedlockStore, name: str = "x", ttl: float = 30.0) -> int:
+    """Lock until all seats are known: the replies of some nodes are read with the next request."""
+    for _ in range(4):
+        token = await pair(store, claim(name, ttl))
+    return token
+
+
+@COLOURS
+def test_a_name_that_was_locked_a_moment_ago_is_voted_for_without_the_script(colour: str) -> None:
+    with quorum(5) as servers:
+
+        async def main(store: RedlockStore) -> None:
+            tokens = [await settled(store)]
+            with expected(servers, pairs=10, votes_by_script=0):
+                tokens += [await pair(store, claim()) for _ in range(10)]
+            assert tokens == sorted(set(tokens))
+            with expected(servers, pairs=3, votes_by_script=3):
+                for n in range(3):
+                    await pair(store, claim(f"first use of {n}"))
+
+        run(colour, servers.url(), main)
+        assert [say(server, "KEYS", "*") for server in servers.all] == [[b"\x1fquorum"]] * 5
+
+
+@COLOURS
+def test_a_longer_ttl_and_a_note_are_voted_for_by_script(colour: str) -> None:
+    with quorum(3) as servers:
+
+        async def main(store: RedlockStore) -> None:
+            await settled(store, ttl=10.0)
+            with expected(servers, pairs=1, votes_by_script=0):
+                await pair(store, claim(ttl=5.0))
+            with expected(servers, pairs=1, votes_by_script=1):
+                await pair(store, claim(ttl=10.5))
+            with expected(servers, pairs=1, votes_by_script=1):
+                await pair(store, claim(ttl=5.0, note="an address"))
+
+        run(colour, servers.url(), main)
+
+
+@COLOURS
+def test_a_lock_that_another_client_holds_is_refused_with_its_holder(colour: str) -> None:
+    servers, prefix = steady(), f"{uuid4().hex}:"
+    other = interlock.connect(servers.url(prefix))
+
+    async def main(store: RedlockStore) -> None:
+        await settled(store)
+        with other.lock("x") as lease:
+            for _ in range(3):
+                refused = await store.claim(wanted := claim())
+                assert isinstance(refused, Busy)
+                assert refused.holder is not None
+                assert refused.holder.token == lease.token
+                assert not await store.release("x", wanted.id)
+            assert holders(other, "x") == [lease.token]
+        token = await pair(store, claim())
+        assert token > lease.token
+
+    run(colour, servers.url(prefix), main)
+    other.close()
+
+
+def test_who_does_not_wait_is_told_who_holds_it() -> None:
+    servers, prefix = steady(), f"{uuid4().hex}:"
+    with interlock.connect(servers.url(prefix)) as one, interlock.connect(servers.url(prefix)) as other:
+        for _ in range(4):
+            for client in (one, other):
+                with client.lock("x"):
+                    pass
+        with one.lock("x") as lease:
+            with at_most(0.25):
+                assert other.lock("x").acquire(blocking=False) is None
+            for _ in range(4):
+                with other.lock("y"):
+                    pass
+            with pytest.raises(AcquireTimeout, match=str(lease.token)):
+                other.lock("x", timeout=0.05).__enter__()
+
+
+@COLOURS
+def test_a_node_that_lost_its_memory_does_not_vote_and_is_noticed(colour: str) -> None:
+    with quorum(5) as servers:
+
+        async def main(store: RedlockStore) -> None:
+            await settled(store)
+            say(servers[1], "FLUSHALL")
+            await pair(store, claim())
+            await pair(store, claim())  # by script at the latest: not every node is among the first three
+
+            async def noticed() -> bool:
+                await pair(store, claim())
+                return 1 in store._quorum.members.non_voting
+
+            await until(store, noticed)
+
+        run(colour, servers.url(), main)
+
+
+@COLOURS
+def test_two_of_five_nodes_that_lost_their_memory_do_not_let_a_second_client_in(colour: str) -> None:
+    with quorum(5) as servers:
+        holder = opened(servers.url())
+
+        async def main(store: RedlockStore) -> None:
+            await settled(store)
+            held = claim()
+            assert isinstance(await holder.claim(held), Granted)
+            for node in (0, 1):
+                say(servers[node], "FLUSHALL")
+            refused = await store.claim(claim())
+            assert isinstance(refused, Busy)
+            assert await holder.release("x", held.id)
+
+        run(colour, servers.url(), main)
+        holder._recovery.close()
+
+
+@COLOURS
+def test_a_client_whose_clock_is_behind_gets_a_higher_token_all_the_same(colour: str) -> None:
+    servers, prefix = steady(), f"{uuid4().hex}:"
+    ahead = opened(servers.url(prefix))
+    wall = ahead._quorum.wall
+    ahead._quorum.wall = lambda: wall() + 3_600_000_000
+
+    async def main(store: RedlockStore) -> None:
+        tokens = [await settled(store)]
+        for _ in range(5):
+            tokens += [await pair(ahead, claim()), await pair(store, claim())]
+        assert tokens == sorted(set(tokens))
+
+    run(colour, servers.url(prefix), main)
+    ahead._recovery.close()
+
+
+@COLOURS
+def test_the_record_says_since_when_it_stands(colour: str) -> None:
+    servers, prefix = steady(), f"{uuid4().hex}:"
+
+    async def main(store: RedlockStore) -> None:
+        await settled(store)
+        await store._runtime.wait(store._runtime.signal(), 0.4)
+        held = claim()
+        assert isinstance(await store.claim(held), Granted)
+        with at_most(0.3):
+            (standing,) = (await store.inspect("x")).standings
+            assert standing.age < 0.3, "it counts from the last vote"
+        assert await store.release("x", held.id)
+
+    run(colour, servers.url(prefix), main)
+
+
+def test_a_user_without_a_right_that_quick_votes_need_is_told_and_leaves_nothing_behind() -> None:
+    with quorum(3) as servers:
+        client = interlock.connect(servers.url())
+        for _ in range(4):
+            with client.lock("x"):
+                pass
+        for server in servers.all:
+            say(server, "ACL", "SETUSER", "default", "-zadd")
+        with pytest.raises(interlock.InterlockError, match="zadd"):
+            client.lock("x").acquire(timeout=0.5)
+        for server in servers.all:
+            say(server, "ACL", "SETUSER", "default", "+zadd")
+        assert [say(server, "EXISTS", "x") for server in servers.all] == [0, 0, 0]
+        with client.lock("x"):
+            pass
+        client.close()
+
+
+def test_names_and_ttls_that_are_remembered_are_bounded() -> None:
+    members = membership.Membership(["a", "b", "c"])
+    for n in range(2 * membership.MAX_NAMES):
+        members.note_grant(f"name {n}", 1.0)
+        members.note_contended(f"busy {n}", 1.0)
+    assert len(members._quick_from) <= membership.MAX_NAMES
+    members.note_grant("x", 1.0)
+    for n in range(2 * membership.MAX_TTLS):
+        assert members.quick_seats(claim(ttl=n + 1.0), 2.0) == [None] * 3
+    assert len(members._quick_seats) <= membership.MAX_TTLS
+
+
+def test_a_name_that_was_busy_is_voted_for_by_script_for_a_while() -> None:
+    members = membership.Membership(["a", "b", "c"])
+    members.note_grant("x", 1.0)
+    assert members.quick_seats(claim(), 1.5) is not None
+    members.note_contended("x", 2.0)
+    members.note_grant("x", 2.1)
+    assert members.quick_seats(claim(), 2.5) is None
+    members.note_grant("x", 3.1)
+    assert members.quick_seats(claim(), 3.5) is not None
+    assert members.quick_seats(claim(), 3.1 + membership.FRESH) is None, (
+        "the nodes may have forgotten its number"
+    )
+    members.note_undecided("x")
+    assert members.quick_seats(claim(), 3.5) is None
