@@ -106,11 +106,7 @@ MUTANTS: list[Mutant] = [
     mutant(
         "redlock: a quick vote that settles nothing is the last word",
         "who does not wait is told that the servers are down, not who holds the lock",
-        (
-            "backends/redlock/algorithm/claiming.py",
-            "if votes.undecided:\n            pass",
-            "if votes.undecided:\n            break",
-        ),
+        ("backends/redlock/algorithm/claiming.py", "if not votes.undecided and (over or", "if (over or"),
         tests=Tests("tests/redlock/test_quick_votes.py", "does_not_wait"),
     ),
     mutant(

@@ -191,9 +191,9 @@ async def vote(quorum: Quorum, claim: Claim, began: float, timeout: float) -> Gr
             break
         if votes.busy:
             members.note_contended(claim.resource, now)
-        if votes.undecided:
-            pass  # also if the time is up: only a script can tell who is in the way
-        elif votes.holding < members.majority or votes.evicted is not None or left <= 0 or rounds == ROUNDS:
+        over = votes.evicted is not None or left <= 0 or rounds == ROUNDS
+        # After a quick vote the scripts are asked, also if the time is up: only they can tell who is in the way.
+        if not votes.undecided and (over or votes.holding < members.majority):
             break
         connecting += votes.sent - asked
         seats = None

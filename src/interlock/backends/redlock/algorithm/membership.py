@@ -125,10 +125,8 @@ class Membership:
             self._seats[node] = told, vote.claim.ttl
             self._quick_seats = {}
         elif vote.claim.ttl > noted and vote.seats and vote.seats[node] == seat:
-            self._seats[node] = (
-                seat,
-                vote.claim.ttl,
-            )  # its script did: no quick vote is sent for a ttl as long
+            # It was its script that accepted: no quick vote is sent for so long a ttl.
+            self._seats[node] = seat, vote.claim.ttl
             self._quick_seats = {}
         return clock
 
