@@ -16,9 +16,7 @@ SWEPT = 256  # claims remembered before lapsed ones are first swept
 MAX_NAMES = 4096  # names that may be voted for quickly
 MAX_TTLS = 100  # for which the table of seats is kept
 FRESH = 45.0  # seconds after a grant for which the nodes remember the number of its name: they do for 60
-CONTENDED = (
-    1.0  # seconds for which a name that somebody else held is voted for by script, which says who it is
-)
+CONTENDED = 1.0  # seconds for which votes are by script after somebody else held the name
 WELL_KNOWN = 0.05  # seconds for which a node's clock need not be looked at again: the next vote does
 
 
