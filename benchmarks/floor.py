@@ -21,7 +21,6 @@ from interlock.backends.redis.wire.resp import bulk
 from interlock.backends.redis.wire.scripts import CLAIM, RELEASE
 from interlock.backends.redlock.wire.packed import RUN_ID_LENGTH
 from interlock.backends.redlock.wire.packing import Packing
-from interlock.backends.redlock.wire.quick_votes import NodeClock
 from interlock.backends.redlock.wire.requests import Release, Vote
 from interlock.model import Claim
 
@@ -109,15 +108,12 @@ def _quick_votes(name: str, seats: list[bytes]) -> Quick:
     """Builds quick votes from the parts that `packing` makes, with ballots of the same length."""
     ballot = b"1" * 16
     ends = [seat[RUN_ID_LENGTH:] for seat in seats]
-    vote = Packing("").pack(Vote(_claim(name), int(ballot), seats=ends, quick=True))
-    clock = NodeClock()
-    clock.read(ballot, time.monotonic())
+    clocks = [ballot] * len(seats)
+    vote = Packing("").pack(Vote(_claim(name), int(ballot), seats=ends, quick=True, clocks=clocks))
     quick = vote.quick
     assert quick is not None
-    whole = [
-        quick.to(node, (b"", b"", b"", seat[:RUN_ID_LENGTH]), clock, 0.0) or b""
-        for node, seat in enumerate(seats)
-    ]
+    identities = [(b"", b"", b"", seat[:RUN_ID_LENGTH]) for seat in seats]
+    whole = [quick.to(node, identity) for node, identity in enumerate(identities)]
     return lambda number: [each.replace(ballot, number) for each in whole]
 
 

@@ -223,7 +223,7 @@ def test_names_and_ttls_that_are_remembered_are_bounded() -> None:
     members = membership.Membership(["a", "b", "c"])
     for n in range(2 * membership.MAX_NAMES):
         members.note_grant(f"name {n}", 1.0)
-        members.note_contended(f"busy {n}", 1.0)
+        members.note_not_quick(f"busy {n}", 1.0)
     assert len(members._quick_from) <= membership.MAX_NAMES
     members.note_grant("x", 1.0)
     for n in range(2 * membership.MAX_TTLS):
@@ -235,7 +235,7 @@ def test_a_name_that_was_busy_is_voted_for_by_script_for_a_while() -> None:
     members = membership.Membership(["a", "b", "c"])
     members.note_grant("x", 1.0)
     assert members.quick_seats(claim(), 1.5) is not None
-    members.note_contended("x", 2.0)
+    members.note_not_quick("x", 2.0)
     members.note_grant("x", 2.1)
     assert members.quick_seats(claim(), 2.5) is None
     members.note_grant("x", 3.1)
@@ -243,5 +243,3 @@ def test_a_name_that_was_busy_is_voted_for_by_script_for_a_while() -> None:
     assert members.quick_seats(claim(), 3.1 + membership.FRESH) is None, (
         "the nodes may have forgotten its number"
     )
-    members.note_undecided("x")
-    assert members.quick_seats(claim(), 3.5) is None

@@ -71,18 +71,9 @@ class Pair:
             got.append(reply)
             return True
 
-        if isinstance(request, Vote) and request.quick:
-            self._know_clock()
         drive(self._transport.ask(request, (0,), (0,), on_reply, Limits(5.0, 5.0, 1)))
         assert got, f"no answer to {request}"
         return words(request, got[0])
-
-    def _know_clock(self) -> None:
-        """A quick vote writes a clock into its record, which its connection knows only after a vote by script."""
-        for connections in self._transport._idle:
-            for connection in connections._connections:
-                if connection is not None:
-                    connection.clock.read(b"%d" % (time.time_ns() // 1000), time.monotonic())
 
     def both(self, request: Request) -> tuple[list[Any], list[Any]]:
         """Both answers, without what no two clocks agree on."""
@@ -104,7 +95,8 @@ class Pair:
 
     def quick(self, claim: Claim, ballot: int, seat: str | None = None) -> Vote:
         """A quick vote for the seat that the node has, or for another."""
-        return Vote(claim, ballot, seats=((seat or self.seat).encode() or None,), quick=True)
+        clocks = (b"%d" % (time.time_ns() // 1000),)
+        return Vote(claim, ballot, seats=((seat or self.seat).encode() or None,), quick=True, clocks=clocks)
 
     def _stand_clear(self) -> None:
         """Not at the very instant at which something lapses."""

@@ -13,7 +13,7 @@ CLOCK = 1_000_000
 
 def test_a_majority_of_acceptances_ends_a_round_and_fewer_do_not() -> None:
     votes = Votes(Membership(list("abcde")), Vote(Claim("x", "a", 30.0), 7))
-    assert [votes.on_reply(node, CLOCK, 5.0, 5.001) for node in range(3)] == [False, False, True]
+    assert [votes.on_reply(node, b"%d" % CLOCK, 5.0, 5.001) for node in range(3)] == [False, False, True]
 
 
 def test_an_acceptance_ends_a_round_in_which_only_a_higher_ballot_can_help() -> None:
@@ -21,7 +21,7 @@ def test_an_acceptance_ends_a_round_in_which_only_a_higher_ballot_can_help() -> 
     assert not votes.on_reply(0, [CLOCK, BUSY, 1, 50, b""], 5.0, 5.001)
     assert not votes.on_reply(1, [CLOCK, TOO_LOW, 9], 5.0, 5.001)
     assert not votes.on_reply(2, [CLOCK, TOO_LOW, 9], 5.0, 5.001)
-    assert votes.on_reply(3, CLOCK, 5.0, 5.001), "it waits for a node that cannot change anything"
+    assert votes.on_reply(3, b"%d" % CLOCK, 5.0, 5.001), "it waits for a node that cannot change anything"
 
 
 def test_undecided_votes_end_a_round_when_the_others_are_too_few() -> None:

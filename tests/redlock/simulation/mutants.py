@@ -38,7 +38,7 @@ def _no_second_round() -> list[Patch]:
 
     def believing(self: claiming.Votes, place: int, reply: Any, sent: float, received: float) -> bool:
         if isinstance(reply, list) and reply[1] == TOO_LOW:
-            reply = reply[0]
+            reply = b"%d" % reply[0]
         return on_reply(self, place, reply, sent, received)
 
     return [(claiming.Votes, "on_reply", believing)]
@@ -176,7 +176,7 @@ def _quick_votes_make_numbers() -> list[Patch]:
     def made(self: NodeMemory, request: Vote, seat: Any, entered: bool) -> Any:
         """ZADD without XX: where there is no number there is one now."""
         if request.claim.resource not in self.numbers and entered:
-            return self._clock()
+            return b"%d" % self._clock()
         return raised(self, request, seat, entered)
 
     return [(NodeMemory, "raise_number", made)]
@@ -215,7 +215,7 @@ def _undecided_counts() -> list[Patch]:
 
     def believing(self: claiming.Votes, place: int, reply: Any, sent: float, received: float) -> bool:
         if isinstance(reply, list) and reply[1:] == [UNDECIDED, 1]:
-            reply = reply[0]
+            reply = b"%d" % reply[0]
         return on_reply(self, place, reply, sent, received)
 
     return [(claiming.Votes, "on_reply", believing)]

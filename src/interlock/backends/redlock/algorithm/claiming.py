@@ -21,13 +21,11 @@ from interlock.backends.redlock.quorum import QUARANTINED, ROUND, Quorum
 from interlock.backends.redlock.wire.quick_votes import CLOCK_DIGITS
 from interlock.backends.redlock.wire.requests import (
     BUSY,
-    CLOCKS,
     EVICTED,
     MISMATCH,
     NO_VOTE,
     TOO_LOW,
     UNDECIDED,
-    Clock,
     Release,
     Reply,
     Vote,
@@ -61,12 +59,12 @@ class Votes:
         self.busy: dict[int, list[Any]] = {}  # by node: what it says of the claims in the way
         self.said: dict[int, str | InterlockError] = {}
 
-    def on_reply(self, node: int, reply: Clock | Reply, sent: float, received: float) -> bool:
+    def on_reply(self, node: int, reply: bytes | Reply, sent: float, received: float) -> bool:
         self.replied += 1
         self.sent = sent
         members = self._members
-        if isinstance(reply, CLOCKS):
-            if isinstance(reply, bytes) and (len(reply) > CLOCK_DIGITS or not self._vote.quick):
+        if isinstance(reply, bytes):
+            if len(reply) > CLOCK_DIGITS or not self._vote.quick:
                 reply = members.accepted(node, self._vote, reply)
             self.stands.append(node)
             if not members.counts(node, reply, sent, received):
@@ -80,7 +78,7 @@ class Votes:
                     return False
         elif isinstance(reply, InterlockError):
             self.said[node] = reply
-        else:
+        elif isinstance(reply, list):
             self._not_accepted(node, reply, members.counts(node, reply[0], sent, received))
         pending = members.size - self.replied
         if self.undecided:  # the scripts are asked next, unless the others are enough
@@ -104,7 +102,6 @@ class Votes:
         code = reply[1]
         if code == UNDECIDED:
             self.undecided += 1
-            self._members.note_undecided(self._vote.claim.resource)
             if reply[2]:
                 self.stands.append(node)
             self.said[node] = "undecided"
@@ -170,8 +167,11 @@ async def vote(quorum: Quorum, claim: Claim, began: float, timeout: float) -> Gr
     ballot, rounds, seats = members.ballot(quorum.wall()), 0, members.quick_seats(claim, began)
     while True:
         rounds += 1
-        asked, quick = quorum.now(), seats is not None
-        request = Vote(claim, ballot, False, members.seats if seats is None else seats, quick)
+        asked = quorum.now()
+        if seats is None:
+            request = Vote(claim, ballot, False, members.seats)
+        else:
+            request = Vote(claim, ballot, False, seats, True, members.clock_digits(asked))
         votes, left = Votes(members, request), timeout - (asked - began - connecting)
         limits = quorum.once_connected(max(0.001, left))
         unanswered = await quorum.transport.ask(  # as `Quorum.ask`, but for a coroutine on the hot path
@@ -180,17 +180,16 @@ async def vote(quorum: Quorum, claim: Claim, began: float, timeout: float) -> Gr
         if unanswered or members.unhealthy:
             quorum.recover(request, members.everyone, unanswered, limits)
         now = quorum.now()
+        if votes.busy or votes.undecided or votes.seen:
+            members.note_not_quick(claim.resource, now)
         if votes.accepted >= members.majority:
             if now - votes.sent < ROUND and claim.ttl * (1 - DRIFT - LEAST) - SLACK > now - began:
                 members.hold(claim, ballot, now)
-                if not votes.undecided:
-                    members.note_grant(claim.resource, asked)
+                members.note_grant(claim.resource, asked)
                 return Granted(ballot, claim.ttl)
             votes.said = {node: f"granted, but only after {now - began:.3f} s" for node in votes.stands}
             votes.busy = {}
             break
-        if votes.busy:
-            members.note_contended(claim.resource, now)
         over = votes.evicted is not None or left <= 0 or rounds == ROUNDS
         # After a quick vote the scripts are asked, also if the time is up: only they can tell who is in the way.
         if not votes.undecided and (over or votes.holding < members.majority):

@@ -16,7 +16,7 @@ SWEPT = 256  # claims remembered before lapsed ones are first swept
 MAX_NAMES = 4096  # names that may be voted for quickly
 MAX_TTLS = 100  # for which the table of seats is kept
 FRESH = 45.0  # seconds after a grant for which the nodes remember the number of its name: they do for 60
-CONTENDED = 1.0  # seconds for which votes are by script after somebody else held the name
+BY_SCRIPT = 1.0  # seconds for which votes are by script after a quick one would not have been enough
 WELL_KNOWN = 0.05  # seconds for which a node's clock need not be looked at again: the next vote does
 
 
@@ -128,18 +128,22 @@ class Membership:
             self._quick_seats = {}
         return clock
 
+    def clock_digits(self, now: float) -> list[bytes]:
+        """The clock of each node, for the records of quick votes."""
+        return [clock.digits(now) for clock in self.clocks]
+
     def note_grant(self, resource: str, now: float) -> None:
         """The nodes know a number for this name: the next vote may be quick."""
         if now >= self._quick_from.get(resource, now):
             self._from(resource, now)
 
-    def note_contended(self, resource: str, now: float) -> None:
-        """Somebody else has it: for a while votes are by script, which says who."""
-        self._from(resource, now + CONTENDED)
+    def note_not_quick(self, resource: str, now: float) -> None:
+        """For a while votes are by script: somebody else has the lock, and the script says who; or a quick vote failed.
 
-    def note_undecided(self, resource: str) -> None:
-        """A node knows no number for this name, or a higher one: the next vote is by script, which mends that."""
-        self._quick_from.pop(resource, None)
+        It fails if a node knows no number for the name, or a higher one, or if an operator evicted a claim. Trying again at
+        once would cost a round trip more for each lock.
+        """
+        self._from(resource, now + BY_SCRIPT)
 
     def _from(self, resource: str, instant: float) -> None:
         if len(self._quick_from) >= MAX_NAMES:
@@ -156,7 +160,7 @@ class Membership:
             if reply[1] == NO_VOTE and sent > self._voted[node]:
                 self.mark_non_voting(node)
             elif reply[1] == UNDECIDED:
-                self.note_undecided(vote.claim.resource)
+                self.note_not_quick(vote.claim.resource, received)
             clock: Clock = reply[0]
         else:
             clock = self.accepted(node, vote, reply) if isinstance(reply, bytes) else reply

@@ -26,7 +26,7 @@ from interlock.backends.redlock.wire.packing import (
     Packing,
     node_identity,
 )
-from interlock.backends.redlock.wire.quick_votes import NodeClock, quick_reply
+from interlock.backends.redlock.wire.quick_votes import quick_reply
 from interlock.backends.redlock.wire.requests import OnLateVote, OnReply, OnUnacknowledged, Request, Vote
 from interlock.errors import ClientClosed, InterlockError
 from interlock.wakeups import Wakeups
@@ -57,7 +57,6 @@ class AsyncNodeConnection(PipelinedConnection):
         # Who gets the next replies; nobody those to a quick vote, but for the last, which are collected.
         self._pending: deque[ReplyReceiver | None] = deque()
         self.parts: list[Any] = []
-        self.clock = NodeClock()
 
     def ask(self, asking: ReplyReceiver, request: bytes, quick: bool = False) -> None:
         pending = self._pending
@@ -149,8 +148,6 @@ class Round:
 
     def on_reply(self, connection: AsyncNodeConnection, reply: Any) -> None:
         kind, node = reply.__class__, connection.node
-        if kind is bytes:  # a vote was accepted
-            connection.clock.read(reply, self.sent)
         if self.over and (kind is bytes or kind is list) and self._packed.request.__class__ is Vote:
             vote = self._packed.request
             assert isinstance(vote, Vote)
@@ -269,7 +266,7 @@ class AsyncQuorumTransport:
                 asked.waiting.discard(node)
                 if packed.request is not None:
                     self.on_unacknowledged(node, packed.request)
-            elif quick and (commands := quick.to(node, connection.identity, connection.clock, asked.sent)):
+            elif quick and (commands := quick.to(node, connection.identity)):
                 connection.ask(asked, commands, True)
             else:
                 connection.ask(asked, packed.by_hash(connection.identity, node))

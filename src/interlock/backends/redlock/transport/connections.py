@@ -26,7 +26,7 @@ from interlock.backends.redis.wire.resp import ErrorReply, ProtocolError, reader
 from interlock.backends.redlock.transport.patience import ConnectPatience, Limits
 from interlock.backends.redlock.wire.packed import Identity, Packed
 from interlock.backends.redlock.wire.packing import HANDSHAKE, HANDSHAKE_REPLIES, node_identity
-from interlock.backends.redlock.wire.quick_votes import PART, PARTS, NodeClock, quick_reply
+from interlock.backends.redlock.wire.quick_votes import PART, PARTS, quick_reply
 from interlock.backends.redlock.wire.requests import OnReply, Release, Vote
 from interlock.errors import InterlockError
 
@@ -46,7 +46,7 @@ class NodeConnection:
     """One blocking connection to one node."""
 
     __slots__ = (
-        *("_connection", "_parts", "_reader", "bit", "clock", "due", "fd", "identity"),
+        *("_connection", "_parts", "_reader", "bit", "due", "fd", "identity"),
         *("node", "place", "round_trip", "sock", "transport"),
     )
 
@@ -63,7 +63,6 @@ class NodeConnection:
         self._reader = reader()
         self.due: deque[Packed] = deque()  # sent and not yet answered; only the last of them is waited for
         self._parts: list[Any] = []  # the replies to a quick vote, but for the last
-        self.clock = NodeClock()
         try:
             began = time.monotonic()
             self.identity = self._handshake(timeout, until)
@@ -151,8 +150,6 @@ class NodeConnection:
                                 self.send(packed, packed.with_source(self.identity, self.node))
                             continue
                         reply = reply_error(self.place, reply)
-                    elif reply.__class__ is bytes:  # a vote was accepted
-                        self.clock.read(reply, packed.sent)
                     if packed.crossed and reply == 0:
                         self.tell_crossed(packed)
                     if packed is asked:
@@ -253,7 +250,7 @@ class ConnectionSet:
             identity = connection.identity
             if not vote:
                 request = head + identity[identity_form] + tail if identity_form or tail else head
-            elif quick and (commands := quick.to(node, identity, connection.clock, sent)):
+            elif quick and (commands := quick.to(node, identity)):
                 request = commands
                 due.extend(PARTS)
             else:

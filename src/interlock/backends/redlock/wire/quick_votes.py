@@ -21,20 +21,20 @@ it remembers a ttl as long as this one, if a script has noted such a ttl in the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from interlock.backends.redis.wire.keys import REMEMBERED_NAMES, Keys, companion
-from interlock.backends.redis.wire.resp import ErrorReply, bulk, command
+from interlock.backends.redis.wire.resp import ErrorReply, ProtocolError, bulk, command
 from interlock.backends.redis.wire.scripts import Call
 from interlock.backends.redlock.wire.packed import RUN_ID_LENGTH, TTLS, Identity, Packed, encoded_ttl
-from interlock.backends.redlock.wire.requests import UNDECIDED, Seat, Vote
+from interlock.backends.redlock.wire.requests import UNDECIDED, Vote
 
-CLOCK_DIGITS = 16  # of a clock in microseconds, until the year 2286
-AS_BEFORE = 0.05  # seconds for which a clock counts as unchanged
+CLOCK_DIGITS = 16  # of a clock in microseconds, from 2001 to 2286
+SEAT_SIZE = 1 + CLOCK_DIGITS
 MEMBER_START = (
-    1 + RUN_ID_LENGTH + 1 + CLOCK_DIGITS
-)  # bytes of a number's name before the resource's: = run id : us
+    1 + RUN_ID_LENGTH + SEAT_SIZE
+)  # bytes of a number's name before the resource's: =, run id, seat
 ACCEPTED = [b"OK", 0, 1]
 
 _NO_SCRIPT = Call(b"", b"")
@@ -43,40 +43,22 @@ PARTS = (PART, PART, PART)
 """Stand for the commands of a quick vote, but for the last, where a connection notes what is unanswered."""
 
 
-class NodeClock:
-    """A node's clock as it was last read on a connection. The records of quick votes say by it since when a claim stands."""
-
-    __slots__ = ("_digits", "_sent")
-
-    def __init__(self) -> None:
-        self._digits, self._sent = b"", 0.0
-
-    def read(self, reply: bytes, sent: float) -> None:
-        """Take it from the reply to a vote that was accepted, and was sent at this instant."""
-        self._digits, self._sent = reply[:CLOCK_DIGITS], sent
-
-    def digits(self, now: float) -> bytes:
-        """The clock now, within some hundredths of a second; nothing if it was never read."""
-        past = now - self._sent
-        if past < AS_BEFORE or not self._digits:
-            return self._digits
-        return b"%d" % (int(self._digits) + int(past * 1e6))
-
-
 class QuickVote:
     """The parts of a quick vote; between them go the node's clock, for the record, and its seat."""
 
-    __slots__ = ("end", "middle", "seats", "start")
+    __slots__ = ("_clocks", "_end", "_middle", "_seats", "_start")
 
-    def __init__(self, start: bytes, middle: bytes, end: bytes, seats: Sequence[Seat | None]) -> None:
-        self.start, self.middle, self.end = start, middle, end
-        self.seats = seats
+    def __init__(self, start: bytes, middle: bytes, end: bytes, vote: Vote) -> None:
+        self._start, self._middle, self._end = start, middle, end
+        self._seats, self._clocks = vote.seats, vote.clocks
 
-    def to(self, node: int, identity: Identity, clock: NodeClock, now: float) -> bytes:
+    def to(self, node: int, identity: Identity) -> bytes:
         """The request for a node; nothing if it can only be asked by its script."""
-        if (seat := self.seats[node]) and (run := identity[3]) and (since := clock.digits(now)):
-            return self.start + since + self.middle + run + seat + self.end
-        return b""
+        seat, clock, run = self._seats[node], self._clocks[node], identity[3]
+        # The sizes are announced in the parts: a clock that stands before 2001 has a digit less.
+        if seat is None or len(seat) != SEAT_SIZE or len(clock) != CLOCK_DIGITS or not run:
+            return b""
+        return self._start + clock + self._middle + run + seat + self._end
 
 
 class PackedQuickVote(Packed):
@@ -128,7 +110,7 @@ class QuickVotes:
             *(len(ballot), ballot, name_size),
         )
         size = len(record_start) + CLOCK_DIGITS + len(record_end)
-        quick = QuickVote(b"%b$%d\r\n%b" % (start, size, record_start), middle, end, vote.seats)
+        quick = QuickVote(b"%b$%d\r\n%b" % (start, size, record_start), middle, end, vote)
         return PackedQuickVote(vote, quick, self._pack_script)
 
     def _parts(self, resource: str) -> tuple[bytes, bytes, bytes, int]:
@@ -149,5 +131,7 @@ def quick_reply(parts: list[Any], clock: Any) -> Any:
     for part in (*parts, clock):
         if isinstance(part, ErrorReply):
             return part
+    if len(parts) != len(PARTS) or clock.__class__ is not list:  # a caller was interrupted while it read them
+        raise ProtocolError("the replies to a vote are incomplete")
     us = clock[0] + clock[1].rjust(6, b"0")
     return us if parts == ACCEPTED else [int(us), UNDECIDED, int(parts[0] is not None)]

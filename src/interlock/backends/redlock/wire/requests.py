@@ -1,7 +1,7 @@
 """The requests to a node, as records, and the replies.
 
 Only the transports to real servers know bytes (`packing`). A reply is a list that begins with the node's clock in
-microseconds; the header of each script says what follows. The clock alone, as a number or as digits, means that a vote was
+microseconds; the header of each script says what follows. The clock alone, as digits, means that a vote was
 accepted; behind the clock, after a space, the node may tell since when it has its vote. A release is answered by 1 or 0.
 `testing.redlock_node` says in Python what the scripts do.
 """
@@ -41,6 +41,7 @@ class Vote:
     fill: bool = False  # a majority already holds it under this number: enter it here too
     seats: Sequence[Seat | None] = ()  # by node, as far as they are known; none is
     quick: bool = False
+    clocks: Sequence[bytes] = ()  # by node, for the record of a quick vote: its clock, as digits
 
 
 @record
@@ -125,7 +126,6 @@ class Admit:
 Request: TypeAlias = Vote | Renew | Release | Inspect | Evict | Scan | CheckIn | Admit
 Clock: TypeAlias = int | bytes
 """A node's clock in microseconds: digits, as they came from a server, or the number from a simulated node."""
-CLOCKS = (bytes, int)
 Reply: TypeAlias = "list[Any] | InterlockError"  # of a vote also a clock, of a release an int
 Words: TypeAlias = str | bytes
 """What an operator said when evicting a claim: bytes, as they came from a server, or text from a simulated node."""

@@ -20,11 +20,12 @@ local us = t[1] .. (#t[2] == 6 and t[2] or string.sub('00000' .. t[2], -6))
 local field = '=' .. seat .. holder
 local f = redis.call('ZMSCORE', quorum, seat, 'longest', field, 'floor')
 local longest, last = f[2], f[3] or f[4]
+local free = redis.call('EXISTS', holder, KEYS[2]) == 0 -- always: who has no right to ask this could not release either
 
 -- The fast path: no claim stands here, and the number is lower. Numbers of equal length are compared as strings, and
 -- the clock stays a string: every function call here costs time on each of five servers for each lock.
 local entered = f[1] and not ARGV[6] and (not last or (#last == #ballot and ballot > last))
-  and longest and -longest >= tonumber(ttl) and redis.call('EXISTS', holder, KEYS[2]) == 0
+  and longest and -longest >= tonumber(ttl) and free
 if entered then
   redis.call('SET', holder, id .. '\n' .. ballot .. '\n' .. us .. '\n' .. ttl .. '\n1\n' .. ARGV[4], 'PX', ttl)
   redis.call('ZADD', quorum, ballot, field)
