@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import select
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, TypeVar
 from uuid import uuid4
@@ -17,6 +18,9 @@ from interlock._core.drive import drive
 from interlock._runtime.tasks import Tasks
 from interlock._runtime.threads import Threads
 from interlock.backends.redlock.store import RedlockStore
+from interlock.backends.redlock.transport.aio import AsyncQuorumTransport
+from interlock.backends.redlock.transport.blocking import BlockingQuorumTransport
+from interlock.backends.redlock.transport.connections import NodeConnection
 from interlock.errors import StoreUnavailable
 from interlock.model import Claim, Granted
 from interlock.urls import open_store
@@ -89,6 +93,24 @@ async def started(store: RedlockStore) -> None:
         return granted
 
     await until(store, partial(patiently, store, claimed))
+
+
+async def answered(store: RedlockStore) -> None:
+    """Wait until every node has answered every request, whether or not the answer was read."""
+    transport, until = store._quorum.transport, time.monotonic() + PATIENCE
+    if isinstance(transport, AsyncQuorumTransport):
+        while any(one is not None and one._pending for one in transport._connections):
+            assert time.monotonic() < until
+            await asyncio.sleep(0.001)
+    else:
+        for one in connections(store):
+            assert not one.due or select.select([one.sock], [], [], PATIENCE)[0]
+
+
+def connections(store: RedlockStore) -> Sequence[NodeConnection]:
+    """Those that were used last."""
+    assert isinstance(store._quorum.transport, BlockingQuorumTransport)
+    return [one for one in store._quorum.transport._idle[-1]._connections if one is not None]
 
 
 def holders(client: interlock.Client, name: str, patience: float = PATIENCE) -> list[int]:

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
-import select
 import socket
-import time
-from collections.abc import Sequence
 from uuid import uuid4
 
 import pytest
 
 from interlock.backends.redlock.algorithm.clock import ClockWatch
 from interlock.backends.redlock.store import RedlockStore
-from interlock.backends.redlock.transport.aio import AsyncQuorumTransport
 from interlock.backends.redlock.transport.blocking import BlockingQuorumTransport
-from interlock.backends.redlock.transport.connections import NodeConnection
 from interlock.backends.redlock.wire.requests import Release
 from interlock.model import Claim, Granted
 from tests.patience import PATIENCE
-from tests.redlock.colours import COLOURS, run
+from tests.redlock.colours import COLOURS, answered, connections, run
 from tests.redlock.servers import quorum, say, steady
 
 
@@ -29,24 +23,6 @@ async def locked(store: RedlockStore, times: int = 1) -> None:
         assert isinstance(await store.claim(claim), Granted)
         await answered(store)
         assert await store.release(claim.resource, claim.id)
-
-
-async def answered(store: RedlockStore) -> None:
-    """Wait until every node has answered every request, whether or not the answer was read."""
-    transport, until = store._quorum.transport, time.monotonic() + PATIENCE
-    if isinstance(transport, AsyncQuorumTransport):
-        while any(one is not None and one._pending for one in transport._connections):
-            assert time.monotonic() < until
-            await asyncio.sleep(0.001)
-    else:
-        for one in connections(store):
-            assert not one.due or select.select([one.sock], [], [], PATIENCE)[0]
-
-
-def connections(store: RedlockStore) -> Sequence[NodeConnection]:
-    """Those that were used last."""
-    assert isinstance(store._quorum.transport, BlockingQuorumTransport)
-    return [one for one in store._quorum.transport._idle[-1]._connections if one is not None]
 
 
 @COLOURS

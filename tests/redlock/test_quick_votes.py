@@ -5,18 +5,24 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from uuid import uuid4
 
 import pytest
 
 import interlock
+from interlock.backends.redis.wire.resp import ProtocolError
 from interlock.backends.redlock.algorithm import membership
 from interlock.backends.redlock.store import RedlockStore
+from interlock.backends.redlock.wire.packing import Packing
+from interlock.backends.redlock.wire.quick_votes import quick_reply
+from interlock.backends.redlock.wire.requests import Vote
 from interlock.errors import AcquireTimeout
 from interlock.model import Busy, Claim, Granted
 from interlock.testing.lag import at_most
 from tests.patience import PATIENCE
-from tests.redlock.colours import COLOURS, holders, opened, run, until
+from tests.redis.server import Server
+from tests.redlock.colours import COLOURS, answered, holders, opened, run, until
 from tests.redlock.servers import Servers, quorum, say, steady
 
 
@@ -53,8 +59,18 @@ def expected(servers: Servers, *, pairs: int, votes_by_script: int) -> Iterator[
 
 
 async def settled(store: RedlockStore, name: str = "x", ttl: float = 30.0) -> int:
-    """Lock until all seats are known: the replies of some nodes are read with the next request."""
-    return [await pair(store, claim(name, ttl)) for _ in range(4)][-1]
+    """Lock until the next vote is quick on all nodes, and wait until all have answered; the last token."""
+    tokens: list[int] = []
+
+    async def quick() -> bool:
+        tokens.append(await pair(store, claim(name, ttl)))
+        await answered(store)
+        return None not in (
+            store._quorum.members.quick_seats(claim(name, ttl), store._quorum.now()) or [None]
+        )
+
+    await until(store, quick)
+    return tokens[-1]
 
 
 @COLOURS
@@ -243,3 +259,96 @@ def test_a_name_that_was_busy_is_voted_for_by_script_for_a_while() -> None:
     assert members.quick_seats(claim(), 3.1 + membership.FRESH) is None, (
         "the nodes may have forgotten its number"
     )
+
+
+# ---- what attacks found ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("clock", "seat"), [(15, 16), (16, 15)])
+def test_a_clock_before_2001_has_a_digit_less_and_is_asked_by_script(clock: int, seat: int) -> None:
+    """The sizes are part of the request: one digit less shifted all replies on that connection."""
+    vote = Vote(claim(), 7, seats=[b":" + b"1" * seat], quick=True, clocks=[b"1" * clock])
+    packed = Packing("").pack(vote)
+    assert packed.quick is not None
+    assert packed.quick.to(0, (b"", b"", b"", b"r" * 40)) == b""
+
+
+def test_replies_that_an_interrupt_has_cut_end_the_connection_and_raise_nothing_else() -> None:
+    for parts, clock in ([], [b"1", b"2"]), ([b"OK", 0], [b"1", b"2"]), ([b"OK", 0, 1], 1):
+        with pytest.raises(ProtocolError, match="incomplete"):
+            quick_reply([*parts], clock)
+
+
+@COLOURS
+def test_a_node_that_hung_does_not_make_later_records_say_a_wrong_age(colour: str) -> None:
+    with quorum(5) as servers:
+
+        async def main(store: RedlockStore) -> None:
+            await settled(store)
+            with servers[0].frozen(), servers[1].frozen():
+                await pair(store, claim())
+                await store._runtime.wait(store._runtime.signal(), 1.5)
+
+            async def all_back() -> bool:
+                await pair(store, claim())
+                return not store._quorum.members.away
+
+            await until(store, all_back)
+            held = claim()
+            assert isinstance(await store.claim(held), Granted)
+            for server in servers.all:
+                record = await until(store, partial(_record, server))
+                seconds, micros = say(server, "TIME")
+                age = int(seconds) + int(micros) / 1e6 - int(record.split(b"\n")[2]) / 1e6
+                assert -0.5 < age < PATIENCE, "it stands since before or after"
+            assert await store.release("x", held.id)
+
+        run(colour, servers.url(), main)
+
+
+async def _record(server: Server) -> bytes:
+    found: bytes | None = say(server, "GET", "x")
+    return found or b""
+
+
+@COLOURS
+def test_a_client_whose_clock_is_behind_does_not_try_a_quick_vote_each_time(colour: str) -> None:
+    """It would take three rounds instead of two."""
+    servers, prefix = steady(), f"{uuid4().hex}:"
+    ahead = opened(servers.url(prefix))
+    wall = ahead._quorum.wall
+    ahead._quorum.wall = lambda: wall() + 3_600_000_000
+
+    async def main(store: RedlockStore) -> None:
+        await settled(store)
+        await pair(ahead, claim())
+        await pair(store, claim())
+        assert store._quorum.members.quick_seats(claim(), store._quorum.now()) is None
+
+    run(colour, servers.url(prefix), main)
+    ahead._recovery.close()
+
+
+@COLOURS
+def test_after_an_eviction_votes_are_by_script_for_a_while(colour: str) -> None:
+    async def main(store: RedlockStore) -> None:
+        await settled(store)
+        held = claim()
+        assert isinstance(await store.claim(held), Granted)
+        assert await store.evict("x", None, "drill")
+        await pair(store, claim())
+        assert store._quorum.members.quick_seats(claim(), store._quorum.now()) is None
+
+    run(colour, steady().url(f"{uuid4().hex}:"), main)
+
+
+def test_a_user_who_could_not_release_is_not_granted_the_lock() -> None:
+    with quorum(3) as servers:
+        for server in servers.all:
+            say(server, "ACL", "SETUSER", "default", "-exists")
+        with interlock.connect(servers.url()) as client:
+            with pytest.raises(interlock.StoreUnfit, match="exists"):
+                client.lock("x").acquire(timeout=0.5)
+        for server in servers.all:
+            say(server, "ACL", "SETUSER", "default", "+exists")
+        assert [say(server, "EXISTS", "x") for server in servers.all] == [0, 0, 0]
