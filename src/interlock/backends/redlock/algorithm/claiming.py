@@ -64,7 +64,7 @@ class Votes:
         self.sent = sent
         members = self._members
         if isinstance(reply, bytes):
-            if len(reply) > CLOCK_DIGITS or not self._vote.quick:
+            if len(reply) != CLOCK_DIGITS or not self._vote.quick:
                 reply = members.accepted(node, self._vote, reply)
             self.stands.append(node)
             if not members.counts(node, reply, sent, received):

@@ -12,20 +12,18 @@ from interlock.backends.redlock.wire.requests import Clock
 
 DRIFT = 0.01  # a node's clock may run faster or slower than ours by this part
 SLACK = 0.002  # seconds two honest readings may be apart
-AS_BEFORE = 0.05  # seconds for which a clock that was reckoned is good enough for a record
 
 
 class ClockWatch:
     """What one client knows of one node's clock."""
 
-    __slots__ = ("_digits", "_high", "_low", "_reckoned", "distrusted_until", "seen")
+    __slots__ = ("_high", "_low", "distrusted_until", "seen")
 
     def __init__(self) -> None:
         self._low, self._high = float("-inf"), float("inf")
         # The earliest instant at which it may last have been read: drift counts from there.
         self.seen = float("-inf")
         self.distrusted_until = 0.0
-        self._digits, self._reckoned = b"", float("-inf")  # see `digits`
 
     @property
     def offset(self) -> float | None:
@@ -33,12 +31,9 @@ class ClockWatch:
         return (self._low + self._high) / 2 if self.seen > float("-inf") else None
 
     def digits(self, now: float) -> bytes:
-        """The node's clock now, microseconds as digits, within some hundredths of a second; nothing before the first reply."""
-        if now - self._reckoned >= AS_BEFORE:
-            offset = self.offset
-            self._digits = b"" if offset is None else b"%d" % ((now + offset) * 1e6)
-            self._reckoned = now
-        return self._digits
+        """The node's clock now, microseconds as digits; nothing before the first reply."""
+        offset = self.offset
+        return b"" if offset is None else b"%d" % ((now + offset) * 1e6)
 
     def observe(self, clock: Clock, sent: float, received: float) -> float:
         """How far, in seconds, the clock jumped since the last reply; 0.0 when it runs as it should."""
@@ -54,7 +49,6 @@ class ClockWatch:
             return 0.0
         if low > most + SLACK or high < least - SLACK:
             self._low, self._high = low, high
-            self._reckoned = float("-inf")
             return low - most if low > most else high - least
         # A reading that only the slack excuses moves nothing: many small steps must not add up to an unseen jump.
         self._low, self._high = least, most

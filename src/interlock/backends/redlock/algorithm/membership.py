@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from interlock.backends.redlock.algorithm.clock import DRIFT, ClockWatch
+from interlock.backends.redlock.wire.quick_votes import CLOCK_DIGITS, SEAT_SIZE
 from interlock.backends.redlock.wire.requests import NO_VOTE, UNDECIDED, Clock, Release, Seat, Vote
 from interlock.model import Claim
 from interlock.record import record
@@ -14,6 +15,7 @@ MAX_PENDING_RELEASES = 1000  # for each node that is away; of older ones, the cl
 FARTHEST = 2**52  # us, in the year 2112: whatever a clock says, Lua tells numbers apart only up to twice that
 SWEPT = 256  # claims remembered before lapsed ones are first swept
 MAX_NAMES = 4096  # names that may be voted for quickly
+AS_BEFORE = 0.05  # seconds for which the clocks that were reckoned are good enough for a record
 MAX_TTLS = 100  # for which the table of seats is kept
 FRESH = 45.0  # seconds after a grant for which the nodes remember the number of its name: they do for 60
 BY_SCRIPT = 1.0  # seconds for which votes are by script after a quick one would not have been enough
@@ -57,6 +59,8 @@ class Membership:
         # By node: its seat, and the longest ttl that it is known to remember there.
         self._seats: list[tuple[Seat | None, float]] = [(None, 0.0)] * self.size
         self._quick_seats: dict[float, list[Seat | None]] = {}  # by ttl: those that remember one as long
+        self._clock_digits: list[bytes] = []
+        self._reckoned = float("-inf")  # when these were
         # By resource: from when on it may be voted for quickly. The nodes know a number for each of these names.
         self._quick_from: dict[str, float] = {}
 
@@ -110,7 +114,10 @@ class Membership:
         known = self._quick_seats  # first: if another thread learns a seat meanwhile, it makes a new table
         found = known.get(claim.ttl)
         if found is None:
-            found = [seat if claim.ttl <= noted else None for seat, noted in self._seats]
+            found = [
+                seat if seat is not None and len(seat) == SEAT_SIZE and claim.ttl <= noted else None
+                for seat, noted in self._seats
+            ]
             if len(known) < MAX_TTLS:
                 known[claim.ttl] = found
         return found
@@ -129,8 +136,12 @@ class Membership:
         return clock
 
     def clock_digits(self, now: float) -> list[bytes]:
-        """The clock of each node, for the records of quick votes."""
-        return [clock.digits(now) for clock in self.clocks]
+        """The clock of each node, within some hundredths of a second, for the records of quick votes; nothing if they have no room for it."""
+        if now - self._reckoned >= AS_BEFORE:
+            reckoned = [clock.digits(now) for clock in self.clocks]
+            self._clock_digits = [digits if len(digits) == CLOCK_DIGITS else b"" for digits in reckoned]
+            self._reckoned = now
+        return self._clock_digits
 
     def note_grant(self, resource: str, now: float) -> None:
         """The nodes know a number for this name: the next vote may be quick."""
@@ -162,8 +173,10 @@ class Membership:
             elif reply[1] == UNDECIDED:
                 self.note_not_quick(vote.claim.resource, received)
             clock: Clock = reply[0]
+        elif isinstance(reply, bytes) and (len(reply) != CLOCK_DIGITS or not vote.quick):
+            clock = self.accepted(node, vote, reply)
         else:
-            clock = self.accepted(node, vote, reply) if isinstance(reply, bytes) else reply
+            clock = reply
         if self.clocks[node].seen < sent - WELL_KNOWN:
             self.counts(node, clock, sent, received)
 

@@ -232,6 +232,9 @@ class ConnectionSet:
         # Connections with replies to earlier requests, which nobody has read; and the bits of their nodes.
         behind: list[tuple[int, int]] = []
         without = 0
+        # First to those that are behind: when one of the others has answered, they have, too, and one wait is enough.
+        if first := [node for node in to if (one := connections[node]) is not None and one.due]:
+            to = [*first, *[node for node in to if node not in first]]
         for node in to:
             connection = connections[node]
             if connection is None or (

@@ -22,13 +22,15 @@ it remembers a ttl as long as this one, if a script has noted such a ttl in the 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from interlock.backends.redis.wire.keys import REMEMBERED_NAMES, Keys, companion
+from interlock.backends.redis.wire.packing import millis
 from interlock.backends.redis.wire.resp import ErrorReply, ProtocolError, bulk, command
 from interlock.backends.redis.wire.scripts import Call
-from interlock.backends.redlock.wire.packed import RUN_ID_LENGTH, TTLS, Identity, Packed, encoded_ttl
+from interlock.backends.redlock.wire.packed import RUN_ID_LENGTH, Identity, Packed
 from interlock.backends.redlock.wire.requests import UNDECIDED, Vote
+from interlock.model import Claim
 
 CLOCK_DIGITS = 16  # of a clock in microseconds, from 2001 to 2286
 SEAT_SIZE = 1 + CLOCK_DIGITS
@@ -43,34 +45,36 @@ PARTS = (PART, PART, PART)
 """Stand for the commands of a quick vote, but for the last, where a connection notes what is unanswered."""
 
 
-class QuickVote:
-    """The parts of a quick vote; between them go the node's clock, for the record, and its seat."""
+class QuickVote(Packed):
+    """A quick vote. Between its parts go the node's clock, for the record, and its seat.
 
-    __slots__ = ("_clocks", "_end", "_middle", "_seats", "_start")
+    The sizes of both are announced in the parts. A clock that stands before 2001 has a digit less: such a node, and one whose
+    seat or run id is not known, is asked by its script.
+    """
 
-    def __init__(self, start: bytes, middle: bytes, end: bytes, vote: Vote) -> None:
+    __slots__ = ("_clocks", "_end", "_middle", "_pack_script", "_script", "_seats", "_start")
+
+    def __init__(
+        self, vote: Vote, start: bytes, middle: bytes, end: bytes, pack_script: Callable[[Vote], Packed]
+    ) -> None:
+        super().__init__(_NO_SCRIPT, b"", 0, b"", vote)
+        self.quick = self
         self._start, self._middle, self._end = start, middle, end
         self._seats, self._clocks = vote.seats, vote.clocks
+        self._pack_script = pack_script
+        self._script: Packed | None = None
 
     def to(self, node: int, identity: Identity) -> bytes:
         """The request for a node; nothing if it can only be asked by its script."""
-        seat, clock, run = self._seats[node], self._clocks[node], identity[3]
-        # The sizes are announced in the parts: a clock that stands before 2001 has a digit less.
-        if seat is None or len(seat) != SEAT_SIZE or len(clock) != CLOCK_DIGITS or not run:
-            return b""
-        return self._start + clock + self._middle + run + seat + self._end
+        if (seat := self._seats[node]) and (clock := self._clocks[node]) and (run := identity[3]):
+            return self._start + clock + self._middle + run + seat + self._end
+        return b""
 
+    def by_hash(self, identity: Identity, node: int) -> bytes:
+        return self._by_script().by_hash(identity, node)
 
-class PackedQuickVote(Packed):
-    """A quick vote. For nodes that can only be asked by their script it becomes a vote by script."""
-
-    __slots__ = ("_pack_script", "_script")
-
-    def __init__(self, vote: Vote, quick: QuickVote, pack_script: Callable[[Vote], Packed]) -> None:
-        super().__init__(_NO_SCRIPT, b"", 0, b"", vote)
-        self.quick = quick
-        self._pack_script = pack_script
-        self._script: Packed | None = None
+    def with_source(self, identity: Identity, node: int) -> bytes:
+        return self._by_script().with_source(identity, node)
 
     def _by_script(self) -> Packed:
         if self._script is None:
@@ -78,11 +82,15 @@ class PackedQuickVote(Packed):
             self._script = self._pack_script(self.request)
         return self._script
 
-    def by_hash(self, identity: Identity, node: int) -> bytes:
-        return self._by_script().by_hash(identity, node)
 
-    def with_source(self, identity: Identity, node: int) -> bytes:
-        return self._by_script().with_source(identity, node)
+class Frame(NamedTuple):
+    """What is the same in all quick votes of one caller for one resource."""
+
+    start: bytes  # SET, and the holder's key
+    size: int  # of the record without id and ballot
+    middle: bytes  # from the clock in the record to the ballot in ZADD
+    name: bytes  # the size of the number's name, encoded, and the = that it begins with
+    end: bytes  # from the resource in the number's name to the end
 
 
 class QuickVotes:
@@ -92,46 +100,47 @@ class QuickVotes:
         self._keys = keys
         self._quorum = quorum  # its key, encoded
         self._pack_script = pack_script
-        self._known: dict[str, tuple[bytes, bytes, bytes, int]] = {}  # by resource: see `_parts`
+        self._frames: dict[tuple[str, float, str], Frame] = {}  # by resource, ttl and who
 
     def pack(self, vote: Vote) -> Packed:
         claim = vote.claim
-        start, between, end, name_size = self._known.get(claim.resource) or self._parts(claim.resource)
-        note, ttl, ballot = (
-            claim.note.encode(),
-            TTLS.get(claim.ttl) or encoded_ttl(claim.ttl),
-            b"%d" % vote.ballot,
-        )
-        digits = ttl[ttl.index(b"\n") + 1 : -2]
-        record_start = b"%b\n%b\n" % (claim.id.encode(), ballot)
-        record_end = b"\n%b\n1\n\n%d\n%b%b" % (digits, len(note), note, claim.who.encode())
-        middle = b"%b\r\n$2\r\nNX\r\n$2\r\nPX\r\n%b%b$%d\r\n%b\r\n$%d\r\n=" % (
-            *(record_end, ttl, between),
-            *(len(ballot), ballot, name_size),
-        )
-        size = len(record_start) + CLOCK_DIGITS + len(record_end)
-        quick = QuickVote(b"%b$%d\r\n%b" % (start, size, record_start), middle, end, vote)
-        return PackedQuickVote(vote, quick, self._pack_script)
+        frame = self._frames.get((claim.resource, claim.ttl, claim.who)) or self._frame(claim)
+        id, ballot = claim.id.encode(), b"%d" % vote.ballot
+        size = frame.size + len(id) + len(ballot)
+        start = b"%b$%d\r\n%b\n%b\n" % (frame.start, size, id, ballot)
+        middle = b"%b$%d\r\n%b\r\n%b" % (frame.middle, len(ballot), ballot, frame.name)
+        return QuickVote(vote, start, middle, frame.end, self._pack_script)
 
-    def _parts(self, resource: str) -> tuple[bytes, bytes, bytes, int]:
-        """What is the same in all quick votes for one resource, and the size of its number's name."""
-        holder = self._keys.holder(resource)
-        start = b"*6\r\n" + bulk(b"SET") + bulk(holder)
-        exists = command(b"EXISTS", companion(holder, b"h"))
-        zadd = b"*7\r\n" + bulk(b"ZADD") + self._quorum + b"".join([bulk(b"XX"), bulk(b"GT"), bulk(b"CH")])
-        found = start, exists + zadd, holder + b"\r\n" + command(b"TIME"), MEMBER_START + len(holder)
-        if len(self._known) >= REMEMBERED_NAMES:
-            self._known.clear()
-        self._known[resource] = found
+    def _frame(self, claim: Claim) -> Frame:
+        assert not claim.note, "a claim with a note is voted for by script: see `Membership.quick_seats`"
+        holder, ttl = self._keys.holder(claim.resource), millis(claim.ttl)
+        record_end = b"\n%b\n1\n\n0\n%b" % (ttl, claim.who.encode())
+        middle = [
+            record_end + b"\r\n" + bulk(b"NX") + bulk(b"PX") + bulk(ttl),
+            command(b"EXISTS", companion(holder, b"h")),
+            b"*7\r\n" + bulk(b"ZADD") + self._quorum + bulk(b"XX") + bulk(b"GT") + bulk(b"CH"),
+        ]
+        found = Frame(
+            b"*6\r\n" + bulk(b"SET") + bulk(holder),
+            len(b"\n\n") + CLOCK_DIGITS + len(record_end),
+            b"".join(middle),
+            b"$%d\r\n=" % (MEMBER_START + len(holder)),
+            holder + b"\r\n" + command(b"TIME"),
+        )
+        if len(self._frames) >= REMEMBERED_NAMES:
+            self._frames.clear()
+        self._frames[claim.resource, claim.ttl, claim.who] = found
         return found
 
 
 def quick_reply(parts: list[Any], clock: Any) -> Any:
     """The reply to a quick vote, as `requests` describes it, from the replies to its commands; or the error among them."""
+    if parts == ACCEPTED and clock.__class__ is list:
+        us: bytes = clock[0] + clock[1].rjust(6, b"0")
+        return us
     for part in (*parts, clock):
         if isinstance(part, ErrorReply):
             return part
     if len(parts) != len(PARTS) or clock.__class__ is not list:  # a caller was interrupted while it read them
         raise ProtocolError("the replies to a vote are incomplete")
-    us = clock[0] + clock[1].rjust(6, b"0")
-    return us if parts == ACCEPTED else [int(us), UNDECIDED, int(parts[0] is not None)]
+    return [int(clock[0] + clock[1].rjust(6, b"0")), UNDECIDED, int(parts[0] is not None)]
