@@ -11,6 +11,7 @@ from uuid import uuid4
 import pytest
 
 import interlock
+from interlock._core.drive import drive
 from interlock.backends.redis.wire.resp import ProtocolError
 from interlock.backends.redlock.algorithm import membership
 from interlock.backends.redlock.store import RedlockStore
@@ -182,7 +183,7 @@ def test_two_of_five_nodes_that_lost_their_memory_do_not_let_a_second_client_in(
             assert await holder.release("x", held.id)
 
         run(colour, servers.url(), main)
-        holder._recovery.close()
+        drive(holder.close())
 
 
 @COLOURS
@@ -199,7 +200,7 @@ def test_a_client_whose_clock_is_behind_gets_a_higher_token_all_the_same(colour:
         assert tokens == sorted(set(tokens))
 
     run(colour, servers.url(prefix), main)
-    ahead._recovery.close()
+    drive(ahead.close())
 
 
 @COLOURS
@@ -335,7 +336,7 @@ def test_a_client_whose_clock_is_behind_does_not_try_a_quick_vote_each_time(colo
         assert store._quorum.members.quick_seats(claim(), store._quorum.now()) is None
 
     run(colour, servers.url(prefix), main)
-    ahead._recovery.close()
+    drive(ahead.close())
 
 
 @COLOURS
