@@ -296,6 +296,7 @@ def test_a_node_that_restarts_without_loss_keeps_its_vote_and_accepts_no_lower_n
             assert pair.agree(Vote(Claim(name, "a", 30.0), ballot)) == YES
             pair.agree(Release(name, "a"))
         server.restart()
+        drive(pair._transport.close())
         pair.connect()
         pair.node.restart(say(server, "INFO", "server").partition(b"run_id:")[2].partition(b"\r")[0].decode())
         assert pair.agree(Vote(Claim("x", "a", 30.0), 50)) == [NO_VOTE], "it has to check in first"
