@@ -40,7 +40,7 @@ MUTANTS: list[Mutant] = [
         "a client counts a node whose clock has jumped, because it had never read it before",
         (
             "backends/redlock/transport/aio.py",
-            "self._transport.on_late_vote(node, vote, reply, self.sent, self._transport.now())",
+            "self._transport.on_late_vote(node, vote, reply, self._sent, self._transport.now())",
             "pass",
         ),
         tests=Tests("tests/redlock/test_late_votes.py", "async"),

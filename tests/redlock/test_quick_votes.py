@@ -61,6 +61,16 @@ def expected(servers: Servers, *, pairs: int, votes_by_script: int) -> Iterator[
     assert scripts(servers) == meant
 
 
+@contextmanager
+def an_hour_ahead(url: str) -> Iterator[RedlockStore]:
+    """A client whose clock is an hour ahead."""
+    ahead = opened(url)
+    wall = ahead._quorum.wall
+    ahead._quorum.wall = lambda: wall() + 3_600_000_000
+    yield ahead
+    drive(ahead.close())
+
+
 async def settled(store: RedlockStore, name: str = "x", ttl: float = 30.0) -> int:
     """Lock until the next vote is quick on all nodes, and wait until all have answered; the last token."""
     tokens: list[int] = []
@@ -188,10 +198,7 @@ def test_two_of_five_nodes_that_lost_their_memory_do_not_let_a_second_client_in(
 
 @COLOURS
 def test_a_client_whose_clock_is_behind_gets_a_higher_token_all_the_same(colour: str) -> None:
-    servers, prefix = steady(), f"{uuid4().hex}:"
-    ahead = opened(servers.url(prefix))
-    wall = ahead._quorum.wall
-    ahead._quorum.wall = lambda: wall() + 3_600_000_000
+    url = steady().url(f"{uuid4().hex}:")
 
     async def main(store: RedlockStore) -> None:
         tokens = [await settled(store)]
@@ -199,8 +206,8 @@ def test_a_client_whose_clock_is_behind_gets_a_higher_token_all_the_same(colour:
             tokens += [await pair(ahead, claim()), await pair(store, claim())]
         assert tokens == sorted(set(tokens))
 
-    run(colour, servers.url(prefix), main)
-    drive(ahead.close())
+    with an_hour_ahead(url) as ahead:
+        run(colour, url, main)
 
 
 @COLOURS
@@ -324,10 +331,7 @@ async def _record(server: Server) -> bytes:
 @COLOURS
 def test_a_client_whose_clock_is_behind_does_not_try_a_quick_vote_each_time(colour: str) -> None:
     """It would take three rounds instead of two."""
-    servers, prefix = steady(), f"{uuid4().hex}:"
-    ahead = opened(servers.url(prefix))
-    wall = ahead._quorum.wall
-    ahead._quorum.wall = lambda: wall() + 3_600_000_000
+    url = steady().url(f"{uuid4().hex}:")
 
     async def main(store: RedlockStore) -> None:
         await settled(store)
@@ -335,8 +339,8 @@ def test_a_client_whose_clock_is_behind_does_not_try_a_quick_vote_each_time(colo
         await pair(store, claim())
         assert store._quorum.members.quick_seats(claim(), store._quorum.now()) is None
 
-    run(colour, servers.url(prefix), main)
-    drive(ahead.close())
+    with an_hour_ahead(url) as ahead:
+        run(colour, url, main)
 
 
 @COLOURS

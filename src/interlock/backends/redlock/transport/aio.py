@@ -121,7 +121,7 @@ class Round:
     """One request to several nodes, and the replies to it."""
 
     __slots__ = (
-        *("_limits", "_on_reply", "_packed", "_transport", "sent", "until"),
+        *("_limits", "_on_reply", "_packed", "_sent", "_transport", "until"),
         *("broken", "done", "enough", "over", "replied", "waiting"),
     )
 
@@ -136,7 +136,7 @@ class Round:
         self._transport = transport
         self._packed = packed
         self._on_reply = on_reply
-        self.sent = sent = transport.now()
+        self._sent = sent = transport.now()
         self._limits = limits
         self.until = sent + (limits.longest if limits.least else limits.timeout)
         self.waiting = set(awaited)
@@ -151,7 +151,7 @@ class Round:
         if self.over and (kind is bytes or kind is list) and self._packed.request.__class__ is Vote:
             vote = self._packed.request
             assert isinstance(vote, Vote)
-            self._transport.on_late_vote(node, vote, reply, self.sent, self._transport.now())
+            self._transport.on_late_vote(node, vote, reply, self._sent, self._transport.now())
             return
         if kind is not bytes and kind is not int and kind is not list:
             reply = self._not_done(connection, reply)
@@ -160,13 +160,13 @@ class Round:
         self.waiting.discard(node)
         now, answers = self._transport.now(), not isinstance(reply, InterlockError)
         self.replied += answers
-        if self._on_reply(node, reply, self.sent, now):
+        if self._on_reply(node, reply, self._sent, now):
             self.enough = True
             self.end(connection.wakeups)
         elif not self.waiting or now >= self.until:
             self.end(connection.wakeups)
         elif answers and self.replied == self._limits.least:
-            self.until = self.sent + self._limits.patience(now - self.sent)
+            self.until = self._sent + self._limits.patience(now - self._sent)
             self._transport.expire_at(self.until)
 
     def _not_done(self, connection: AsyncNodeConnection, reply: Any) -> Any:
