@@ -110,8 +110,10 @@ class NodeConnection:
 
     def send_rest(self, request: bytes) -> None:
         """Wait, for 50 ms at most, until the node has read so much that the rest of a request fits into the socket's buffer."""
+        writable = select.poll()  # not select(), which knows no descriptor above 1,023
+        writable.register(self.sock, select.POLLOUT)
         while request:
-            if not select.select([], [self.sock], [], 0.05)[1]:
+            if not writable.poll(50):
                 raise timeout_error(self.place, 0.05)
             request = request[self.sock.send(request) :]
 
