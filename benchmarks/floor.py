@@ -21,6 +21,7 @@ from interlock.backends.redis.wire.resp import bulk
 from interlock.backends.redis.wire.scripts import CLAIM, RELEASE
 from interlock.backends.redlock.wire.packed import RUN_ID_LENGTH
 from interlock.backends.redlock.wire.packing import Packing
+from interlock.backends.redlock.wire.quick_votes import QuickVote
 from interlock.backends.redlock.wire.requests import Release, Vote
 from interlock.model import Claim
 
@@ -110,10 +111,9 @@ def _quick_votes(name: str, seats: list[bytes]) -> Quick:
     ends = [seat[RUN_ID_LENGTH:] for seat in seats]
     clocks = [ballot] * len(seats)
     vote = Packing("").pack(Vote(_claim(name), int(ballot), seats=ends, quick=True, clocks=clocks))
-    quick = vote.quick
-    assert quick is not None
+    assert isinstance(vote, QuickVote)
     identities = [(b"", b"", b"", seat[:RUN_ID_LENGTH]) for seat in seats]
-    whole = [quick.to(node, identity) for node, identity in enumerate(identities)]
+    whole = [vote.to(node, identity) for node, identity in enumerate(identities)]
     return lambda number: [each.replace(ballot, number) for each in whole]
 
 

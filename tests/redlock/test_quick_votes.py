@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -366,3 +367,10 @@ def test_a_user_who_could_not_release_is_not_granted_the_lock() -> None:
         for server in servers.all:
             say(server, "ACL", "SETUSER", "default", "+exists")
         assert [say(server, "EXISTS", "x") for server in servers.all] == [0, 0, 0]
+
+
+def test_a_quick_vote_does_not_refer_to_itself() -> None:
+    """Each lock would leave something to the garbage collector."""
+    packed = Packing("").pack(Vote(claim(), 7, seats=[b":" + b"1" * 16], quick=True, clocks=[b"1" * 16]))
+    assert isinstance(packed, QuickVote)
+    assert not any(one is packed for one in gc.get_referents(packed))

@@ -136,7 +136,7 @@ class Membership:
         return clock
 
     def clock_digits(self, now: float) -> list[bytes]:
-        """The clock of each node, within some hundredths of a second, for the records of quick votes; nothing if they have no room for it."""
+        """The clock of each node, for the records of quick votes; empty for a clock that has not the usual number of digits."""
         if now - self._reckoned >= AS_BEFORE:
             reckoned = [clock.digits(now) for clock in self.clocks]
             self._clock_digits = [digits if len(digits) == CLOCK_DIGITS else b"" for digits in reckoned]

@@ -26,13 +26,13 @@ from interlock.backends.redlock.wire.packing import (
     Packing,
     node_identity,
 )
-from interlock.backends.redlock.wire.quick_votes import quick_reply
+from interlock.backends.redlock.wire.quick_votes import QuickVote, quick_reply
 from interlock.backends.redlock.wire.requests import OnLateVote, OnReply, OnUnacknowledged, Request, Vote
 from interlock.errors import ClientClosed, InterlockError
 from interlock.wakeups import Wakeups
 
 MAX_UNANSWERED = 20_000  # commands a silent node may leave unanswered before its connection is closed
-NOBODY = (None, None, None)  # waits for the replies to a quick vote, but for the last
+NOBODY = (None, None, None)  # the receivers of the first three replies to a quick vote
 
 
 class ReplyReceiver(Protocol):
@@ -54,7 +54,7 @@ class AsyncNodeConnection(PipelinedConnection):
             transport._connections
         )  # the transport's connections; this one is removed when it ends
         self.identity: Identity = (b"", b"", b"", b"")
-        # Who gets the next replies; nobody those to a quick vote, but for the last, which are collected.
+        # The receivers of the next replies. None: the reply is one of a quick vote's first three, and is collected in `parts`.
         self._pending: deque[ReplyReceiver | None] = deque()
         self.parts: list[Any] = []
 
@@ -259,7 +259,7 @@ class AsyncQuorumTransport:
         return lost if asked.enough else [*lost, *asked.waiting]
 
     def _send(self, asked: Round, packed: Packed, to: Collection[int]) -> None:
-        quick = packed.quick
+        quick = packed if isinstance(packed, QuickVote) else None
         for node in to:
             connection = self._connections[node]
             if connection is None:

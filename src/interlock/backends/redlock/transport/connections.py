@@ -26,7 +26,7 @@ from interlock.backends.redis.wire.resp import ErrorReply, ProtocolError, reader
 from interlock.backends.redlock.transport.patience import ConnectPatience, Limits
 from interlock.backends.redlock.wire.packed import Identity, Packed
 from interlock.backends.redlock.wire.packing import HANDSHAKE, HANDSHAKE_REPLIES, node_identity
-from interlock.backends.redlock.wire.quick_votes import PART, PARTS, quick_reply
+from interlock.backends.redlock.wire.quick_votes import PART, PARTS, QuickVote, quick_reply
 from interlock.backends.redlock.wire.requests import OnReply, Release, Vote
 from interlock.errors import InterlockError
 
@@ -229,7 +229,7 @@ class ConnectionSet:
         elif limits.hurried:
             limits = limits.after(0.0, len(awaited), transport.round_trip(limits.least))
         head, identity_form, tail = packed.head, packed.identity_form, packed.tail
-        quick, vote = packed.quick, packed.request.__class__ is Vote
+        quick, vote = packed if isinstance(packed, QuickVote) else None, packed.request.__class__ is Vote
         packed.sent, waiting = sent, set(awaited)
         # Connections with replies to earlier requests, which nobody has read; and the bits of their nodes.
         behind: list[tuple[int, int]] = []

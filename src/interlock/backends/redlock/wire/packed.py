@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from interlock.backends.redis.wire.packing import millis
 from interlock.backends.redis.wire.resp import bulk
 from interlock.backends.redis.wire.scripts import Call
 from interlock.backends.redlock.wire.requests import Release, Vote
-
-if TYPE_CHECKING:
-    from interlock.backends.redlock.wire.quick_votes import QuickVote
 
 RUN_ID_LENGTH = 40
 
@@ -22,7 +19,7 @@ its run id as it is, or nothing if that has not the usual length."""
 class Packed:
     """One encoded request; only the node's identity, which its connection knows, is missing."""
 
-    __slots__ = ("_call", "crossed", "head", "identity_form", "lasting", "quick", "request", "sent", "tail")
+    __slots__ = ("_call", "crossed", "head", "identity_form", "lasting", "request", "sent", "tail")
 
     def __init__(
         self,
@@ -43,7 +40,6 @@ class Packed:
         self.request = request  # the vote or release that must be reported if no reply comes
         # Must be carried out even if nobody waits for it any more.
         self.lasting = request.__class__ is Release
-        self.quick: QuickVote | None = None
 
     def by_hash(self, identity: Identity, node: int) -> bytes:
         return self.head + identity[self.identity_form] + self.tail

@@ -36,7 +36,7 @@ CLOCK_DIGITS = 16  # of a clock in microseconds, from 2001 to 2286
 SEAT_SIZE = 1 + CLOCK_DIGITS
 MEMBER_START = (
     1 + RUN_ID_LENGTH + SEAT_SIZE
-)  # bytes of a number's name before the resource's: =, run id, seat
+)  # bytes of a number's name: =, run id and seat; the resource follows
 ACCEPTED = [b"OK", 0, 1]
 
 _NO_SCRIPT = Call(b"", b"")
@@ -58,7 +58,6 @@ class QuickVote(Packed):
         self, vote: Vote, start: bytes, middle: bytes, end: bytes, pack_script: Callable[[Vote], Packed]
     ) -> None:
         super().__init__(_NO_SCRIPT, b"", 0, b"", vote)
-        self.quick = self
         self._start, self._middle, self._end = start, middle, end
         self._seats, self._clocks = vote.seats, vote.clocks
         self._pack_script = pack_script

@@ -1,7 +1,7 @@
 -- What a node of a quorum must not forget is one sorted set, which is lost as a whole or not at all. Included by the scripts.
 --
 -- = seat holder  the number of a name: the highest ballot that it accepted
--- floor          no number up to it is accepted for a name that has none of its own, and none of those is below it
+-- floor          a name without a number accepts only ballots above it; every number is at least as high
 --
 -- What is no number has a score of 0 or less:
 -- seat      -0.2    run id : us; the process that has the vote, and when it got it: this node's process, or it has none

@@ -20,7 +20,7 @@ local us = t[1] .. (#t[2] == 6 and t[2] or string.sub('00000' .. t[2], -6))
 local field = '=' .. seat .. holder
 local f = redis.call('ZMSCORE', quorum, seat, 'longest', field, 'floor')
 local longest, last = f[2], f[3] or f[4]
-local free = redis.call('EXISTS', holder, KEYS[2]) == 0 -- always: who has no right to ask this could not release either
+local free = redis.call('EXISTS', holder, KEYS[2]) == 0 -- asked in any case: a user without this right could not release the claim
 
 -- The fast path: no claim stands here, and the number is lower. Numbers of equal length are compared as strings, and
 -- the clock stays a string: every function call here costs time on each of five servers for each lock.
